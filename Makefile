@@ -1,0 +1,73 @@
+# Everything runs in .venv, which the first command creates. Needs: Python 3.11 or newer, pip, make. No root.
+# PYTHON=python3.12 make test    chooses another interpreter (remove .venv, or `make clean`, to change it later).
+
+PYTHON ?= python3
+VENV   ?= .venv
+# Processes for pytest: a number, or auto for one a core.
+JOBS   ?= auto
+
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup test lint format types layers unit docs demo bench pins clean
+
+help: ## what can be asked for (this list)
+	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## create .venv and install everything that is needed, pinned by hash
+
+# The pins are the whole environment, so dpcrowd itself is installed without looking at dependencies again.
+$(STAMP): requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dpcrowd needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
+	       "Try: make PYTHON=python3.11 ..."; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' || { \
+	  echo "'$(PYTHON)' cannot create virtual environments (on Debian: apt-get install python3-venv)."; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+# The tests come last, because their summary says what was skipped and why.
+test: lint types layers docs unit ## every check: style, types, layers, docs, tests
+	@echo "make test: all checks passed. What was skipped, if anything, is listed above with its reason."
+
+lint: $(STAMP) ## style: ruff check, ruff format --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP) ## let ruff rewrite the files
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP) ## mypy --strict
+	$(BIN)/mypy --strict
+
+layers: $(STAMP) ## import-linter: imports go downwards, the core does no I/O
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## the tests alone
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+# Not --quiet: it would hide the warnings that --strict counts.
+docs: $(STAMP) ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
+demo: $(STAMP) ## a small simulation: four schemes, 20 servers
+	$(BIN)/dpcrowd simulate --scheme fast,dfast,dpcrowd,central --data linear \
+	  --servers 20 --density 0.2 --epsilon 1 --runs 10 --seed 0
+
+bench: $(STAMP) ## measure speed and scale, print the tables
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# uv only resolves here; the result holds versions and hashes, no addresses, and works on every platform and Python.
+pins: ## renew requirements-dev.txt from pyproject.toml
+	test -x $(VENV)-pins/bin/uv || { $(PYTHON) -m venv $(VENV)-pins && $(VENV)-pins/bin/pip install --quiet uv; }
+	$(VENV)-pins/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --quiet --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make pins" --output-file requirements-dev.txt
+	@if grep -n '://' requirements-dev.txt; then echo "requirements-dev.txt must not name any address"; exit 1; fi
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) $(VENV)-pins site build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,51 @@
+"""Errors that a person can act on.
+
+Every refusal of bad input in dpcrowd is a `DpcrowdError` whose message is one line: what was given, what is
+allowed, what to do. The command line prints that line and exits with code 2; a library user catches one class.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
+
+
+class DpcrowdError(ValueError):
+    """Base of every error that dpcrowd raises on purpose."""
+
+
+class BadInput(DpcrowdError):
+    """A value that was given is not allowed."""
+
+
+class MissingExtra(DpcrowdError):
+    """An optional library is needed for what was asked."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f'{purpose} needs {library}, which is not installed: pip install "dpcrowd[{extra}]"')
+
+
+class BudgetExhausted(DpcrowdError):
+    """A ledger refuses to spend: the window (or horizon) has not enough epsilon left.
+
+    All amounts are exact integers of 1e-9 epsilon; `returns_at` is the first slot at which more budget is there
+    than now, or None if none ever comes back (a finite horizon).
+    """
+
+    def __init__(self, message: str, *, requested: int, remaining: int, returns_at: int | None) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.remaining = remaining
+        self.returns_at = returns_at
+
+
+def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> BadInput:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(given.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
+    original = {name.lower(): name for name in names}
+    hint = f" Did you mean '{original[near[0]]}'?" if near else ""
+    shown = names if len(names) <= 30 else [*names[:30], f"and {len(names) - 30} more"]
+    return BadInput(f"unknown {kind} '{given}'.{hint} Allowed: {', '.join(shown)}.")

@@ -1,0 +1,25 @@
+"""Filters: pure functions on arrays with servers first and regions last."""
+
+from dpcrowd.filters.consensus import consensus_gain, fuse
+from dpcrowd.filters.gain import check_gain, default_gain
+from dpcrowd.filters.kalman import observation_info, predict, update
+from dpcrowd.filters.matrix import fuse_matrix, group_info, predict_matrix, update_matrix
+from dpcrowd.filters.model import ProcessModel
+from dpcrowd.filters.observation import Observation, observation_var
+
+__all__ = [
+    "Observation",
+    "ProcessModel",
+    "check_gain",
+    "consensus_gain",
+    "default_gain",
+    "fuse",
+    "fuse_matrix",
+    "group_info",
+    "observation_info",
+    "observation_var",
+    "predict",
+    "predict_matrix",
+    "update",
+    "update_matrix",
+]

@@ -1,0 +1,103 @@
+"""The same filters with full covariances: A and Q are d x d, and a group of regions is one scalar measurement.
+
+    prior = A posterior        prior_cov = A posterior_cov A^T + Q
+    posterior_cov = (prior_cov^-1 + Y)^-1
+    posterior = prior + posterior_cov (y - Y prior) + C (sum_j prior_j - n prior),   C = beta P/(|P|_F + 1)
+
+No inverse is formed. With the Cholesky factor P = L L^T and S = I + L^T Y L = K K^T,
+posterior_cov = (K^-1 L^T)^T (K^-1 L^T), which is symmetric and positive definite by construction.
+Servers that know nothing yet carry `known = False`; their mean and covariance are placeholders (0 and I).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters.model import ProcessModel
+
+__all__ = ["fuse_matrix", "group_info", "predict_matrix", "update_matrix"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+def predict_matrix(posterior: Floats, posterior_cov: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
+    """Prior mean (N, d) and covariance (N, d, d) of the next slot."""
+    a = model.matrix_transition
+    cov = a @ posterior_cov @ a.T + model.matrix_var
+    return posterior @ a.T, 0.5 * (cov + cov.swapaxes(-1, -2))
+
+
+def group_info(
+    group_noisy: Floats, share: Floats, group_var: Floats, members: Floats
+) -> tuple[Floats, Floats]:
+    """Information of scalar measurements z_g = H sum_{k in g} r_k + noise.
+
+    group_noisy, group_var  (N, d): value and variance of the group whose pivot is region g; variance inf: no group
+    members                 (N, d, d): members[n, g, k] = 1 if region k is in the group with pivot g
+    Returns info_vec (N, d) = H sum_g 1_g z_g/R_g and info_mat (N, d, d) = H^2 sum_g 1_g 1_g^T/R_g.
+    """
+    weight = share / group_var
+    scaled = members * weight[..., None]
+    info_vec = np.einsum("ngk,ng->nk", scaled, group_noisy)
+    info_mat = np.einsum("ngk,ngl->nkl", scaled, members, optimize=True) * share[..., None]
+    return info_vec, info_mat
+
+
+def update_matrix(
+    prior: Floats, prior_cov: Floats, known: Bools, info_vec: Floats, info_mat: Floats
+) -> tuple[Floats, Floats, Bools]:
+    """Posterior mean, covariance and whether a server has an estimate at all.
+
+    A server without a prior takes y and Y alone, once Y determines every region; until then it has no estimate.
+    """
+    if known.all():
+        return *_update_known(prior, prior_cov, info_vec, info_mat), known
+    posterior, posterior_cov, after = prior.copy(), prior_cov.copy(), known.copy()
+    rows = np.flatnonzero(known)
+    if rows.size:
+        posterior[rows], posterior_cov[rows] = _update_known(prior[rows], prior_cov[rows], info_vec[rows], info_mat[rows])
+    for row in np.flatnonzero(~known):
+        if _determines_all(info_mat[row]):
+            lower = np.linalg.cholesky(info_mat[row])
+            root = np.linalg.solve(lower, np.eye(len(lower)))
+            posterior_cov[row] = root.T @ root
+            posterior[row] = posterior_cov[row] @ info_vec[row]
+            after[row] = True
+    return posterior, posterior_cov, after
+
+
+def _determines_all(info: Floats) -> bool:
+    scale = np.sqrt(np.diag(info))
+    if not (scale > 0).all():
+        return False
+    return bool(np.linalg.eigvalsh(info / np.outer(scale, scale)).min() > 1e-9)
+
+
+def _update_known(prior: Floats, prior_cov: Floats, info_vec: Floats, info_mat: Floats) -> tuple[Floats, Floats]:
+    lower = np.linalg.cholesky(prior_cov)
+    upper = lower.swapaxes(-1, -2)
+    inner = upper @ info_mat @ lower
+    inner = 0.5 * (inner + inner.swapaxes(-1, -2)) + np.eye(prior.shape[-1])
+    root = np.linalg.solve(np.linalg.cholesky(inner), upper)
+    posterior_cov = root.swapaxes(-1, -2) @ root
+    innovation = info_vec - np.einsum("nkl,nl->nk", info_mat, prior)
+    return prior + np.einsum("nkl,nl->nk", posterior_cov, innovation), posterior_cov
+
+
+def fuse_matrix(
+    prior: Floats,
+    prior_cov: Floats,
+    known: Bools,
+    info_vec_sum: Floats,
+    info_mat_sum: Floats,
+    prior_sum: Floats,
+    speakers: Floats,
+    beta: Floats | float,
+) -> tuple[Floats, Floats, Bools]:
+    """Posterior mean, covariance and `known`; sums as in `consensus.fuse`, `speakers` is (N, 1)."""
+    posterior, posterior_cov, after = update_matrix(prior, prior_cov, known, info_vec_sum, info_mat_sum)
+    size = np.linalg.norm(prior_cov, axis=(-2, -1))[:, None]
+    pull = np.einsum("nkl,nl->nk", prior_cov, prior_sum - speakers * prior) * (beta / (size + 1.0))
+    return posterior + np.where(known[:, None], pull, 0.0), posterior_cov, after

@@ -1,0 +1,101 @@
+"""The process model r(t+1) = A r(t) + w(t), w ~ N(0, Q) (Eqs. state and multistate).
+
+One small object carries A and Q to every filter. A is a number, a vector (diagonal) or a d x d matrix; Q is a
+vector of variances or a d x d covariance. The diagonal form of a filter takes the diagonals, the matrix form all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["ProcessModel"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProcessModel:
+    """How the population's counts move from one slot to the next.
+
+    transition   A: scalar, (d,) or (d, d)
+    process_var  Q: (d,) variances or (d, d) covariance
+    """
+
+    transition: Floats
+    process_var: Floats
+
+    @classmethod
+    def of(cls, transition: object, process_var: object) -> ProcessModel:
+        """Build from anything array-like and check it."""
+        a = np.asarray(transition, dtype=np.float64)
+        q = np.atleast_1d(np.asarray(process_var, dtype=np.float64))
+        if q.ndim not in (1, 2) or (q.ndim == 2 and q.shape[0] != q.shape[1]):
+            raise BadInput(f"process variance has shape {q.shape}; allowed: (d,) or (d, d).")
+        d = q.shape[0]
+        if a.ndim > 2 or (a.ndim == 1 and a.shape != (d,)) or (a.ndim == 2 and a.shape != (d, d)):
+            raise BadInput(f"transition has shape {a.shape}; allowed for {d} regions: (), ({d},) or ({d}, {d}).")
+        if not (np.isfinite(a).all() and np.isfinite(q).all()):
+            raise BadInput("transition and process variance must be finite numbers.")
+        variances = q if q.ndim == 1 else np.diag(q)
+        if (variances < 0).any():
+            raise BadInput(f"process variance must be >= 0; given {float(variances.min())}.")
+        if q.ndim == 2 and (not np.allclose(q, q.T) or np.linalg.eigvalsh(q).min() < -1e-9 * max(1.0, abs(q).max())):
+            raise BadInput("process covariance must be symmetric and positive semi-definite.")
+        return cls(a, q)
+
+    @property
+    def regions(self) -> int:
+        return int(self.process_var.shape[0])
+
+    @cached_property
+    def diagonal_transition(self) -> Floats:
+        """A of the diagonal form, shape () or (d,).
+
+        A full matrix A moves people between regions, which the diagonal form cannot follow: it predicts that each
+        region stays as it is (A = 1), and Q has to cover the rest.
+        """
+        return self.transition if self.transition.ndim < 2 else np.ones(())
+
+    @cached_property
+    def noise_var(self) -> Floats:
+        """The diagonal of Q, shape (d,)."""
+        return self.process_var if self.process_var.ndim == 1 else np.diag(self.process_var).copy()
+
+    @cached_property
+    def diagonal_var(self) -> Floats:
+        """Q of the diagonal form, shape (d,): the variance of a region's change in one slot.
+
+        With a full matrix A, people who move between regions add to it. In the steady state the change is
+        (A - I) r + w, whose covariance is Q + sum_k D A^k Q (D A^k)^T with D = A - I; the sum is cut after 500 terms,
+        which matters only for a process that never settles.
+        """
+        if self.transition.ndim < 2:
+            return self.noise_var
+        total = self.matrix_var.copy()
+        step = self.transition - np.eye(self.regions)
+        for _ in range(500):
+            term = step @ self.matrix_var @ step.T
+            total += term
+            if abs(term).max() <= 1e-12 * abs(total).max():
+                break
+            step = step @ self.transition
+        return np.diag(total).copy()
+
+    @cached_property
+    def matrix_transition(self) -> Floats:
+        """A as a (d, d) matrix."""
+        d = self.regions
+        if self.transition.ndim == 2:
+            return self.transition
+        return np.diag(np.broadcast_to(self.transition, (d,)).astype(np.float64))
+
+    @cached_property
+    def matrix_var(self) -> Floats:
+        """Q as a (d, d) matrix."""
+        return self.process_var if self.process_var.ndim == 2 else np.diag(self.process_var)

@@ -1,0 +1,82 @@
+"""Who hears whom in a slot, as one sparse matrix: alone, one hop, flooding, or one central filter.
+
+A message is a row of numbers; what a server hears is a sum of rows. One hop sums over J_i = N_i and i itself;
+flooding over the server's connected component; a central filter over all servers of a run. The last two give many
+servers the same sum, so it is taken once an audience and handed to each of its members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.network.gather import neighbour_sums
+
+if TYPE_CHECKING:
+    from dpcrowd.network.graph import Graph
+
+__all__ = ["Hearing", "Reach", "central_hearing", "flooded_hearing", "inbox_hearing", "one_hop_hearing"]
+
+Floats = NDArray[np.float64]
+Reach = Literal["alone", "one-hop", "flooding", "central"]
+
+
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """Sums over what each server hears.
+
+    matrix    sparse (audiences, messages) of ones, columns ascending; None: every server hears itself alone
+    audience  (N,) which row of `matrix` is a server's; None: row i is server i's
+    gain      beta of the consensus term, a number or (N, 1)
+    engine    "scipy" or "numba"; see `dpcrowd.network.gather`
+    one_hop   for a central filter: what the servers themselves hear, beside it
+    """
+
+    matrix: Any = None
+    audience: NDArray[np.integer] | None = None
+    gain: Floats | float = 0.0
+    engine: str = "scipy"
+    one_hop: Hearing | None = None
+
+    def sums(self, table: Floats) -> Floats:
+        """For each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
+        if self.matrix is None:
+            return table
+        sums = neighbour_sums(self.matrix, table, self.engine)
+        return sums if self.audience is None else sums[self.audience]
+
+
+def one_hop_hearing(graph: Graph, gain: Floats | float, engine: str = "scipy") -> Hearing:
+    """Each server hears its neighbours and itself."""
+    return Hearing(graph.hearing, None, gain, engine)
+
+
+def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:
+    """Each server hears its whole connected component; `labels` numbers the components from 0."""
+    return Hearing(_membership(labels), labels, 0.0)
+
+
+def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> Hearing:
+    """One central filter a run hears all servers of the run; `one_hop` is what the servers hear of each other."""
+    labels = np.repeat(np.arange(runs), servers)
+    return Hearing(_membership(labels), labels, 0.0, "scipy", one_hop)
+
+
+def inbox_hearing(messages: int, gain: float) -> Hearing:
+    """One live server that hears `messages` messages, its own among them, in ascending order of their senders."""
+    from scipy.sparse import csr_matrix
+
+    return Hearing(csr_matrix(np.ones((1, messages))), None, gain)
+
+
+def _membership(labels: NDArray[np.integer]) -> Any:
+    from scipy.sparse import csr_matrix
+
+    servers = len(labels)
+    order = np.argsort(labels, kind="stable").astype(np.int32)
+    sizes = np.bincount(labels)
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return csr_matrix((np.ones(servers), order, indptr), shape=(len(sizes), servers))

@@ -1,0 +1,145 @@
+"""What is promised to a user, as one frozen object that prints itself in precise English.
+
+Two streams are neighbours if one comes from the other by deleting (or adding) all check-ins of one user, in every
+slot of a finite stream or in some w consecutive slots of an endless one. Everything that the promise rests on and
+that no server can check is named in the text as an assumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.privacy.units import format_epsilon, to_nano
+
+__all__ = ["Guarantee", "Kind", "Users"]
+
+Kind = Literal["finite", "window"]
+Users = Literal["pinned", "roaming"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Pure epsilon-differential privacy of one server's releases (pinned users) or of all servers' (roaming users).
+
+    kind              "finite": user level over `length` slots; "window": w-event privacy with w = `length`
+    length            the horizon T, or the window w
+    epsilon           the budget of one user over the horizon, or in any window
+    users             "pinned": always at the same server; "roaming": at any server, a new one each slot
+    regions_per_slot  in how many regions of one slot a user may count
+    servers_per_slot  at how many servers a user may check in during one slot (the paper's c, Remark 1)
+    correlation       epsilon is divided by this factor (Remark 2)
+    """
+
+    kind: Kind
+    length: int
+    epsilon: float
+    users: Users = "pinned"
+    regions_per_slot: int = 1
+    servers_per_slot: int = 1
+    correlation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("finite", "window"):
+            raise unknown_name("guarantee", str(self.kind), ("finite", "window"))
+        if self.users not in ("pinned", "roaming"):
+            raise unknown_name("kind of users", str(self.users), ("pinned", "roaming"))
+        name = "horizon" if self.kind == "finite" else "window"
+        if isinstance(self.length, bool) or self.length != int(self.length) or self.length < 1:
+            raise BadInput(f"{name} must be a whole number of slots >= 1; given {self.length}.")
+        for label in ("regions_per_slot", "servers_per_slot"):
+            value = getattr(self, label)
+            if isinstance(value, bool) or value != int(value) or value < 1:
+                raise BadInput(f"{label} must be a whole number >= 1; given {value}.")
+        if not 1 <= self.correlation < float("inf"):
+            raise BadInput(f"correlation must be a finite factor >= 1; given {self.correlation}.")
+        to_nano(self.epsilon)
+
+    @classmethod
+    def finite(
+        cls,
+        horizon: int,
+        epsilon: float,
+        *,
+        users: Users = "pinned",
+        regions_per_slot: int = 1,
+        servers_per_slot: int = 1,
+        correlation: float = 1.0,
+    ) -> Guarantee:
+        """User-level epsilon over a stream of `horizon` slots (DPCrowd)."""
+        return cls("finite", horizon, epsilon, users, regions_per_slot, servers_per_slot, correlation)
+
+    @classmethod
+    def window(
+        cls,
+        w: int,
+        epsilon: float,
+        *,
+        users: Users = "pinned",
+        regions_per_slot: int = 1,
+        servers_per_slot: int = 1,
+        correlation: float = 1.0,
+    ) -> Guarantee:
+        """w-event epsilon over an endless stream (DPCrowd+); w = 1 is event level."""
+        return cls("window", w, epsilon, users, regions_per_slot, servers_per_slot, correlation)
+
+    @property
+    def sensitivity(self) -> int:
+        """By how much one user can change the counts of a slot, over all servers and regions (L1)."""
+        return self.regions_per_slot * self.servers_per_slot
+
+    @property
+    def total(self) -> int:
+        """The budget that a ledger may spend, in nano-epsilon, after the division by `correlation`."""
+        exact = Fraction(to_nano(self.epsilon)) / Fraction(str(self.correlation))
+        total = int(exact)  # rounds down: exact >= 0
+        if total < 1:
+            raise BadInput(f"epsilon {self.epsilon} divided by correlation {self.correlation} is below 1e-9.")
+        return total
+
+    def __str__(self) -> str:
+        return " ".join([*self._promise(), *self._assumptions()])
+
+    def _promise(self) -> list[str]:
+        epsilon = format_epsilon(to_nano(self.epsilon))
+        if self.kind == "finite":
+            span, lost = f"of a stream of {self.length} slots", "in every slot"
+            level = "user-level"
+        elif self.length == 1:
+            span, lost = "of an endless stream", "in any one slot"
+            level = "event-level"
+        else:
+            span, lost = "of an endless stream", f"in any {self.length} consecutive slots"
+            level = f"{self.length}-event"
+        whose = "all servers together release" if self.users == "roaming" else "one server releases"
+        lines = [
+            f"Pure {level} differential privacy with ε = {epsilon} for everything that {whose} {span}: deleting or "
+            f"adding all check-ins of one user {lost} changes the probability of any output by a factor of at most "
+            f"e^{epsilon}.",
+            f"Changing where a user was, instead of deleting, costs twice that (ε = "
+            f"{format_epsilon(2 * to_nano(self.epsilon))}).",
+        ]
+        if self.correlation != 1:
+            lines.append(
+                f"Budgets are spent at ε/{self.correlation:g} = {format_epsilon(self.total)}: this proves group privacy "
+                f"for {self.correlation:g} users or windows at ε = {epsilon}; that it also covers correlated data is the "
+                "operator's assertion."
+            )
+        return lines
+
+    def _assumptions(self) -> list[str]:
+        regions = "one region" if self.regions_per_slot == 1 else f"{self.regions_per_slot} regions"
+        servers = "one server" if self.servers_per_slot == 1 else f"{self.servers_per_slot} servers"
+        last = " (the last check-in of the slot wins)" if self.regions_per_slot == 1 else ""
+        lines = [
+            f"A user counts in at most {regions} of a slot{last}.",
+            f"Assumed, not checkable by any server: a user checks in at no more than {servers} during one slot",
+        ]
+        if self.users == "pinned":
+            where = "always at the same one" if self.servers_per_slot == 1 else "always at the same ones"
+            lines[-1] += f", and {where}; a user who moves between servers may pay up to ε at each of them."
+        else:
+            lines[-1] += ", which may be another in every slot."
+        return lines

@@ -1,0 +1,188 @@
+"""Ledgers: what each server has spent, and a refusal before it would spend too much.
+
+In slot t a server adds noise to disjoint groups of regions with epsilon_g each. A user is in one region, so the
+slot costs that user max_g epsilon_g, and which group it is may change as the user moves. The only sound account is
+therefore one per *server*: sum over the window of max_g epsilon_g(t) <= epsilon. Several reads of the same counts in
+one slot add up. The paper's account per *region* (`accounting="per-region"`) is kept for reproduction only: a user who
+moves between regions pays more than it says.
+
+A ledger here holds the accounts of N servers as int64 arrays of nano-epsilon; a live server is N = 1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, BudgetExhausted, unknown_name
+from dpcrowd.privacy.guarantee import Guarantee
+from dpcrowd.privacy.units import format_epsilon
+
+__all__ = ["Accounting", "FiniteLedger", "Ledger", "WindowLedger", "open_ledger"]
+
+Accounting = Literal["sound", "per-region"]
+Nanos = NDArray[np.int64]
+
+
+class Ledger:
+    """Accounts of N servers, each with a budget of `total` nano-epsilon.
+
+    `spend(slot, charge)` takes an (N, d) array, the nano-epsilon with which each region is read (0 = not read), or an
+    (N, 1) array where all regions of a server are read alike. Slots must not go backwards.
+    """
+
+    span: str  # how the budget's span is called in messages
+
+    def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
+        if accounting not in ("sound", "per-region"):
+            raise unknown_name("accounting", accounting, ("sound", "per-region"))
+        self.total = int(total)
+        self.length = int(length)
+        self.accounting: Accounting = accounting
+        self.slot = -1
+        columns = 1 if accounting == "sound" else regions
+        self.spent: Nanos = np.zeros((servers, columns), dtype=np.int64)  # inside the current window, or so far
+
+    def remaining(self, slot: int) -> Nanos:
+        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
+        self._advance(slot)
+        return self.total - self.spent
+
+    def spend(self, slot: int, charge: Nanos) -> Nanos:
+        """Pay for one read of the counts of `slot`; returns what each account was charged.
+
+        All accounts are checked before any is charged: a refusal changes nothing.
+        """
+        self._advance(slot)
+        if charge.shape[0] != self.spent.shape[0] or (charge < 0).any():
+            raise BadInput(f"a charge must be >= 0 for each of {self.spent.shape[0]} servers; given shape {charge.shape}.")
+        if self.accounting == "sound" and charge.shape[1] > 1:
+            cost = charge.max(axis=1, keepdims=True)
+        else:
+            cost = np.broadcast_to(charge, self.spent.shape)
+        after = self.spent + cost
+        if (after > self.total).any():
+            self._refuse(slot, cost, after)
+        self.spent = after
+        self._record(slot, cost)
+        return cost
+
+    def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
+        """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""
+        raise NotImplementedError
+
+    def _advance(self, slot: int) -> None:
+        if slot < self.slot:
+            raise BadInput(f"slot {slot} is before slot {self.slot}, which the ledger has already reached.")
+        if slot > self.slot:
+            self._expire(self.slot, slot)
+            self.slot = slot
+
+    def _expire(self, old: int, new: int) -> None:
+        """Give back what leaves the window when the current slot moves from `old` to `new`."""
+        raise NotImplementedError
+
+    def _record(self, slot: int, cost: Nanos) -> None:
+        """Remember a payment so that it can expire."""
+
+    def _refuse(self, slot: int, cost: Nanos, after: Nanos) -> None:
+        server, column = (int(i) for i in np.argwhere(after > self.total)[0])
+        requested, spent = int(cost[server, column]), int(self.spent[server, column])
+        remaining = self.total - spent
+        returns, amount = self.returns_at(slot, server, column)
+        whose = f"server {server}" + (f", region {column}" if self.accounting == "per-region" else "")
+        later = (
+            f"{format_epsilon(amount)} comes back at slot {returns}."
+            if returns is not None
+            else "No budget comes back within this horizon."
+        )
+        raise BudgetExhausted(
+            f"{whose}: slot {slot} asks for ε={format_epsilon(requested)}, but {self.span.format(self.length)} spent "
+            f"{format_epsilon(spent)} of {format_epsilon(self.total)} ({format_epsilon(remaining)} left). {later}",
+            requested=requested,
+            remaining=remaining,
+            returns_at=returns,
+        )
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """The ledger's whole state as arrays, for saving."""
+        return {"slot": np.array(self.slot), "spent": self.spent}
+
+    def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        """Take over a state that `arrays` gave."""
+        if arrays["spent"].shape != self.spent.shape:
+            raise BadInput(f"saved ledger has shape {arrays['spent'].shape}; this one has {self.spent.shape}.")
+        self.slot = int(arrays["slot"])
+        self.spent = arrays["spent"].astype(np.int64)
+
+
+class FiniteLedger(Ledger):
+    """One budget for the whole horizon; nothing comes back, and nothing may be sampled after its end."""
+
+    span = "the horizon of {} slots has"
+
+    def remaining(self, slot: int) -> Nanos:
+        left = super().remaining(slot)
+        return left if slot < self.length else np.zeros_like(left)
+
+    def spend(self, slot: int, charge: Nanos) -> Nanos:
+        if slot >= self.length and charge.any():
+            raise BudgetExhausted(
+                f"slot {slot} is after the end of the horizon of {self.length} slots: sampling has stopped.",
+                requested=int(charge.max()),
+                remaining=0,
+                returns_at=None,
+            )
+        return super().spend(slot, charge)
+
+    def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
+        return None, 0
+
+    def _expire(self, old: int, new: int) -> None:
+        return None
+
+
+class WindowLedger(Ledger):
+    """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
+
+    span = "the last {} slots have"
+
+    def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
+        super().__init__(total, length, servers, regions, accounting)
+        self.history: Nanos = np.zeros((length, *self.spent.shape), dtype=np.int64)  # row t mod w: slot t
+
+    def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
+        self._advance(slot)
+        for later in range(slot + 1, slot + self.length + 1):
+            amount = int(self.history[later % self.length, server, region])
+            if amount > 0:
+                return later, amount
+        return None, 0
+
+    def _expire(self, old: int, new: int) -> None:
+        if new - old >= self.length:
+            self.history[:] = 0
+            self.spent = np.zeros_like(self.spent)
+            return
+        for slot in range(old + 1, new + 1):
+            row = self.history[slot % self.length]
+            self.spent = self.spent - row
+            row[:] = 0
+
+    def _record(self, slot: int, cost: Nanos) -> None:
+        self.history[slot % self.length] += cost
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        return {**super().arrays(), "history": self.history}
+
+    def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        super().restore(arrays)
+        self.history = arrays["history"].astype(np.int64)
+
+
+def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> Ledger:
+    """An empty ledger for `servers` servers under a guarantee."""
+    kind = FiniteLedger if guarantee.kind == "finite" else WindowLedger
+    return kind(guarantee.total, guarantee.length, servers, regions, accounting)

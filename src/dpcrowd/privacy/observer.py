@@ -1,0 +1,88 @@
+"""The observer's ledger: what users really paid, computed from everything that all servers spent.
+
+A server sees only its own account. An observer who knows every charge of every server, region and slot can say what
+the unluckiest user paid at most, under three ways of living:
+
+  staying  at one server and in one region      max_{i,k}  sum_t  e_{i,k}(t)         (what a per-region ledger bounds)
+  moving   at one server, between its regions   max_i      sum_t  max_k e_{i,k}(t)   (what a sound ledger bounds)
+  roaming  between servers and regions                     sum_t  max_{i,k} e_{i,k}(t)
+
+each over the worst window of w slots, or over the whole finite stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.privacy.guarantee import Guarantee
+from dpcrowd.privacy.units import from_nano
+
+__all__ = ["ObserverLedger", "Paid", "worst_paid"]
+
+Nanos = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Paid:
+    """The largest nano-epsilon that any user paid; see the module's text for the three ways of living."""
+
+    staying: int
+    moving: int
+    roaming: int
+
+    def epsilons(self) -> dict[str, float]:
+        """As floats, under the names that reports use: `server` is what a server's own ledger promises to bound."""
+        return {"server": from_nano(self.staying), "moving": from_nano(self.moving), "roaming": from_nano(self.roaming)}
+
+
+def worst_paid(charges: Nanos, window: int | None) -> Paid:
+    """Worst payments of one network from its charges, shape (slots, servers, regions); `window=None`: whole stream."""
+    if charges.ndim != 3:
+        raise BadInput(f"charges must have shape (slots, servers, regions); given {charges.shape}.")
+    per_server = charges.max(axis=2)
+    return Paid(
+        staying=_worst_window(charges.reshape(len(charges), -1), window) if charges.shape[2] > 1 else
+        _worst_window(per_server, window),
+        moving=_worst_window(per_server, window),
+        roaming=_worst_window(per_server.max(axis=1, keepdims=True), window),
+    )
+
+
+def _worst_window(charges: Nanos, window: int | None) -> int:
+    """The largest sum over `window` consecutive rows in any column of (slots, accounts)."""
+    if charges.size == 0:
+        return 0
+    sums = np.cumsum(charges, axis=0, dtype=np.int64)
+    if window is None or window >= len(sums):
+        return int(sums[-1].max())
+    first = sums[window - 1].max()
+    later = (sums[window:] - sums[:-window]).max()
+    return int(max(first, later))
+
+
+class ObserverLedger:
+    """Collects charges slot by slot and reports the worst payments so far."""
+
+    def __init__(self, guarantee: Guarantee, servers: int, regions: int) -> None:
+        self._window = guarantee.length if guarantee.kind == "window" else None
+        self._shape = (servers, regions)
+        self._slots: dict[int, Nanos] = {}
+
+    def record(self, slot: int, charge: Nanos) -> None:
+        """Add one read of a slot by all servers, (servers, regions) nano-epsilon; several reads of a slot add up."""
+        before = self._slots.get(slot, np.zeros(self._shape, dtype=np.int64))
+        self._slots[slot] = before + np.broadcast_to(charge, self._shape)
+
+    def report(self) -> Paid:
+        """What a staying, a moving and a roaming user paid at most."""
+        if not self._slots:
+            return Paid(0, 0, 0)
+        first, last = min(self._slots), max(self._slots)
+        charges = np.zeros((last - first + 1, *self._shape), dtype=np.int64)
+        for slot, charge in self._slots.items():
+            charges[slot - first] = charge
+        return worst_paid(charges, self._window)

@@ -1,0 +1,53 @@
+"""Privacy budgets as exact integers of 1e-9 epsilon.
+
+Floating-point sums drift: a ledger that adds 0.1 ten times holds 0.9999999999999999 and one that adds the
+rounded-up parts of a window overspends. All ledgers therefore count in whole nano-epsilon, allocation rounds down,
+and a float appears only where a person reads it or a sampler needs a scale.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["LARGEST_EPSILON", "NANO", "format_epsilon", "from_nano", "to_nano"]
+
+NANO = 10**9
+LARGEST_EPSILON = 1_000_000
+
+
+def to_nano(epsilon: float | int | Fraction | str) -> int:
+    """Epsilon as integer nano-epsilon, rounded down; a float means the decimal number that it prints as.
+
+    >>> to_nano(0.3)
+    300000000
+    """
+    try:
+        exact = epsilon if isinstance(epsilon, Fraction) else Fraction(str(epsilon))
+    except (ValueError, ZeroDivisionError):
+        raise BadInput(f"epsilon must be a number > 0; given {epsilon!r}.") from None
+    if exact <= 0:
+        raise BadInput(f"epsilon must be > 0; given {epsilon}.")
+    if exact > LARGEST_EPSILON:
+        raise BadInput(f"epsilon must be at most {LARGEST_EPSILON}; given {epsilon}.")
+    nano = math.floor(exact * NANO)
+    if nano < 1:
+        raise BadInput(f"epsilon must be at least 1e-9, the smallest unit of the ledger; given {epsilon}.")
+    return nano
+
+
+def from_nano(nano: int) -> float:
+    """Nano-epsilon as a float, for people and plots only."""
+    return int(nano) / NANO
+
+
+def format_epsilon(nano: int) -> str:
+    """Nano-epsilon as a short exact decimal.
+
+    >>> format_epsilon(20000000)
+    '0.02'
+    """
+    whole, rest = divmod(int(nano), NANO)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")

@@ -1,0 +1,99 @@
+"""Adaptive sampling by PID control: FAST's rule and RescueDP's.
+
+    Delta = C_p E_n + C_i mean(last T_i of E) + C_d (E_n - E_{n-1})/(t_n - t_{n-1})
+    FAST      E = |posterior - prior|/max(posterior, delta)     I <- max(1, I + theta (1 - exp((Delta - xi)/xi)))
+    RescueDP  E = |release_n - release_{n-1}|                   I <- max(1, I + theta (1 - (Delta/lambda_r)^2))
+
+with lambda_r = 1/epsilon_remaining. Errors come from released values only. Intervals stay real numbers; the next
+sample is at t + round-half-up(I). Every (server, region) has a controller of its own. Controllers are addressed by flat
+indices `rows` into the (N, d) arrays, because in most slots few of them have something to do; their memory is
+updated in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PidState", "fast_interval", "observe", "relative_error", "rescue_interval", "schedule", "start"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# exp(30) is far beyond any step that max(1, .) would not cut off, and far from overflow.
+_LARGEST_EXPONENT = 30.0
+_LARGEST_RATIO = 1e6
+
+
+@dataclass(frozen=True)
+class PidState:
+    """The controllers' memory.
+
+    interval    (N, d) I, real, >= 1
+    next_slot   (N, d) the slot of the next sample
+    errors      (N, d, T_i) ring of the last errors
+    measured    (N, d) how many errors have been measured
+    last_slot   (N, d) when the last one was
+    """
+
+    interval: Floats
+    next_slot: Ints
+    errors: Floats
+    measured: Ints
+    last_slot: Ints
+
+
+def start(servers: int, regions: int, integral_window: int) -> PidState:
+    """Controllers that sample in the first slot."""
+    shape = (servers, regions)
+    return PidState(
+        interval=np.ones(shape),
+        next_slot=np.zeros(shape, dtype=np.int64),
+        errors=np.zeros((*shape, integral_window)),
+        measured=np.zeros(shape, dtype=np.int64),
+        last_slot=np.zeros(shape, dtype=np.int64),
+    )
+
+
+def relative_error(prior: Floats, posterior: Floats, floor: float) -> Floats:
+    """FAST's feedback error."""
+    return np.abs(posterior - prior) / np.maximum(posterior, floor)
+
+
+def observe(state: PidState, slot: int, rows: Ints, error: Floats, gains: tuple[float, float, float]) -> Floats:
+    """Take the newest error of the controllers `rows` and return their Delta."""
+    proportional, integral, derivative = gains
+    window = state.errors.shape[-1]
+    measured, last_slot = state.measured.reshape(-1), state.last_slot.reshape(-1)
+    errors = state.errors.reshape(-1, window)
+    count = measured[rows]
+    errors[rows, count % window] = error
+    mean = errors[rows].sum(axis=1) / np.minimum(count + 1, window)
+    delta = proportional * error + integral * mean
+    if derivative:
+        before = errors[rows, (count - 1) % window]
+        elapsed = np.maximum(slot - last_slot[rows], 1)
+        delta = delta + np.where(count > 0, derivative * (error - before) / elapsed, 0.0)
+    measured[rows] = count + 1
+    last_slot[rows] = slot
+    return np.asarray(delta)
+
+
+def schedule(state: PidState, slot: int, rows: Ints, interval: Floats) -> None:
+    """Set new intervals of the controllers `rows` and the slots of their next samples."""
+    state.interval.reshape(-1)[rows] = interval
+    state.next_slot.reshape(-1)[rows] = slot + np.floor(interval + 0.5).astype(np.int64)
+
+
+def fast_interval(interval: Floats, delta: Floats, theta: float, xi: float) -> Floats:
+    """FAST's new interval."""
+    exponent = np.minimum((delta - xi) / xi, _LARGEST_EXPONENT)
+    return np.maximum(1.0, interval + theta * (1.0 - np.exp(exponent)))
+
+
+def rescue_interval(interval: Floats, delta: Floats, theta: float, epsilon_remaining: Floats) -> Floats:
+    """RescueDP's new interval; lambda_r = 1/epsilon_remaining."""
+    ratio = np.minimum(delta * epsilon_remaining, _LARGEST_RATIO)
+    return np.maximum(1.0, interval + theta * (1.0 - ratio * ratio))

@@ -1,0 +1,1 @@
+"""Schemes: compositions of privacy, filters, sampling, grouping and network."""

@@ -1,0 +1,208 @@
+"""What every scheme is: five steps, the same for a batch of a million servers and for one live server.
+
+    plan     which regions are sampled in this slot, and at what epsilon; from public facts and past releases only
+    perturb  noisy counts of those regions, paid at the ledger: the only step that sees raw counts
+    message  what is sent to the others, or nothing
+    fuse     the posterior from the prior, the own sample and the messages heard
+    release  estimate, variance, sampled, epsilon charged
+
+Arrays have N servers first and regions last; a batch of runs is one network of N = runs x servers. The driver (simulator
+or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what changes;
+steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that is passed in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.grouping import Grouper
+from dpcrowd.network.hearing import Hearing, Reach
+from dpcrowd.privacy import Accounting, Guarantee, Noise
+from dpcrowd.schemes.tuning import Tuning
+
+__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "run_slot"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Form = Literal["diagonal", "matrix"]
+
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The public configuration under which a scheme runs; the same for every server of the network.
+
+    servers   N, over all runs of a batch
+    model     A and Q
+    guarantee what is promised; None only for schemes without privacy
+    grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
+    phases    (N,) public phases, for staggered sampling only
+    """
+
+    servers: int
+    model: ProcessModel
+    guarantee: Guarantee | None
+    tuning: Tuning = field(default_factory=Tuning)
+    observation: Observation = "paper"
+    accounting: Accounting = "sound"
+    form: Form = "diagonal"
+    grouper: Grouper | None = None
+    phases: Ints | None = None
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise BadInput(f"a network needs at least 1 server; given {self.servers}.")
+        for kind, value, allowed in (
+            ("observation", self.observation, ("paper", "binomial")),
+            ("accounting", self.accounting, ("sound", "per-region")),
+            ("form", self.form, ("diagonal", "matrix")),
+        ):
+            if value not in allowed:
+                raise unknown_name(kind, value, allowed)
+
+    @property
+    def regions(self) -> int:
+        return self.model.regions
+
+    def need_guarantee(self) -> Guarantee:
+        """The guarantee, for schemes that cannot be without one."""
+        if self.guarantee is None:
+            raise BadInput("this scheme needs a privacy guarantee: give epsilon and a window or a horizon.")
+        return self.guarantee
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided before the raw counts are looked at.
+
+    due     (N, 1) or (N, d): which regions are sampled; (N, 1) means all regions of a server alike
+    amount  nano-epsilon of each sample, broadcastable to `due`; > 0 where due
+    prior, prior_var, known   the filter's prediction, where the scheme has one
+    pivot   (N, d) the region whose group each region belongs to; None: every region alone
+    """
+
+    slot: int
+    shares: Floats
+    due: Bools
+    amount: Ints
+    noise_var: Floats
+    prior: Floats | None = None
+    prior_var: Floats | None = None
+    known: Bools | None = None
+    pivot: Ints | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came out of the raw counts: noisy and paid.
+
+    noisy      (N, d) noisy counts, 0 where not sampled
+    noise_var  variance of their noise, broadcastable to (N, d)
+    charge     (N, 1) or (N, d) nano-epsilon paid in this slot, all reads together
+    group_noisy, group_var, group_size   of grouped regions: the group's own value, at its pivot
+    """
+
+    noisy: Floats
+    noise_var: Floats
+    charge: Ints
+    group_noisy: Floats | None = None
+    group_var: Floats | None = None
+    group_size: Ints | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a slot publishes, (N, d) each unless said otherwise.
+
+    estimate  NaN where a server has no information yet; never clamped
+    variance  NaN where the scheme gives none
+    sampled   (N, 1) or (N, d)
+    charge    (N, 1) or (N, d) nano-epsilon paid in this slot
+    speaks    (N,) whether a message with data is sent
+    """
+
+    slot: int
+    estimate: Floats
+    variance: Floats
+    sampled: Bools
+    charge: Ints
+    speaks: Bools
+
+    @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """Bounds of the 95% interval."""
+        half = Z95 * np.sqrt(self.variance)
+        return self.estimate - half, self.estimate + half
+
+
+class Scheme(ABC):
+    """A composition of privacy, filters, sampling, grouping and network."""
+
+    name: ClassVar[str]
+    """On the command line."""
+    kinds: ClassVar[frozenset[str]]
+    """The guarantees that fit: "finite", "window"; empty for a scheme without privacy."""
+    summary: ClassVar[tuple[str, str, str, str]]
+    """Architecture, sampling and budget, fusion, guarantee: a row of `dpcrowd schemes`."""
+    reach: Reach = "alone"
+    """Who hears a server's message."""
+    message_vectors: ClassVar[int] = 0
+    """How many vectors of d numbers a message holds, for counting bytes."""
+    live: ClassVar[bool] = False
+    """Whether a live server may run it."""
+    keeps_raw_counts: ClassVar[bool] = False
+    """Whether its state holds raw counts across slots: such a state may never be stored."""
+
+    @abstractmethod
+    def start(self, setting: Setting) -> Any:
+        """The state before the first slot."""
+
+    @abstractmethod
+    def plan(self, state: Any, slot: int, shares: Floats) -> Plan:
+        """Decide what to sample; `shares` is (N, 1)."""
+
+    @abstractmethod
+    def perturb(self, state: Any, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
+        """Read the raw counts (N, d), pay, and add noise."""
+
+    @abstractmethod
+    def message(self, state: Any, plan: Plan, reading: Reading) -> Any:
+        """The messages of all N servers; see `dpcrowd.schemes.messages`."""
+
+    @abstractmethod
+    def fuse(self, state: Any, plan: Plan, reading: Reading, messages: Any, hearing: Hearing) -> None:
+        """Take in what was heard."""
+
+    @abstractmethod
+    def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
+        """What this slot publishes."""
+
+    def check(self, setting: Setting) -> None:
+        """Refuse a guarantee that does not fit."""
+        if not self.kinds:
+            return
+        guarantee = setting.need_guarantee()
+        if guarantee.kind not in self.kinds:
+            wanted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
+            given = "window" if guarantee.kind == "window" else "horizon"
+            raise BadInput(f"scheme '{self.name}' takes {wanted}; given a {given} of {guarantee.length} slots.")
+
+
+def run_slot(
+    scheme: Scheme, state: Any, slot: int, shares: Floats, counts: NDArray[np.int64], noise: Noise, hearing: Hearing
+) -> Release:
+    """All five steps of one slot, for a driver that has every server in one place."""
+    plan = scheme.plan(state, slot, shares)
+    reading = scheme.perturb(state, plan, counts, noise)
+    messages = scheme.message(state, plan, reading)
+    scheme.fuse(state, plan, reading, messages, hearing)
+    return scheme.release(state, plan, reading)

@@ -1,0 +1,77 @@
+"""Central: one filter that hears every sample of every server, as the limit that decentralised schemes can reach.
+
+The servers sample, pay and adapt exactly as in DPCrowd (a horizon) or DPCrowd+ (a window), hearing their neighbours; beside
+them one filter a run sums y and Y over *all* servers, and its estimate is what is released. So the difference between
+the two is what one-hop communication costs, on the same samples. It is not a system anybody should run: who would be
+trusted with it? Its samples are private all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Noise
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
+from dpcrowd.schemes.dpcrowd_w import DPCrowdW
+from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+from dpcrowd.schemes.messages import InfoMessages
+
+__all__ = ["Central"]
+
+
+@dataclass
+class CentralState:
+    """The scheme that the servers run, its state, and the central filter's."""
+
+    scheme: FilterScheme
+    inner: Any
+    centre: FilterState
+
+
+class Central(Scheme):
+    """Options are those of DPCrowd; with a window and an interval it samples on that schedule."""
+
+    name = "central"
+    kinds = frozenset({"finite", "window"})
+    summary = ("central", "as DPCrowd (finite) or DPCrowd+ (window)", "Kalman over all servers' samples", "both")
+    reach = "central"
+    message_vectors = 2  # info_vec and info_mat, to the centre
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def start(self, setting: Setting) -> CentralState:
+        self.check(setting)
+        scheme: FilterScheme
+        if setting.need_guarantee().kind == "finite":
+            scheme = DPCrowd(**self.options)
+        elif self.options.get("interval") is not None:
+            scheme = DPCrowdW(**self.options)
+        else:
+            scheme = DPCrowdPlus(**self.options)
+        return CentralState(scheme, scheme.start(setting), FilterState(**filter_start(setting)))
+
+    def plan(self, state: CentralState, slot: int, shares: NDArray[np.float64]) -> Plan:
+        return state.scheme.plan(state.inner, slot, shares)
+
+    def perturb(self, state: CentralState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
+        return state.scheme.perturb(state.inner, plan, counts, noise)
+
+    def message(self, state: CentralState, plan: Plan, reading: Reading) -> InfoMessages:
+        messages: InfoMessages = state.scheme.message(state.inner, plan, reading)
+        return messages
+
+    def fuse(self, state: CentralState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
+        prior, prior_var = state.scheme.predict(state.centre)
+        state.scheme.fuse(state.inner, plan, reading, messages, hearing.one_hop or Hearing())
+        state.scheme.absorb(state.centre, prior, prior_var, messages, hearing)
+
+    def release(self, state: CentralState, plan: Plan, reading: Reading) -> Release:
+        return state.scheme.release(state.centre, plan, reading)

@@ -1,0 +1,62 @@
+"""Schemes without a filter: a server's estimate of the population is its last release divided by its share.
+
+Base of Uniform, Reading, BD, BA and PeGaSus. They talk to nobody; `dpcrowd.schemes.flooding` makes the D- versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Ledger, open_ledger
+from dpcrowd.schemes.base import Plan, Release, Reading, Scheme, Setting
+from dpcrowd.schemes.messages import EstimateMessages
+
+__all__ = ["DirectScheme", "DirectState", "direct_start"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class DirectState:
+    """last (N, d) the last released counts of the server itself; last_var (N, d) their variance as counts."""
+
+    setting: Setting
+    ledger: Ledger
+    last: Floats
+    last_var: Floats
+
+
+def direct_start(setting: Setting) -> dict[str, Any]:
+    """The fields of a `DirectState` before the first slot."""
+    shape = (setting.servers, setting.regions)
+    guarantee = setting.need_guarantee()
+    return {
+        "setting": setting,
+        "ledger": open_ledger(guarantee, *shape, setting.accounting),
+        "last": np.full(shape, np.nan),
+        "last_var": np.full(shape, np.nan),
+    }
+
+
+class DirectScheme(Scheme):
+    """A release every slot or now and then, the last value in between."""
+
+    kinds = frozenset({"window"})
+
+    def message(self, state: DirectState, plan: Plan, reading: Reading) -> EstimateMessages:
+        """Nothing: these servers are alone."""
+        silent = np.zeros(state.setting.servers, dtype=np.bool_)
+        return EstimateMessages(silent, state.last, state.last_var)
+
+    def fuse(self, state: Any, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing) -> None:
+        """Nothing is heard."""
+
+    def release(self, state: DirectState, plan: Plan, reading: Reading) -> Release:
+        silent = np.zeros(state.setting.servers, dtype=np.bool_)
+        variance = state.last_var / (plan.shares * plan.shares)
+        return Release(plan.slot, state.last / plan.shares, variance, reading.charge > 0, reading.charge, silent)

@@ -1,0 +1,151 @@
+"""Schemes that filter: predict, sample, exchange information, update (Algorithms 1 to 3).
+
+With `reach = "one-hop"` this is the Kalman-consensus information filter; with "alone" the sums hold the server's own
+sample only, and it is the plain Kalman filter of FAST and RescueDP; with "central" every sample of the run.
+Where nothing was sampled there is no own measurement: taking the last release for one, as Algorithms 2 and 3
+print it, would count the same information twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters import (
+    fuse,
+    fuse_matrix,
+    group_info,
+    observation_info,
+    observation_var,
+    predict,
+    predict_matrix,
+)
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Ledger, Noise, open_ledger
+from dpcrowd.schemes.base import Plan, Release, Reading, Scheme, Setting
+from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.perturb import perturb_counts
+
+__all__ = ["FilterScheme", "FilterState", "filter_start"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass
+class FilterState:
+    """posterior (N, d); posterior_var (N, d), infinite where nothing is known, or covariances (N, d, d) with `known`."""
+
+    setting: Setting
+    ledger: Ledger | None
+    posterior: Floats
+    posterior_var: Floats
+    known: Bools
+
+
+def filter_start(setting: Setting) -> dict[str, Any]:
+    """The fields of a `FilterState` before the first slot: no information."""
+    servers, regions = setting.servers, setting.regions
+    matrix = setting.form == "matrix"
+    return {
+        "setting": setting,
+        "ledger": None
+        if setting.guarantee is None
+        else open_ledger(setting.guarantee, servers, regions, setting.accounting),
+        "posterior": np.zeros((servers, regions)),
+        "posterior_var": np.tile(np.eye(regions), (servers, 1, 1)) if matrix else np.full((servers, regions), np.inf),
+        "known": np.zeros(servers, dtype=np.bool_),
+    }
+
+
+class FilterScheme(Scheme):
+    """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
+
+    message_vectors = 4  # info_vec, info_mat, prior, prior_var
+
+    def predict(self, state: FilterState) -> tuple[Floats, Floats]:
+        """The prior of this slot."""
+        model = state.setting.model
+        if state.setting.form == "diagonal":
+            return predict(state.posterior, state.posterior_var, model)
+        prior, prior_cov = predict_matrix(state.posterior, state.posterior_var, model)
+        if not state.known.all():
+            prior_cov = np.where(state.known[:, None, None], prior_cov, state.posterior_var)
+        return prior, prior_cov
+
+    def perturb(self, state: FilterState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
+        assert state.ledger is not None
+        return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
+
+    def message(self, state: FilterState, plan: Plan, reading: Reading) -> InfoMessages:
+        assert plan.prior is not None and plan.prior_var is not None
+        setting, share = state.setting, plan.shares
+        matrix = setting.form == "matrix"
+        speaks = plan.due[:, 0] if plan.due.shape[1] == 1 else plan.due.any(axis=1)
+        known = np.repeat(state.known[:, None], setting.regions, axis=1) if matrix else np.isfinite(plan.prior_var)
+        expected = plan.prior
+        if setting.observation == "binomial" and not known.all():
+            expected = np.where(known, plan.prior, reading.noisy / share)
+        spread = observation_var(setting.observation, share, setting.model.noise_var, expected)
+        alpha = setting.tuning.alpha
+        if matrix:
+            info_vec, info_mat = self._matrix_info(plan, reading, spread, alpha)
+        else:
+            info_vec, info_mat = observation_info(reading.noisy, share, alpha * reading.noise_var + spread, plan.due)
+        return InfoMessages(speaks, info_vec, info_mat, plan.prior, known)
+
+    @staticmethod
+    def _matrix_info(plan: Plan, reading: Reading, spread: Floats, alpha: float) -> tuple[Floats, Floats]:
+        servers, regions = reading.noisy.shape
+        spread = np.broadcast_to(spread, reading.noisy.shape)
+        if reading.group_noisy is None or reading.group_var is None or plan.pivot is None:
+            info_vec, info = observation_info(reading.noisy, plan.shares, alpha * reading.noise_var + spread, plan.due)
+            info_mat = np.zeros((servers, regions, regions))
+            info_mat[:, np.arange(regions), np.arange(regions)] = info
+            return info_vec, info_mat
+        due = np.broadcast_to(plan.due, reading.noisy.shape)
+        members = ((plan.pivot[:, None, :] == np.arange(regions)[None, :, None]) & due[:, None, :]).astype(np.float64)
+        group_spread = np.einsum("ngk,nk->ng", members, spread)
+        return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
+
+    def fuse(
+        self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing
+    ) -> None:
+        assert plan.prior is not None and plan.prior_var is not None
+        self.absorb(state, plan.prior, plan.prior_var, messages, hearing)
+        self.adapt(state, plan, reading)
+
+    @staticmethod
+    def absorb(
+        state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing
+    ) -> None:
+        """The posterior from a prior and from what is heard (Eqs. kgain, posterior)."""
+        info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
+        if state.setting.form == "diagonal":
+            state.posterior, state.posterior_var = fuse(
+                prior, prior_var, info_vec, info_mat, prior_sum, speakers, hearing.gain
+            )
+        else:
+            state.posterior, state.posterior_var, state.known = fuse_matrix(
+                prior, prior_var, state.known, info_vec, info_mat, prior_sum, speakers[:, :1], hearing.gain
+            )
+
+    def adapt(self, state: Any, plan: Plan, reading: Reading) -> None:
+        """Adjust the sampling from what was just released."""
+
+    def release(self, state: FilterState, plan: Plan, reading: Reading) -> Release:
+        speaks = plan.due[:, 0] if plan.due.shape[1] == 1 else plan.due.any(axis=1)
+        estimate = state.posterior
+        if state.setting.form == "diagonal":
+            variance = state.posterior_var
+            if not np.isfinite(variance).all():
+                estimate = np.where(np.isfinite(variance), estimate, np.nan)
+        else:
+            variance = np.diagonal(state.posterior_var, axis1=1, axis2=2)
+            if not state.known.all():
+                estimate = np.where(state.known[:, None], estimate, np.nan)
+                variance = np.where(state.known[:, None], variance, np.inf)
+        return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)

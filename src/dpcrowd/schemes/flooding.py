@@ -1,0 +1,146 @@
+"""Flooding and averaging: every server runs a scheme alone, floods its estimate, and all average what they hear.
+
+The paper's straightforward extension of single-server schemes (Section "Basic Idea"): DFAST, DRescueDP, DBD, DBA,
+DPeGaSus, and ours of the baselines. A server floods in every slot ("continuous" in the paper's table of schemes). The
+average never feeds back into the scheme below, so each server's own estimate is the one it would have alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Noise
+from dpcrowd.schemes.ba import BA
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.bd import BD
+from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.messages import EstimateMessages
+from dpcrowd.schemes.pegasus import PeGaSus
+from dpcrowd.schemes.rescuedp import RescueDP
+from dpcrowd.schemes.sample import Sample
+from dpcrowd.schemes.uniform import Uniform
+
+__all__ = ["DBA", "DBD", "DFAST", "DPeGaSus", "DRescueDP", "DSample", "DUniform", "Flooding"]
+
+
+@dataclass
+class FloodingState:
+    """The state of the scheme below, its release of this slot, and the average."""
+
+    inner: Any
+    local: Release | None
+    average: NDArray[np.float64]
+    average_var: NDArray[np.float64]
+
+
+class Flooding(Scheme):
+    """The wrapper; subclasses name what they wrap, and `Flooding(scheme)` wraps any scheme that works alone."""
+
+    wraps: ClassVar[type[Scheme] | None] = None
+    reach = "flooding"
+    message_vectors = 2  # estimate and variance
+
+    def __init__(self, inner: Scheme | None = None, **options: Any) -> None:
+        if inner is None:
+            if self.wraps is None:
+                raise BadInput("flooding needs a scheme to wrap.")
+            inner = self.wraps(**options)
+        if inner.reach != "alone":
+            raise BadInput(f"flooding wraps schemes that work alone; '{inner.name}' hears {inner.reach}.")
+        self.inner = inner
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.wraps is not None:
+            _, sampling, fusion, guarantee = cls.wraps.summary
+            cls.kinds = cls.wraps.kinds
+            cls.summary = ("flooding", sampling, f"{fusion}, average of all", guarantee)
+            cls.keeps_raw_counts = cls.wraps.keeps_raw_counts
+
+    def start(self, setting: Setting) -> FloodingState:
+        unknown = np.full((setting.servers, setting.regions), np.nan)
+        return FloodingState(self.inner.start(setting), None, unknown, unknown)
+
+    def plan(self, state: FloodingState, slot: int, shares: NDArray[np.float64]) -> Plan:
+        return self.inner.plan(state.inner, slot, shares)
+
+    def perturb(self, state: FloodingState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
+        reading = self.inner.perturb(state.inner, plan, counts, noise)
+        self.inner.fuse(state.inner, plan, reading, self.inner.message(state.inner, plan, reading), Hearing())
+        state.local = self.inner.release(state.inner, plan, reading)
+        return reading
+
+    def message(self, state: FloodingState, plan: Plan, reading: Reading) -> EstimateMessages:
+        assert state.local is not None
+        speaks = np.isfinite(state.local.estimate).all(axis=1)
+        return EstimateMessages(speaks, state.local.estimate, state.local.variance)
+
+    def fuse(
+        self, state: FloodingState, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing
+    ) -> None:
+        sums = hearing.sums(messages.table())
+        regions = (sums.shape[1] - 1) // 2
+        heard = sums[:, -1:]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            state.average = sums[:, :regions] / heard
+            state.average_var = sums[:, regions:-1] / (heard * heard)
+
+    def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
+        assert state.local is not None
+        speaks = np.isfinite(state.local.estimate).all(axis=1)
+        return Release(plan.slot, state.average, state.average_var, state.local.sampled, reading.charge, speaks)
+
+
+class DFAST(Flooding):
+    """FAST, flooded and averaged."""
+
+    name = "dfast"
+    wraps = FAST
+
+
+class DRescueDP(Flooding):
+    """RescueDP, flooded and averaged."""
+
+    name = "drescuedp"
+    wraps = RescueDP
+
+
+class DBD(Flooding):
+    """BD, flooded and averaged."""
+
+    name = "dbd"
+    wraps = BD
+
+
+class DBA(Flooding):
+    """BA, flooded and averaged."""
+
+    name = "dba"
+    wraps = BA
+
+
+class DPeGaSus(Flooding):
+    """PeGaSus, flooded and averaged."""
+
+    name = "dpegasus"
+    wraps = PeGaSus
+
+
+class DUniform(Flooding):
+    """Uniform, flooded and averaged."""
+
+    name = "duniform"
+    wraps = Uniform
+
+
+class DSample(Flooding):
+    """Sample, flooded and averaged."""
+
+    name = "dsample"
+    wraps = Sample

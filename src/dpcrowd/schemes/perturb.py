@@ -1,0 +1,82 @@
+"""Reading raw counts: pay first, then draw. The one path from counts to noisy values for all filtering schemes.
+
+A group of regions is read as one sum with one draw. In the diagonal form its noisy sum is split back evenly over the
+n members, so each member's noise has 1/n^2 of the variance (and all members' noises are the same number).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.privacy import Ledger, Noise
+from dpcrowd.schemes.base import Plan, Reading
+
+__all__ = ["check_counts", "group_totals", "perturb_counts"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:
+    """Noisy counts of the regions that are due, paid at the ledger before they are drawn."""
+    charge = np.where(plan.due, plan.amount, 0)
+    if not plan.due.any():
+        return Reading(np.zeros(counts.shape), plan.noise_var, charge)
+    ledger.spend(plan.slot, charge)
+    if plan.pivot is not None:
+        return _perturb_groups(plan, counts, noise, sensitivity, charge)
+    where = np.broadcast_to(plan.due, counts.shape)
+    noisy = noise.noisy(plan.slot, counts, plan.amount, sensitivity, where)
+    return Reading(noisy, plan.noise_var, charge)
+
+
+def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, charge: Ints) -> Reading:
+    assert plan.pivot is not None
+    servers, regions = counts.shape
+    due = np.broadcast_to(plan.due, counts.shape)
+    pivot = np.where(due, plan.pivot, np.arange(regions))
+    sums, sizes = group_totals(np.where(due, counts, 0), pivot)
+    leads = due & (pivot == np.arange(regions))
+    group_noisy = noise.noisy(plan.slot, sums, plan.amount, sensitivity, leads)
+    rows = np.arange(servers)[:, None]
+    size = sizes[rows, pivot]
+    group_var = np.broadcast_to(plan.noise_var, counts.shape)
+    return Reading(
+        noisy=np.where(due, group_noisy[rows, pivot] / size, 0.0),
+        noise_var=group_var / (size * size),
+        charge=charge,
+        group_noisy=group_noisy,
+        group_var=np.where(leads, group_var, np.inf),
+        group_size=sizes,
+    )
+
+
+def group_totals(values: NDArray[np.int64], pivot: Ints) -> tuple[Ints, Ints]:
+    """Sums of the groups' members and their sizes, each at the group's pivot, (N, d)."""
+    servers, regions = values.shape
+    place = (np.arange(servers)[:, None] * regions + pivot).ravel()
+    length = servers * regions
+    sums = np.bincount(place, weights=values.ravel(), minlength=length)  # exact: counts stay below 2^53
+    sizes = np.bincount(place, minlength=length)
+    return sums.reshape(values.shape).astype(np.int64), sizes.reshape(values.shape)
+
+
+def check_counts(counts: object, regions: int) -> Ints:
+    """One server's counts as a (1, d) integer array; refuses what is not a count, without printing any value."""
+    array = np.asarray(counts)
+    if array.shape != (regions,):
+        raise BadInput(f"counts must have shape ({regions},), one number a region; given shape {array.shape}.")
+    if array.dtype.kind not in "iuf":
+        raise BadInput(f"counts must be whole numbers; given an array of {array.dtype}.")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise BadInput("counts must be whole numbers >= 0; given NaN or infinity.")
+        if (array != np.floor(array)).any():
+            raise BadInput("counts must be whole numbers; given fractions. Round them before they are counted.")
+    if (array < 0).any():
+        raise BadInput("counts must be >= 0; given a negative one.")
+    if (array > 2**52).any():
+        raise BadInput("counts must be at most 2^52.")
+    return array.astype(np.int64)[None, :]

@@ -1,0 +1,85 @@
+"""All schemes by their names on the command line, and how to make one from a name and options."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.schemes.ba import BA
+from dpcrowd.schemes.base import Scheme
+from dpcrowd.schemes.bd import BD
+from dpcrowd.schemes.central import Central
+from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
+from dpcrowd.schemes.dpcrowd_w import DPCrowdW
+from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
+from dpcrowd.schemes.nonprivate import NonPrivate
+from dpcrowd.schemes.pegasus import PeGaSus
+from dpcrowd.schemes.rescuedp import RescueDP
+from dpcrowd.schemes.sample import Sample
+from dpcrowd.schemes.sampled import SampledScheme
+from dpcrowd.schemes.uniform import Uniform
+
+__all__ = ["SCHEMES", "make_scheme", "staggered_interval", "takes_interval"]
+
+_ALL: tuple[type[Scheme], ...] = (
+    NonPrivate,
+    Central,
+    FAST,
+    DFAST,
+    DPCrowd,
+    DPCrowdW,
+    DPCrowdPlus,
+    RescueDP,
+    DRescueDP,
+    BD,
+    BA,
+    DBD,
+    DBA,
+    PeGaSus,
+    DPeGaSus,
+    Uniform,
+    Sample,
+    DUniform,
+    DSample,
+)
+
+SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}
+
+
+def takes_interval(scheme: type[Scheme]) -> bool:
+    """Whether a sampling interval means anything to a scheme."""
+    return issubclass(getattr(scheme, "wraps", None) or scheme, SampledScheme) or scheme is Central
+
+
+def staggered_interval(scheme: Scheme) -> int | None:
+    """The interval of a scheme that samples staggered; None for all others."""
+    if isinstance(scheme, Flooding):
+        return staggered_interval(scheme.inner)
+    if isinstance(scheme, Central):
+        return scheme.options.get("interval") if scheme.options.get("sampling") == "staggered" else None
+    if isinstance(scheme, SampledScheme) and scheme.sampling == "staggered":
+        return scheme.interval
+    return None
+
+
+def make_scheme(name: str, **options: Any) -> Scheme:
+    """A scheme by its name; options that are None are left out."""
+    if name not in SCHEMES:
+        raise unknown_name("scheme", name, SCHEMES)
+    scheme = SCHEMES[name]
+    given = {key: value for key, value in options.items() if value is not None}
+    if "interval" in given:
+        if not takes_interval(scheme):
+            fit = ", ".join(n for n, s in SCHEMES.items() if takes_interval(s))
+            raise BadInput(f"scheme '{name}' takes no sampling interval; these do: {fit}.")
+        given.setdefault("sampling", "fixed")
+    target = getattr(scheme, "wraps", None) or scheme
+    allowed = set(inspect.signature(target.__init__).parameters) - {"self"}
+    if "options" not in allowed:
+        for key in given:
+            if key not in allowed:
+                raise BadInput(f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}.")
+    return scheme(**given)

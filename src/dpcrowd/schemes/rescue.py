@@ -1,0 +1,145 @@
+"""RescueDP's sampling, allocation and grouping, for schemes with a window guarantee and many regions.
+
+A region is due when its PID interval has passed; it asks for p = min(phi ln(I + 1), p_max) of what the window has left,
+at most epsilon_max. Regions that are due are grouped by their past releases, and each group gets one draw.
+
+Sound accounting: the server has one remaining budget; if any region is due, all are sampled at the largest epsilon
+that a due region asks for. Per-region accounting (the paper's): each region has a budget of its own, and a group is
+read at the smallest epsilon of its members; a user who moves between regions pays more than epsilon.
+
+A sample worth less than epsilon/w, what spreading the budget evenly would give, is not taken: the region waits until
+budget comes back. Without this rule the budget decays to nothing and the noise explodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import unknown_name
+from dpcrowd.grouping import group_regions
+from dpcrowd.privacy import noise_var
+from dpcrowd.privacy.allocation import rescue, uniform
+from dpcrowd.privacy.units import NANO
+from dpcrowd.sampling import pid
+from dpcrowd.schemes.base import Plan, Reading, Setting
+from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+
+__all__ = ["RescueScheme", "RescueState"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass
+class RescueState(FilterState):
+    """Adds the PID controllers and the releases (in the server's own counts) that feed them and the grouping.
+
+    last_release  (N, d) at the region's last sample; NaN before the first
+    history       (N, kappa, d) at the server's last samples, newest last; filled (N,) how many there are
+    """
+
+    controllers: pid.PidState
+    last_release: Floats
+    history: Floats
+    filled: Ints
+
+
+class RescueScheme(FilterScheme):
+    """Base of RescueDP and DPCrowdPlus.
+
+    grouping  "dynamic" or "none"
+    """
+
+    kinds = frozenset({"window"})
+
+    def __init__(self, grouping: str = "dynamic") -> None:
+        if grouping not in ("dynamic", "none"):
+            raise unknown_name("grouping", grouping, ("dynamic", "none"))
+        self.grouping = grouping
+
+    def start(self, setting: Setting) -> RescueState:
+        self.check(setting)
+        shape = (setting.servers, setting.regions)
+        return RescueState(
+            **filter_start(setting),
+            controllers=pid.start(*shape, setting.tuning.integral_window),
+            last_release=np.full(shape, np.nan),
+            history=np.zeros((setting.servers, setting.tuning.history, setting.regions)),
+            filled=np.zeros(setting.servers, dtype=np.int64),
+        )
+
+    def plan(self, state: RescueState, slot: int, shares: Floats) -> Plan:
+        assert state.ledger is not None
+        setting, tuning, guarantee = state.setting, state.setting.tuning, state.setting.need_guarantee()
+        prior, prior_var = self.predict(state)
+        ask = state.controllers.next_slot <= slot
+        least = uniform(guarantee.total, guarantee.length)
+        largest = max(least, int(guarantee.total * tuning.epsilon_max))
+        if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
+            largest = least
+        amount = rescue(
+            state.ledger.remaining(slot), state.controllers.interval, tuning.phi, tuning.p_max, largest
+        )
+        if setting.accounting == "sound":
+            amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
+            due = amount >= least
+            amount = np.where(due, amount, least)
+            pivot = self._group(state, due, slot)
+        else:
+            due = ask & (amount >= least)
+            amount = np.where(due, amount, least)
+            pivot = self._group(state, due, slot)
+            if pivot is not None:
+                amount = _smallest_in_group(amount, due, pivot)
+        price = noise_var(amount, guarantee.sensitivity)
+        return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot)
+
+    def _group(self, state: RescueState, due: Bools, slot: int) -> Ints | None:
+        tuning, setting = state.setting.tuning, state.setting
+        if self.grouping == "none" or setting.regions == 1 or not due.any():
+            return None
+        allowed = np.ascontiguousarray(np.broadcast_to(due, (setting.servers, setting.regions)))
+        loop = {} if setting.grouper is None else {"grouper": setting.grouper}
+        return group_regions(state.history, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, **loop)
+
+    def adapt(self, state: RescueState, plan: Plan, reading: Reading) -> None:
+        if not plan.due.any():
+            return
+        assert state.ledger is not None
+        tuning = state.setting.tuning
+        due = np.broadcast_to(plan.due, state.posterior.shape)
+        release = plan.shares * state.posterior
+        rows = np.flatnonzero(due)
+        released, before = release.reshape(-1)[rows], state.last_release.reshape(-1)[rows]
+        intervals = state.controllers.interval.reshape(-1)
+        compared = np.isfinite(before)
+        if not compared.all():
+            pid.schedule(state.controllers, plan.slot, rows[~compared], intervals[rows[~compared]])
+        state.last_release.reshape(-1)[rows] = released
+        self._remember(state, due.any(axis=1), release)
+        rows, error = rows[compared], np.abs(released - before)[compared]
+        delta = pid.observe(state.controllers, plan.slot, rows, error, tuning.gains)
+        left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
+        wider = pid.rescue_interval(intervals[rows], delta, tuning.rescue_theta, left)
+        pid.schedule(state.controllers, plan.slot, rows, wider)
+
+    @staticmethod
+    def _remember(state: RescueState, sampled: Bools, release: Floats) -> None:
+        servers = np.flatnonzero(sampled)
+        state.history[servers, :-1] = state.history[servers, 1:]
+        state.history[servers, -1] = release[servers]
+        state.filled[servers] += 1
+
+
+def _smallest_in_group(amount: Ints, due: Bools, pivot: Ints) -> Ints:
+    """Each due region's amount replaced by the smallest of its group."""
+    servers, regions = due.shape
+    rows = np.arange(servers)[:, None]
+    place = np.where(due, pivot, np.arange(regions))
+    least = np.full((servers, regions), np.iinfo(np.int64).max)
+    np.minimum.at(least, (np.broadcast_to(rows, place.shape), place), np.broadcast_to(amount, place.shape))
+    return np.where(due, least[rows, place], amount)

@@ -1,0 +1,21 @@
+"""Sample: the whole epsilon once a window, the last value in between."""
+
+from __future__ import annotations
+
+from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.uniform import Uniform
+
+__all__ = ["Sample"]
+
+
+class Sample(Uniform):
+    """The whole budget at slots 0, w, 2w, ..."""
+
+    name = "sample"
+    summary = ("alone", "once a window, the whole ε", "last value", "window")
+
+    def _price(self, setting: Setting, slot: int) -> int:
+        return setting.need_guarantee().total
+
+    def _due(self, setting: Setting, slot: int) -> bool:
+        return slot % setting.need_guarantee().length == 0

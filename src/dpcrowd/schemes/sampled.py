@@ -1,0 +1,156 @@
+"""Filtering with samples of equal price: FAST's sampling (Section "Adaptive Sampling") and fixed schedules.
+
+    adaptive   PID control, at most T_s samples of epsilon/T_s
+    fixed(I), lockstep(I)   the same slots for all servers, epsilon/(number of samples)
+    staggered(I)            every server its own public phase, epsilon/(number of its own samples)
+
+For a window guarantee the adaptive rule works on blocks of w slots and pays epsilon/2 a block, because a sliding
+window can straddle two blocks; schedules pay epsilon/ceil(w/I), which holds for any window.
+
+With several regions and sound accounting, a slot is sampled if any region is due, and then all regions are: at
+that price they are free. With per-region accounting (the paper's) each region has samples of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.privacy import Guarantee, noise_var
+from dpcrowd.privacy.allocation import per_sample, uniform
+from dpcrowd.sampling import pid
+from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
+from dpcrowd.schemes.base import Plan, Reading, Setting
+from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
+
+__all__ = ["SampledScheme", "SampledState", "Sampling"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Sampling = Literal["adaptive", "fixed", "staggered", "lockstep"]
+
+
+@dataclass
+class SampledState(FilterState):
+    """Adds the PID controllers, the samples taken (in this block), and the price of one sample."""
+
+    controllers: pid.PidState
+    samples: Ints
+    amount: Ints
+    amount_var: Floats
+
+
+class SampledScheme(FilterScheme):
+    """Base of FAST, DPCrowd and DPCrowdW.
+
+    sampling  "adaptive", "fixed", "staggered" or "lockstep"
+    interval  I, for all but adaptive
+              staggered takes its phases from the setting (`dpcrowd.sampling.schedule.spread_phases`)
+    """
+
+    live = True
+
+    def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None) -> None:
+        if sampling not in ("adaptive", "fixed", "staggered", "lockstep"):
+            raise unknown_name("sampling", sampling, ("adaptive", "fixed", "staggered", "lockstep"))
+        if (sampling == "adaptive") != (interval is None):
+            raise BadInput(
+                f"sampling '{sampling}' " + ("takes no interval." if sampling == "adaptive" else "needs an interval.")
+            )
+        self.sampling = sampling
+        self.interval = None if interval is None else check_interval(interval)
+
+    def start(self, setting: Setting) -> SampledState:
+        self.check(setting)
+        guarantee = setting.need_guarantee()
+        amount = self._amount(guarantee, setting)
+        columns = 1 if setting.accounting == "sound" else setting.regions
+        return SampledState(
+            **filter_start(setting),
+            controllers=pid.start(setting.servers, setting.regions, setting.tuning.integral_window),
+            samples=np.zeros((setting.servers, columns), dtype=np.int64),
+            amount=amount,
+            amount_var=noise_var(amount, guarantee.sensitivity),
+        )
+
+    def _amount(self, guarantee: Guarantee, setting: Setting) -> Ints:
+        """Nano-epsilon of one sample, shape (1, 1) or (N, 1)."""
+        total, length = guarantee.total, guarantee.length
+        if self.interval is None:
+            half = 2 if guarantee.kind == "window" else 1
+            amount = per_sample(total // half, self._most_samples(setting))
+            if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
+                amount = min(amount, uniform(total, length))
+            return np.array([[amount]])
+        if self.sampling == "staggered" and guarantee.users == "roaming":
+            raise BadInput("staggered sampling is for pinned users; with roaming users take 'lockstep' or 'fixed'.")
+        if guarantee.kind == "window":
+            return np.array([[per_sample(total, samples_in_window(length, self.interval))]])
+        return total // np.maximum(samples_in_horizon(length, self.interval, self._phases(setting)), 1)
+
+    def _phases(self, setting: Setting) -> Ints:
+        """(1, 1): slot 0 for all, or (N, 1) if staggered."""
+        if self.sampling != "staggered":
+            return np.zeros((1, 1), dtype=np.int64)
+        if setting.phases is None:
+            raise BadInput("staggered sampling needs the servers' public phases in the setting.")
+        return np.asarray(setting.phases, dtype=np.int64).reshape(-1, 1)
+
+    @staticmethod
+    def _most_samples(setting: Setting) -> int:
+        """T_s: of the horizon, or of a block of w slots."""
+        return max(1, int(setting.tuning.sample_fraction * setting.need_guarantee().length))
+
+    def plan(self, state: SampledState, slot: int, shares: Floats) -> Plan:
+        assert state.ledger is not None
+        prior, prior_var = self.predict(state)
+        guarantee = state.setting.need_guarantee()
+        if self.interval is None:
+            self._open_block(state, guarantee, slot)
+            ask = state.controllers.next_slot <= slot
+            if state.samples.shape[1] == 1 and ask.shape[1] > 1:
+                ask = ask.any(axis=1, keepdims=True)
+            ask = ask & (state.samples < self._most_samples(state.setting))
+        else:
+            ask = np.broadcast_to(due(slot, self.interval, self._phases(state.setting)), state.samples.shape)
+        ask = ask & (state.ledger.remaining(slot) >= state.amount)
+        return Plan(slot, shares, ask, state.amount, state.amount_var, prior, prior_var, state.known)
+
+    @staticmethod
+    def _open_block(state: SampledState, guarantee: Guarantee, slot: int) -> None:
+        """At the start of a block of w slots every controller begins anew; what the filter knows is kept."""
+        if guarantee.kind == "window" and slot % guarantee.length == 0 and slot > 0:
+            fresh = pid.start(state.setting.servers, state.setting.regions, state.setting.tuning.integral_window)
+            fresh.next_slot[:] = slot
+            state.controllers = fresh
+            state.samples = np.zeros_like(state.samples)
+
+    def adapt(self, state: SampledState, plan: Plan, reading: Reading) -> None:
+        if self.interval is not None:
+            return
+        state.samples += plan.due
+        rows = np.flatnonzero(np.broadcast_to(plan.due, state.posterior.shape))
+        if not rows.size:
+            return
+        tuning = state.setting.tuning
+        assert plan.prior is not None and plan.prior_var is not None and plan.known is not None
+        intervals = state.controllers.interval.reshape(-1)
+        had_prior = self._had_prior(plan, rows)
+        if not had_prior.all():  # nothing to compare with yet: look again in the next slot
+            pid.schedule(state.controllers, plan.slot, rows[~had_prior], intervals[rows[~had_prior]])
+            rows = rows[had_prior]
+        error = pid.relative_error(plan.prior.reshape(-1)[rows], state.posterior.reshape(-1)[rows], tuning.floor)
+        delta = pid.observe(state.controllers, plan.slot, rows, error, tuning.gains)
+        wider = pid.fast_interval(intervals[rows], delta, tuning.theta, tuning.xi)
+        pid.schedule(state.controllers, plan.slot, rows, wider)
+
+    @staticmethod
+    def _had_prior(plan: Plan, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        assert plan.prior is not None and plan.prior_var is not None and plan.known is not None
+        if plan.prior_var.ndim == plan.prior.ndim:
+            return np.isfinite(plan.prior_var.reshape(-1)[rows])
+        return plan.known[rows // plan.prior.shape[1]]

@@ -1,0 +1,165 @@
+"""One server, slot by slot: the interface on which a live node stands.
+
+    message = server.observe(slot, counts)     the server's own counts of the slot; a message for the others, or None
+    release = server.hear(messages)            what arrived, by sender; estimate, variance, interval, sampled?, epsilon
+
+The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
+release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the whole
+state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them goes on
+with the noisy values it has already paid for and never draws twice for one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import default_gain
+from dpcrowd.network.hearing import Hearing, inbox_hearing
+from dpcrowd.privacy import Noise
+from dpcrowd.privacy.units import from_nano
+from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
+from dpcrowd.schemes.messages import Messages
+from dpcrowd.schemes.perturb import check_counts
+from dpcrowd.schemes.snapshot import from_bytes, load_into, pack, to_bytes, unpack
+
+__all__ = ["Server", "ServerRelease"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ServerRelease:
+    """What one server publishes for one slot; vectors have one number a region."""
+
+    slot: int
+    estimate: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
+    sampled: NDArray[np.bool_]
+    epsilon: float
+    """Charged in this slot."""
+
+
+class Server:
+    """One server of a network.
+
+    number      its place in the network's order of servers; sums run in this order
+    share       the public part of the population that it sees, 0 < share <= 1
+    max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
+    beta        the consensus step itself, instead
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        setting: Setting,
+        noise: Noise,
+        *,
+        number: int,
+        share: float,
+        max_degree: int = 0,
+        beta: float | None = None,
+    ) -> None:
+        if setting.servers != 1:
+            raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
+        if not 0 < share <= 1:
+            raise BadInput(f"share must be above 0 and at most 1; given {share}.")
+        self.scheme = scheme
+        self.setting = setting
+        self.number = number
+        self._noise = noise
+        self._shares = np.array([[float(share)]])
+        self._gain = default_gain(max_degree) if beta is None else beta
+        self._state = scheme.start(setting)
+        self._slot = -1
+        self._pending: tuple[Plan, Reading] | None = None
+
+    @property
+    def slot(self) -> int:
+        """The last slot that was observed; -1 before the first."""
+        return self._slot
+
+    def observe(self, slot: int, counts: object) -> Messages | None:
+        """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said."""
+        if self._pending is not None:
+            raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
+        if slot <= self._slot:
+            raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
+        checked = check_counts(counts, self.setting.regions)
+        plan = self.scheme.plan(self._state, slot, self._shares)
+        self._slot = slot
+        self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
+        return self.pending_message()
+
+    def pending_message(self) -> Messages | None:
+        """The message of the open slot again, from the values already drawn; None if there is nothing to say."""
+        if self._pending is None:
+            return None
+        message: Messages = self.scheme.message(self._state, *self._pending)
+        return message if message.speaks[0] else None
+
+    def hear(self, messages: Mapping[int, Messages] | None = None) -> ServerRelease:
+        """Fuse the messages of other servers, by their numbers, and release."""
+        if self._pending is None:
+            raise BadInput("no slot is open: call observe() first.")
+        heard = dict(messages or {})
+        if self.number in heard:
+            raise BadInput(f"server {self.number} was given its own message as a neighbour's.")
+        plan, reading = self._pending
+        own: Messages = self.scheme.message(self._state, plan, reading)
+        heard[self.number] = own
+        for sender, message in heard.items():
+            _check_message(sender, message, own)
+        inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
+        hearing = Hearing() if self.scheme.reach == "alone" else inbox_hearing(len(heard), self._gain)
+        self.scheme.fuse(self._state, plan, reading, inbox, hearing)
+        release = self.scheme.release(self._state, plan, reading)
+        self._pending = None
+        low, high = release.interval
+        regions = release.estimate.shape[1]
+        return ServerRelease(
+            slot=plan.slot,
+            estimate=release.estimate[0],
+            variance=release.variance[0],
+            low=low[0],
+            high=high[0],
+            sampled=np.broadcast_to(release.sampled[0], (regions,)),
+            epsilon=from_nano(int(release.charge.max())),
+        )
+
+    def save(self) -> bytes:
+        """The whole state as bytes. Refused for schemes whose state holds raw counts."""
+        if self.scheme.keeps_raw_counts:
+            raise BadInput(f"scheme '{self.scheme.name}' keeps raw counts between slots: its state must not be stored.")
+        arrays = pack(self._state, "state")
+        arrays["slot"] = np.array(self._slot)
+        if self._pending is not None:
+            arrays.update(pack(self._pending[0], "plan"))
+            arrays.update(pack(self._pending[1], "reading"))
+        return to_bytes(arrays)
+
+    def restore(self, saved: bytes) -> None:
+        """Take over a state that `save` gave; scheme and setting must be the same."""
+        arrays = from_bytes(saved)
+        state = self.scheme.start(self.setting)
+        load_into(state, arrays, "state")
+        self._state = state
+        self._slot = int(arrays["slot"])
+        self._pending = None
+        if any(name.startswith("plan.") for name in arrays):
+            self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
+
+
+def _check_message(sender: int, message: Messages, own: Messages) -> None:
+    if type(message) is not type(own):
+        raise BadInput(f"server {sender} sent {type(message).__name__}; this scheme hears {type(own).__name__}.")
+    for name, expected in own.arrays().items():
+        given = message.arrays()[name]
+        if given.shape != expected.shape:
+            raise BadInput(f"server {sender} sent {name} of shape {given.shape}; allowed: {expected.shape}.")

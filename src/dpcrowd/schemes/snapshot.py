@@ -1,0 +1,82 @@
+"""A scheme's state as named arrays and as bytes, exactly: what was saved is what comes back, bit for bit."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.privacy import Ledger
+from dpcrowd.schemes.base import Scheme, Setting
+
+__all__ = ["from_bytes", "load_into", "pack", "to_bytes", "unpack"]
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def pack(value: Any, name: str) -> Arrays:
+    """All arrays and numbers inside a dataclass (nested), by dotted names. None is left out."""
+    if isinstance(value, np.ndarray | np.generic | int | float):
+        return {name: np.asarray(value)}
+    if isinstance(value, Ledger):
+        return {f"{name}.{key}": array for key, array in value.arrays().items()}
+    if is_dataclass(value) and not isinstance(value, Setting):
+        parts = [pack(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value)]
+        return {key: array for part in parts for key, array in part.items()}
+    if value is None or isinstance(value, Setting | Scheme):
+        return {}
+    raise TypeError(f"{name}: a state cannot hold {type(value).__name__}")
+
+
+def unpack(kind: type[Any], arrays: Arrays, name: str) -> Any:
+    """A flat dataclass again from what `pack` made of it."""
+    values: dict[str, Any] = {}
+    for f in fields(kind):
+        array = arrays.get(f"{name}.{f.name}")
+        values[f.name] = None if array is None else int(array) if f.type == "int" else array
+    return kind(**values)
+
+
+def load_into(state: Any, arrays: Arrays, name: str) -> None:
+    """Fill a fresh state with saved arrays; shapes must agree."""
+    for f in fields(state):
+        old, path = getattr(state, f.name), f"{name}.{f.name}"
+        if isinstance(old, Ledger):
+            old.restore({key.removeprefix(f"{path}."): a for key, a in arrays.items() if key.startswith(f"{path}.")})
+        elif isinstance(old, np.ndarray):
+            _check(path, old, arrays)
+            if type(state).__dataclass_params__.frozen:
+                old[...] = arrays[path]
+            else:
+                setattr(state, f.name, arrays[path].copy())
+        elif is_dataclass(old) and not isinstance(old, Setting):
+            load_into(old, arrays, path)
+
+
+def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
+    if path not in arrays:
+        raise BadInput(f"the saved state has no '{path}': it belongs to another scheme or version.")
+    if arrays[path].shape != old.shape or arrays[path].dtype != old.dtype:
+        raise BadInput(
+            f"saved '{path}' is {arrays[path].dtype}{arrays[path].shape}; this server needs {old.dtype}{old.shape}."
+        )
+
+
+def to_bytes(arrays: Arrays) -> bytes:
+    """Arrays as one block of bytes (NumPy's npz)."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def from_bytes(saved: bytes) -> Arrays:
+    """The arrays again."""
+    try:
+        with np.load(io.BytesIO(saved), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, KeyError) as error:
+        raise BadInput(f"not a saved server state: {error}") from None

@@ -1,0 +1,123 @@
+"""Everything that defines a simulation, checked once, in one frozen object that travels to the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.privacy import Accounting, Guarantee, Users
+from dpcrowd.schemes.base import Form, Scheme
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.topology import NetworkSpec
+
+if TYPE_CHECKING:
+    from dpcrowd.sim.data import DataSet
+
+__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for"]
+
+DEFAULT_WINDOW = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Entrant:
+    """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under."""
+
+    label: str
+    scheme: Scheme
+    guarantee: Guarantee | None
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationConfig:
+    """A simulation of several schemes on the same runs.
+
+    burn_in  metrics count slots from this one on
+    """
+
+    data: DataSet
+    entrants: tuple[Entrant, ...]
+    network: NetworkSpec
+    runs: int
+    seed: int
+    shares: str | NDArray[np.float64]
+    observation: Observation
+    users: Users
+    accounting: Accounting
+    form: Form
+    beta: float | None
+    burn_in: int
+    tuning: Tuning
+    keep_estimates: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise BadInput(f"runs must be at least 1; given {self.runs}.")
+        if self.seed < 0:
+            raise BadInput(f"seed must be 0 or more; given {self.seed}.")
+        if not 0 <= self.burn_in < self.data.slots:
+            raise BadInput(
+                f"burn-in must be from 0 to {self.data.slots - 1}, since '{self.data.name}' has {self.data.slots} slots; "
+                f"given {self.burn_in}."
+            )
+        if not self.entrants:
+            raise BadInput("no scheme was given.")
+        labels = [entrant.label for entrant in self.entrants]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise BadInput(f"scheme '{label}' is given twice; each has to have a name of its own.")
+
+    @property
+    def servers(self) -> int:
+        return self.network.servers
+
+    @property
+    def model(self) -> ProcessModel:
+        return self.data.model
+
+
+def guarantee_for(
+    scheme: Scheme,
+    *,
+    epsilon: float,
+    window: int | None,
+    horizon: int | None,
+    slots: int,
+    users: Users,
+    servers_per_slot: int = 1,
+    regions_per_slot: int = 1,
+    correlation: float = 1.0,
+) -> Guarantee | None:
+    """The guarantee of one scheme: what was asked for if it fits, the default if nothing was asked for."""
+    if users not in ("pinned", "roaming"):
+        raise unknown_name("kind of users", users, ("pinned", "roaming"))
+    if window is not None and horizon is not None:
+        raise BadInput("give a window or a horizon, not both.")
+    more: dict[str, Any] = {
+        "users": users,
+        "servers_per_slot": servers_per_slot,
+        "regions_per_slot": regions_per_slot,
+        "correlation": correlation,
+    }
+    if window is not None:
+        guarantee = Guarantee.window(window, epsilon, **more)
+    elif horizon is not None or "finite" in scheme.kinds or not scheme.kinds:
+        guarantee = Guarantee.finite(slots if horizon is None else horizon, epsilon, **more)
+    else:
+        guarantee = Guarantee.window(DEFAULT_WINDOW, epsilon, **more)
+    if not scheme.kinds:
+        return None
+    if guarantee.kind not in scheme.kinds:
+        fits, asked = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
+        raise BadInput(f"scheme '{scheme.name}' takes a {fits}, not a {asked}; leave --{asked} out or choose another scheme.")
+    if guarantee.kind == "window" and guarantee.length > slots:
+        raise BadInput(
+            f"the data have {slots} slots, fewer than the window of {guarantee.length} of scheme '{scheme.name}'; "
+            f"give a window of at most {slots}."
+        )
+    return guarantee

@@ -1,0 +1,170 @@
+"""Raw check-ins (user, time, region) into slots, and their users over servers.
+
+A user counts in one region per slot: the last check-in of the slot wins (of two at the same instant, the later row).
+That makes the sensitivity of a slot's counts 1. Each (user, slot) belongs to exactly one server, so the servers'
+counts are a partition of the truth:
+
+    pinned   a user belongs to one server for ever, drawn with probability = share
+    roaming  the server is drawn anew for each user and slot
+
+Slots are aligned to UTC: a day starts at 00:00, a week on Monday. A slot without check-ins is a slot of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.data.dataset import Counts, DataSet, Floats, checked_slots, region_indexes
+from dpcrowd.sim.data.series import series_model
+from dpcrowd.sim.data.tables import Cell, Table
+from dpcrowd.sim.data.times import SECOND, iso_label, read_times, slot_length_us
+
+__all__ = ["CheckIns", "checkins_from_table", "is_checkins"]
+
+HEADER = frozenset({"user", "time", "region"})
+WEEK = 7 * 86_400 * SECOND
+MONDAY = 4 * 86_400 * SECOND  # 1970-01-05
+MOST_CELLS = 200_000_000  # 1.6 GB of counts
+MOST_SLOTS = 1_000_000
+
+Indexes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CheckIns(DataSet):
+    """One entry for each user and slot in which the user was seen: entry_slot, entry_user, entry_region."""
+
+    entry_slot: Indexes
+    entry_user: Indexes
+    entry_region: Indexes
+    users: int
+
+    def truth(self, rng: np.random.Generator) -> Counts:
+        """Distinct users per slot and region; the same in every run."""
+        return _count(self.entry_slot * len(self.regions) + self.entry_region, (self.slots, len(self.regions)))
+
+    def split(self, shares: Floats, users: str, rng: np.random.Generator) -> Counts:
+        """Counts (T, m, d) of the servers; shares (m,) or (T, m) are probabilities that sum to 1."""
+        m, d = shares.shape[-1], len(self.regions)
+        if self.slots * m * d > MOST_CELLS:
+            raise BadInput(
+                f"{self.name}: {self.slots:,} slots x {m:,} servers x {d:,} regions do not fit into memory; "
+                "take longer slots, fewer slots or fewer servers."
+            )
+        cumulative = np.cumsum(shares, axis=-1)
+        if users == "pinned":
+            if shares.ndim == 2:
+                raise BadInput("users are pinned, but the shares change from slot to slot; choose roaming users.")
+            server_of = np.minimum(np.searchsorted(cumulative, rng.random(self.users), side="right"), m - 1)
+            server = server_of[self.entry_user]
+        else:
+            # One sorted line for all slots: slot t owns [t, t + 1). The clip keeps rounding inside the slot.
+            line = (np.broadcast_to(cumulative, (self.slots, m)) + np.arange(self.slots)[:, None]).ravel()
+            place = np.searchsorted(line, rng.random(len(self.entry_slot)) + self.entry_slot, side="right")
+            server = np.clip(place - self.entry_slot * m, 0, m - 1)
+        return _count((self.entry_slot * m + server) * d + self.entry_region, (self.slots, m, d))
+
+
+def is_checkins(table: Table) -> bool:
+    """Whether the header is exactly user, time, region, in any order."""
+    return len(table.header) == len(HEADER) and {name.lower() for name in table.header} == HEADER
+
+
+def checkins_from_table(
+    table: Table,
+    name: str,
+    *,
+    slot_length: str | float = "1d",
+    slots: int | None = None,
+    process_var: object | None = None,
+    regions: Sequence[str] | None = None,
+) -> CheckIns:
+    """A data set from raw check-ins."""
+    if not table.rows:
+        raise BadInput(f"{table.file} has a header but no check-ins.")
+    column = {title.lower(): index for index, title in enumerate(table.header)}
+    length = slot_length_us(slot_length)
+    times = read_times(table, column["time"])
+    user, users = _codes(_filled(table, column["user"]))
+    region, names = _regions(_filled(table, column["region"]))
+    slot, origin, total = _slots(times, length, len(names), table.file, slot_length)
+
+    # Latest first (later rows first among equals): the first entry of a (slot, user) pair is then the one that wins.
+    latest_first = np.argsort(times, kind="stable")[::-1]
+    _, first = np.unique((slot * users + user)[latest_first], return_index=True)
+    kept = latest_first[first]
+    used = checked_slots(slots, total, f"{table.file} in slots of {slot_length}")
+    kept = kept[slot[kept] < used]
+    chosen = region_indexes(names, regions)
+    if chosen is not None:
+        new_index = np.full(len(names), -1)
+        new_index[chosen] = np.arange(len(chosen))
+        region, names = new_index[region], tuple(names[k] for k in chosen)
+        kept = kept[region[kept] >= 0]
+
+    truth = _count(slot[kept] * len(names) + region[kept], (used, len(names)))
+    model, change_var, note = series_model(truth, process_var, f"{table.file} in slots of {slot_length}")
+    notes = (
+        f"Check-ins in slots of {slot_length}: a user counts in one region per slot (the last check-in wins) and at "
+        "one server, so the servers' counts sum to the truth and the shares to 1.",
+        note,
+    )
+    return CheckIns(
+        name=name,
+        regions=names,
+        slots=used,
+        model=model,
+        tuning=Tuning(),
+        notes=notes,
+        change_var=change_var,
+        slot_labels=tuple(iso_label(origin + t * length) for t in range(used)),
+        entry_slot=slot[kept],
+        entry_user=user[kept],
+        entry_region=region[kept],
+        users=users,
+    )
+
+
+def _slots(times: Indexes, length: int, d: int, file: str, shown: str | float) -> tuple[Indexes, int, int]:
+    """(slot of each check-in, start of slot 0, number of slots)."""
+    offset = MONDAY if length % WEEK == 0 else 0
+    index = (times - offset) // length
+    first, last = int(index.min()), int(index.max())
+    total = last - first + 1
+    if total > MOST_SLOTS or total * d > MOST_CELLS:
+        raise BadInput(f"{file}: slots of {shown} give {total:,} slots x {d:,} regions, too many; take a longer slot.")
+    return index - first, first * length + offset, total
+
+
+def _filled(table: Table, column: int) -> list[Cell]:
+    cells = [cell.strip() if type(cell) is str else cell for cell in table.column(column)]
+    for row, cell in enumerate(cells):
+        if cell is None or cell == "" or cell != cell:  # noqa: PLR0124  (NaN is the value unequal to itself)
+            raise BadInput(f"{table.where(row, column)} is empty; each check-in needs a {table.header[column]}.")
+    return cells
+
+
+def _codes(cells: Iterable[Hashable]) -> tuple[Indexes, int]:
+    """Each distinct value's number, by first appearance; works for strings and for ids of any size."""
+    code: dict[Hashable, int] = {}
+    numbers = np.array([code.setdefault(cell, len(code)) for cell in cells], dtype=np.int64)
+    return numbers, len(code)
+
+
+def _regions(cells: Sequence[Cell]) -> tuple[Indexes, tuple[str, ...]]:
+    """Each cell's region, in the order of the names: numeric where all are whole numbers, else alphabetic."""
+    distinct = sorted({str(cell) for cell in cells})
+    if all(name.isascii() and name.isdigit() for name in distinct):
+        distinct.sort(key=int)
+    index = {name: k for k, name in enumerate(distinct)}
+    return np.array([index[str(cell)] for cell in cells], dtype=np.int64), tuple(distinct)
+
+
+def _count(flat: Indexes, shape: tuple[int, ...]) -> Counts:
+    return np.bincount(flat, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)

@@ -1,0 +1,89 @@
+"""What every data set offers: names, a process model for the filters, and the truth r(t) of a run.
+
+A data set is public knowledge of the simulation. `model` is what the filters believe about the process (Eqs. state
+and multistate); `change_var` is how much the truth really moves in one slot. The two are the same unless a user
+gives another `process_var`: tuning a filter must not change the data it is tried on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters.model import ProcessModel
+from dpcrowd.schemes.tuning import Tuning
+
+__all__ = ["Counts", "DataSet", "FixedData", "Floats", "checked_slots", "region_indexes"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DataSet(ABC):
+    """A stream of population counts per region.
+
+    name         what the user called it
+    regions      names of the d regions
+    slots        T
+    model        A and Q that the filters are given
+    tuning       the paper's parameters for this set (or the defaults)
+    notes        remarks to print with every result, such as where Q comes from
+    change_var   (d,) variance of the truth's change in one slot; drives the paper's observation noise H^2 Q
+    slot_labels  a label for each slot (weeks, days), if the data have one
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    slots: int
+    model: ProcessModel
+    tuning: Tuning
+    notes: tuple[str, ...]
+    change_var: Floats
+    slot_labels: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def truth(self, rng: np.random.Generator) -> Counts:
+        """The population's counts of one run, int64 (slots, d). Real data are the same in every run."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FixedData(DataSet):
+    """Real counts: the truth is what the file says, whatever the run."""
+
+    counts: Counts
+
+    def truth(self, rng: np.random.Generator) -> Counts:
+        return self.counts
+
+
+def checked_slots(slots: int | None, available: int, name: str) -> int:
+    """How many slots to use: all that are there, or the first `slots` of them."""
+    if slots is None:
+        return available
+    if not 1 <= slots <= available:
+        raise BadInput(f"slots={slots} asked of {name}, which has {available}; allowed: 1 to {available}.")
+    return int(slots)
+
+
+def region_indexes(regions: Sequence[str], wanted: Sequence[str] | None) -> list[int] | None:
+    """Columns of the wanted regions in the order asked for; None for all."""
+    if wanted is None:
+        return None
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    if not wanted:
+        raise BadInput("an empty list of regions was given; name at least one, or leave it out for all.")
+    index = {name: column for column, name in enumerate(regions)}
+    for name in wanted:
+        if name not in index:
+            raise unknown_name("region", name, regions)
+    if len(set(wanted)) < len(wanted):
+        twice = next(name for name in wanted if list(wanted).count(name) > 1)
+        raise BadInput(f"region '{twice}' is asked for twice; name each region once.")
+    return [index[name] for name in wanted]

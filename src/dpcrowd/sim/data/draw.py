@@ -1,0 +1,129 @@
+"""The way in: `load` a data set by name or path, and `draw_run` what the servers see in one run.
+
+A run depends on (seed, run) and on what is asked for, never on which runs or schemes are simulated beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
+from dpcrowd.sim.data.dataset import Counts, DataSet, Floats
+from dpcrowd.sim.data.files import PUBLISHED, counts_from_table, published
+from dpcrowd.sim.data.observe import KINDS, checked_users, observe
+from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
+from dpcrowd.sim.data.shares import draw_shares, is_partition, normalised
+from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
+from dpcrowd.sim.data.tables import read_table
+from dpcrowd.sim.seeds import Purpose, generator
+
+__all__ = ["NAMES", "RunData", "draw_run", "load"]
+
+SYNTHETIC = {"linear": linear, "multi-linear": multi_linear}
+NAMES = (*SYNTHETIC, *PUBLISHED)
+FILE_ENDINGS = (".csv", ".gz", ".parquet", ".pq", ".tsv", ".txt")
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """One run: truth (T, d), counts (T, m, d), shares (m,) or (T, m); `partition`: counts sum to the truth."""
+
+    truth: Counts
+    counts: Counts
+    shares: Floats
+    partition: bool
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    slots: int | None = None,
+    process_var: object | None = None,
+    slot_length: str | float | None = None,
+    round_counts: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+    regions: Sequence[str] | None = None,
+) -> DataSet:
+    """A data set by name (linear, multi-linear, flu, multi-flu) or from a CSV or Parquet file.
+
+    slots         use the first so many slots
+    process_var   Q that the filters believe: a number, (d,) or (d, d)
+    slot_length   for raw check-ins only: 15m, 1h, 1d (default), 1w, or seconds
+    round_counts  round fractions in a file instead of refusing them
+    data_dir      the folder that has flu.csv and multi_flu.csv
+    regions       use only these regions, in this order
+    """
+    name = os.fspath(name_or_path)
+    if name in SYNTHETIC or name in PUBLISHED:
+        if slot_length is not None:
+            raise BadInput(f"a slot length was given, but '{name}' has its own; it is for files of raw check-ins only.")
+        if name in PUBLISHED:
+            return published(name, data_dir, slots=slots, process_var=process_var, regions=regions)
+        return _synthetic(name, slots, process_var, regions)
+    path = Path(name)
+    if not path.exists() and path.suffix.lower() not in FILE_ENDINGS and path.name == name:
+        error = unknown_name("data set", name, NAMES)
+        raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
+    table = read_table(path)
+    if is_checkins(table):
+        length = "1d" if slot_length is None else slot_length
+        return checkins_from_table(
+            table, name, slot_length=length, slots=slots, process_var=process_var, regions=regions
+        )
+    if slot_length is not None:
+        raise BadInput(f"a slot length was given, but {path.name} has counts; it is for files of raw check-ins only.")
+    return counts_from_table(
+        table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts
+    )
+
+
+def draw_run(
+    data: DataSet,
+    *,
+    seed: int,
+    run: int,
+    servers: int,
+    shares: str | Sequence[float] | Floats = "uniform",
+    observation: str = "paper",
+    users: str = "pinned",
+) -> RunData:
+    """Truth, shares and counts of run number `run`.
+
+    Check-ins are always split over the servers (`observation` is not used): shares drawn as 'uniform' or 'per-slot' are
+    divided by their sum, explicit ones have to sum to 1.
+    """
+    if seed < 0 or run < 0:
+        raise BadInput(f"seed={seed}, run={run}; allowed: 0 or more.")
+    if observation not in KINDS:
+        raise unknown_name("observation", observation, KINDS)
+    checked_users(users)
+    truth = data.truth(generator(seed, run, Purpose.TRUTH))
+    drawn = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
+    rng = generator(seed, run, Purpose.OBSERVATION)
+    if isinstance(data, CheckIns):
+        drawn = _probabilities(drawn, explicit=not isinstance(shares, str))
+        return RunData(truth, data.split(drawn, users, rng), drawn, partition=True)
+    counts = observe(observation, truth, drawn, data.change_var, rng, users)
+    return RunData(truth, counts, drawn, partition=observation == "binomial" and is_partition(drawn))
+
+
+def _synthetic(name: str, slots: int | None, process_var: object | None, regions: Sequence[str] | None) -> DataSet:
+    data = SYNTHETIC[name](slots)
+    if regions is not None:
+        data = select_regions(data, regions)
+    if process_var is not None:
+        data = replace(data, model=believed(data.model, process_var), notes=(*data.notes, GIVEN_BY_HAND))
+    return data
+
+
+def _probabilities(shares: Floats, *, explicit: bool) -> Floats:
+    if explicit and not is_partition(shares):
+        total = float(np.atleast_2d(shares).sum(axis=-1)[0])
+        raise BadInput(f"shares sum to {total:g}; for check-ins each user is at one server, so they have to sum to 1.")
+    return normalised(shares)

@@ -1,0 +1,179 @@
+"""Time labels of a table: each slot once, in order, none missing.
+
+Filters and windows count slots, so a missing or doubled week would silently shift time. Labels may be whole numbers,
+weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), dates or date-times; their step is the most
+common difference between neighbours. Labels of any other form are only checked for doubles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.data.tables import Cell, Table
+from dpcrowd.sim.data.weeks import iso_week_end, mmwr_week_end
+
+__all__ = ["read_labels"]
+
+MONTH = re.compile(r"(\d{4})-(\d{2})")
+WEEK = re.compile(r"(\d{4})-?[wW]?(\d{2})")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A way to read labels as positions on a line, and to write a position as a label again."""
+
+    what: str
+    unit: str
+    position: Callable[[str], int]
+    label: Callable[[int], str]
+
+
+def read_labels(table: Table, column: int) -> tuple[str, ...]:
+    """The labels of a column, checked."""
+    name = table.header[column] or "slot"
+    labels = [_text(cell) for cell in table.column(column)]
+    seen: dict[str, int] = {}
+    for row, label in enumerate(labels):
+        if not label:
+            raise BadInput(f"{table.where(row)} has no {name}: a hole in the data; label every slot.")
+        if label in seen:
+            first = table.numbers[seen[label]]
+            raise BadInput(f"{table.where(row)}: {name} '{label}' is there twice (first in {table.unit} {first}).")
+        seen[label] = row
+    kind = _kind_of(labels, name)
+    if kind is MMWR_WEEKS:
+        _check_weeks(table, name, labels)
+    elif kind is not None:
+        _check_order(table, name, labels, kind)
+    return tuple(labels)
+
+
+def _check_weeks(table: Table, name: str, labels: Sequence[str]) -> None:
+    """The calendars differ in which years have 53 weeks; labels do not say which one they mean, so one has to fit."""
+    problems = []
+    for kind in (ISO_WEEKS, MMWR_WEEKS):
+        try:
+            return _check_order(table, name, labels, kind)
+        except BadInput as problem:
+            problems.append(problem)
+    iso, mmwr = problems
+    raise iso if _all_read(ISO_WEEKS, labels) else mmwr
+
+
+def _all_read(kind: _Kind, labels: Sequence[str]) -> bool:
+    try:
+        return all(kind.position(label) is not None for label in labels)
+    except ValueError:
+        return False
+
+
+def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) -> None:
+    positions = []
+    for row, label in enumerate(labels):
+        try:
+            positions.append(kind.position(label))
+        except ValueError:
+            raise BadInput(f"{table.where(row)}: {name} '{label}' is not {kind.what}, as the first one is.") from None
+    steps = [after - before for before, after in pairwise(positions)]
+    forward = Counter(step for step in steps if step > 0)
+    usual = min(forward, key=lambda step: (-forward[step], step)) if forward else 0
+    for row, step in enumerate(steps, start=1):
+        before, after = labels[row - 1], labels[row]
+        where = table.where(row)
+        if step == 0:
+            raise BadInput(f"{where}: {name} '{after}' is there twice (as '{before}' just before).")
+        if step < 0:
+            raise BadInput(f"{where}: {name} '{after}' comes after '{before}'; sort the rows by time.")
+        if step > usual:
+            missing = kind.label(positions[row - 1] + usual)
+            raise BadInput(
+                f"{where}: {name} '{missing}' is missing before '{after}' (steps are {usual}{kind.unit}): a hole in "
+                "the data; fill it or cut the file there."
+            )
+        if step < usual:
+            raise BadInput(f"{where}: {name} '{after}' is {step}{kind.unit} after '{before}', other steps are {usual}.")
+
+
+def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:
+    """The kind of the first label; every other label has to be of that kind."""
+    first = labels[0]
+    if WEEK.fullmatch(first) and (name.lower() == "week" or not first.isdigit()) and not MONTH.fullmatch(first):
+        return MMWR_WEEKS
+    # 20021005 is a day in a column of dates, and a number elsewhere.
+    dates_first = name.lower() in ("date", "day", "week")
+    for kind in (DAYS, NUMBER, MONTHS, SECONDS) if dates_first else (NUMBER, MONTHS, DAYS, SECONDS):
+        try:
+            kind.position(first)
+        except ValueError:
+            continue
+        if kind in (DAYS, SECONDS) and len(labels) > 2 and len({label[7:] for label in labels}) == 1:
+            return MONTHLY  # 2009-10-01, 2009-11-01, ...: months are not equally long
+        return kind
+    return None
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, (date, datetime)):
+        return cell.isoformat()
+    return str(cell).strip()
+
+
+def _whole(label: str) -> int:
+    if not label.lstrip("-").isdigit():
+        raise ValueError(label)
+    return int(label)
+
+
+def _month(label: str) -> int:
+    match = MONTH.fullmatch(label)
+    if match is None or not 1 <= int(match[2]) <= 12:
+        raise ValueError(label)
+    return int(match[1]) * 12 + int(match[2]) - 1
+
+
+def _month_label(position: int) -> str:
+    return f"{position // 12:04d}-{position % 12 + 1:02d}"
+
+
+def _week(end: Callable[[int, int], date]) -> Callable[[str], int]:
+    def position(label: str) -> int:
+        match = WEEK.fullmatch(label)
+        if match is None:
+            raise ValueError(label)
+        return end(int(match[1]), int(match[2])).toordinal() // 7
+
+    return position
+
+
+def _day(label: str) -> int:
+    if len(label) not in (8, 10):
+        raise ValueError(label)
+    return date.fromisoformat(label).toordinal()
+
+
+def _second(label: str) -> int:
+    moment = datetime.fromisoformat(label)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // SECOND
+
+
+def _week_label(end_weekday: int) -> Callable[[int], str]:
+    return lambda position: "ending " + date.fromordinal(position * 7 + end_weekday).isoformat()
+
+
+NUMBER = _Kind("a whole number", "", _whole, str)
+MMWR_WEEKS = _Kind("a week of the CDC's calendar", " weeks", _week(mmwr_week_end), _week_label(6))
+ISO_WEEKS = _Kind("an ISO week", " weeks", _week(iso_week_end), _week_label(0))
+MONTHS = _Kind("a month", " months", _month, _month_label)
+MONTHLY = _Kind("a date", " months", lambda label: _month(label[:7]), _month_label)
+DAYS = _Kind("a date", " days", _day, lambda position: date.fromordinal(position).isoformat())
+SECONDS = _Kind("a date and time", " s", _second, lambda position: (EPOCH + position * SECOND).isoformat())

@@ -1,0 +1,83 @@
+"""What each server sees of the population: counts x_i(t) from the truth r(t) and the shares H_i (Eq. sensing).
+
+    paper     x = max(0, round(H r + v)), v ~ N(0, H^2 Q), independent for each server, slot and region
+    binomial  x ~ Binomial(r, H), independent for each server: a share H of a crowd of r people
+    binomial with shares that sum to 1: a multinomial split, so that the servers' counts sum to the truth exactly
+
+With `paper` the formula is applied to each server whatever the shares are: counts of a partition then sum to the truth
+on average only. Counts carry no identities, so pinned and roaming users give the same draw here; raw check-ins
+(`checkins`) tell them apart.
+
+Numbers are drawn slot by slot: observing slots 0..9 and then 10..19 with one generator gives the same as observing
+all 20 at once (not so for the multinomial split, which goes server by server).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.dataset import Counts, Floats
+from dpcrowd.sim.data.shares import is_partition
+
+__all__ = ["KINDS", "USERS", "checked_users", "observe"]
+
+KINDS = ("paper", "binomial")
+USERS = ("pinned", "roaming")
+
+
+def observe(
+    kind: str,
+    truth: Counts,
+    shares: Floats,
+    process_var: Floats,
+    rng: np.random.Generator,
+    users: str = "pinned",
+) -> Counts:
+    """Counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,)."""
+    if kind not in KINDS:
+        raise unknown_name("observation", kind, KINDS)
+    checked_users(users)
+    slots, d = truth.shape
+    if shares.ndim not in (1, 2) or (shares.ndim == 2 and shares.shape[0] != slots):
+        raise BadInput(f"shares have shape {shares.shape}; allowed: (servers,) or (slots, servers) = ({slots}, ...).")
+    if process_var.shape != (d,):
+        raise BadInput(f"process variance has shape {process_var.shape}; allowed for {d} regions: ({d},).")
+    if kind == "paper":
+        return _paper(truth, shares, process_var, rng)
+    if is_partition(shares):
+        return _multinomial(truth, shares, rng)
+    return rng.binomial(truth[:, None, :], np.broadcast_to(shares, (slots, shares.shape[-1]))[:, :, None])
+
+
+def checked_users(users: str) -> None:
+    """BadInput unless users are pinned or roaming."""
+    if users not in USERS:
+        raise unknown_name("kind of users", users, USERS)
+
+
+def _paper(truth: Counts, shares: Floats, process_var: Floats, rng: np.random.Generator) -> Counts:
+    """H r + N(0, H^2 Q) = H (r + sqrt(Q) n) with n ~ N(0, 1); computed in place, since this is the largest array."""
+    slots, d = truth.shape
+    values = rng.standard_normal((slots, shares.shape[-1], d))
+    values *= np.sqrt(process_var)
+    values += truth[:, None, :]
+    values *= shares[..., None]
+    np.rint(values, out=values)
+    np.maximum(values, 0.0, out=values)
+    return values.astype(np.int64)
+
+
+def _multinomial(truth: Counts, shares: Floats, rng: np.random.Generator) -> Counts:
+    """Server after server takes its binomial part of the people who are left; the last one takes the rest."""
+    slots, d = truth.shape
+    m = shares.shape[-1]
+    counts = np.empty((slots, m, d), dtype=np.int64)
+    left = truth.copy()
+    left_share = np.cumsum(shares[..., ::-1], axis=-1)[..., ::-1]  # of this server and all after it
+    for i in range(m - 1):
+        taken = rng.binomial(left, np.minimum(shares[..., i] / left_share[..., i], 1.0)[..., None])
+        counts[:, i, :] = taken
+        left -= taken
+    counts[:, m - 1, :] = left
+    return counts

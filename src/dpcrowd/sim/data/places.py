@@ -1,0 +1,52 @@
+"""Where the published data sets are looked for, and where `dpcrowd data` puts them.
+
+The sets are not part of the package: they belong to their publisher. In order: the folder (or file) given, the folder
+in the environment variable DPCROWD_DATA, ./data, ../shared/data, and the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["ENVIRONMENT", "cache_dir", "find_published", "search_path"]
+
+ENVIRONMENT = "DPCROWD_DATA"
+
+
+def cache_dir() -> Path:
+    """The user's cache folder for dpcrowd, by the custom of each platform."""
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "dpcrowd" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dpcrowd"
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    return (Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache") / "dpcrowd"
+
+
+def search_path(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+    """The folders to look in, best first. A folder given by the caller is the only one."""
+    if data_dir is not None:
+        return [Path(data_dir)]
+    from_environment = os.environ.get(ENVIRONMENT)
+    folders = [Path("data"), Path("..", "shared", "data"), cache_dir()]
+    return [Path(from_environment), *folders] if from_environment else folders
+
+
+def find_published(name: str, file: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The path of a published set's file; BadInput says where it was looked for and how to get it."""
+    folders = search_path(data_dir)
+    for folder in folders:
+        if folder.is_file() and folder.name == file:
+            return folder
+        if (folder / file).is_file():
+            return folder / file
+    looked = ", ".join(str(folder) for folder in folders)
+    raise BadInput(
+        f"data set '{name}' needs {file}, which is not in: {looked}. Get it from its publisher with "
+        f"'dpcrowd data {name}', or set {ENVIRONMENT} to the folder that has it."
+    )

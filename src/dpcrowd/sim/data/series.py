@@ -1,0 +1,53 @@
+"""A process model for a series that comes without one: A = 1 and Q from the one-step changes.
+
+Q_k is the mean square of r_k(t+1) - r_k(t): the variance of the change about 0, since A = 1 expects no change. It
+looks at the whole series, future included. That is fine for a simulation, where Q is taken as public knowledge, and
+wrong for a live network; the note that travels with the data set says so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters.model import ProcessModel
+from dpcrowd.sim.data.dataset import Counts, Floats
+
+__all__ = ["FROM_WHOLE_SERIES", "GIVEN_BY_HAND", "ROUNDING_VAR", "believed", "series_model"]
+
+# Counts are whole people: a variance below that of rounding itself says nothing, and Q = 0 would make H^2 Q = 0.
+ROUNDING_VAR = 1.0 / 12.0
+
+FROM_WHOLE_SERIES = (
+    "The process variance Q is taken from the whole series, so it counts as public knowledge in this simulation only; "
+    "for a live network give it by hand or tune it on past or public data."
+)
+GIVEN_BY_HAND = "The process variance Q of the filters was given by hand; the data do not depend on it."
+
+
+def series_model(counts: Counts, process_var: object | None, name: str) -> tuple[ProcessModel, Floats, str]:
+    """(model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
+    slots, d = counts.shape
+    if slots >= 2:
+        change_var = np.maximum(np.square(np.diff(counts, axis=0).astype(np.float64)).mean(axis=0), ROUNDING_VAR)
+    elif process_var is None:
+        raise BadInput(f"{name} has one slot, too few to see how the counts change; give process_var by hand.")
+    else:
+        change_var = np.full(d, ROUNDING_VAR)
+    if process_var is None:
+        return ProcessModel.of(1.0, change_var), change_var, FROM_WHOLE_SERIES
+    return believed(ProcessModel.of(1.0, change_var), process_var), change_var, GIVEN_BY_HAND
+
+
+def believed(model: ProcessModel, process_var: object) -> ProcessModel:
+    """The same A with another Q: one number for all regions, (d,) or (d, d)."""
+    d = model.regions
+    try:
+        q = np.asarray(process_var, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"process variance must be numbers; given {process_var!r}.") from None
+    if q.ndim == 0:
+        q = np.full(d, float(q))
+    if q.shape not in ((d,), (d, d)):
+        raise BadInput(f"process variance has shape {q.shape}; allowed: one number, ({d},) or ({d}, {d}).")
+    return ProcessModel.of(model.transition, q)

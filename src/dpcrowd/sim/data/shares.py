@@ -1,0 +1,64 @@
+"""Shares H_i: the fraction of the population that each server sees, 0 < H <= 1.
+
+    uniform    H_i ~ U(0.05, 1), constant over time. The paper draws from U(0, 1), where x/H has no finite variance.
+    per-slot   the same, drawn anew in each slot: the paper's H_i(t).
+    partition  U(0.05, 1) divided by its sum, so that the shares sum to 1 and each user is at one server. No share is
+               further than a factor 20 from another one, unlike a Dirichlet draw, whose smallest share tends to 0.
+
+With `uniform`, 50 shares sum to about 26: each user is at 26 servers at once, and epsilon holds per server only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.data.dataset import Floats
+
+__all__ = ["KINDS", "SMALLEST", "checked_shares", "draw_shares", "is_partition", "normalised"]
+
+KINDS = ("uniform", "per-slot", "partition")
+SMALLEST = 0.05
+SUM_TOLERANCE = 1e-9
+
+
+def draw_shares(kind: str | Sequence[float] | Floats, servers: int, slots: int, rng: np.random.Generator) -> Floats:
+    """(servers,) or, for 'per-slot', (slots, servers). An explicit list is checked and returned."""
+    if servers < 1:
+        raise BadInput(f"servers={servers}; allowed: 1 or more.")
+    if not isinstance(kind, str):
+        return checked_shares(kind, servers, slots)
+    if kind not in KINDS:
+        raise unknown_name("kind of shares", kind, KINDS)
+    if kind == "per-slot":
+        return rng.uniform(SMALLEST, 1.0, (slots, servers))
+    shares = rng.uniform(SMALLEST, 1.0, servers)
+    return normalised(shares) if kind == "partition" else shares
+
+
+def checked_shares(shares: Sequence[float] | Floats, servers: int, slots: int) -> Floats:
+    """Explicit shares, one a server or one a slot and server, each in (0, 1]."""
+    try:
+        values = np.array(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"shares must be numbers; given {shares!r}.") from None
+    if values.shape not in ((servers,), (slots, servers)):
+        raise BadInput(f"shares have shape {values.shape}; allowed: one for each of {servers} servers, ({servers},).")
+    bad = np.argwhere(~((values > 0) & (values <= 1)))  # NaN is bad too
+    if len(bad):
+        place = tuple(int(index) for index in bad[0])
+        slot = f" in slot {place[0]}" if values.ndim == 2 else ""
+        raise BadInput(f"share of server {place[-1]}{slot} is {values[place]:g}; allowed: above 0, at most 1.")
+    return values
+
+
+def normalised(shares: Floats) -> Floats:
+    """Divided by their sum (of each slot)."""
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+
+def is_partition(shares: Floats) -> bool:
+    """Whether the shares sum to 1 (in every slot), so that each user is at exactly one server."""
+    return bool(np.all(np.abs(shares.sum(axis=-1) - 1.0) <= SUM_TOLERANCE))

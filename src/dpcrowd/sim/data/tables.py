@@ -1,0 +1,150 @@
+"""Reading a CSV (plain or .gz) or a Parquet file into rows of cells that remember where they came from.
+
+Nothing is interpreted here except the header; a message about a bad cell can name file, line and column because
+`Table` knows them. CSV is read by the standard library alone; Parquet needs the extra `parquet`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput, MissingExtra
+
+__all__ = ["TIME_NAMES", "Cell", "Table", "is_number", "read_table", "read_text"]
+
+Cell = Any
+TIME_NAMES = frozenset({"", "week", "date", "time", "slot", "timestamp", "datetime", "day", "month", "hour", "year"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of equal length. `unit` is what a row is called in this kind of file; `numbers` are the rows' own."""
+
+    file: str
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+    numbers: Sequence[int]
+    unit: str
+
+    def where(self, row: int, column: int | None = None) -> str:
+        """'flu.csv line 7' or 'flu.csv line 7, column count'."""
+        place = f"{self.file} {self.unit} {self.numbers[row]}"
+        return place if column is None else f"{place}, column '{self.header[column]}'"
+
+    def column(self, index: int) -> list[Cell]:
+        return [row[index] for row in self.rows]
+
+
+def read_table(path: Path) -> Table:
+    """Read any supported file; every problem is one line that names the file."""
+    return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, unpacked if its name ends in .gz."""
+    _must_be_file(path)
+    try:
+        raw = path.read_bytes()
+        if path.suffix.lower() == ".gz":
+            raw = gzip.decompress(raw)
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path.name} is not UTF-8 text (byte {error.start}); save it as a UTF-8 CSV file.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"cannot read '{path}': {error}.") from None
+
+
+def _must_be_file(path: Path) -> None:
+    if not path.exists():
+        raise BadInput(
+            f"file '{path}' does not exist; give a CSV or Parquet file, or a name that 'dpcrowd data' lists."
+        )
+    if path.is_dir():
+        raise BadInput(f"'{path}' is a folder; give the path of a CSV or Parquet file in it.")
+
+
+def is_number(cell: Cell) -> bool:
+    """Whether a cell is meant as a number: 12, '12', '-3.5', 'nan'."""
+    try:
+        float(cell)
+    except (TypeError, ValueError):
+        return False
+    return "_" not in str(cell)  # Python reads 1_000 as a number, people do not write it
+
+
+def _csv(path: Path) -> Table:
+    text = read_text(path)
+    first_line = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first_line.count)  # the first of equals, so a file of one column gets the comma
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    try:
+        for row in reader:
+            rows.append(row)
+            numbers.append(reader.line_num)
+    except csv.Error as error:
+        raise BadInput(f"{path.name} line {reader.line_num} is not CSV: {error}.") from None
+    while rows and not any(cell.strip() for cell in rows[-1]) and len(rows[-1]) <= 1:  # empty lines at the end
+        rows.pop()
+        numbers.pop()
+    if not rows:
+        raise BadInput(f"{path.name} is empty; expected a header and one line for each slot.")
+    width = len(rows[0])
+    for row, number in zip(rows, numbers, strict=True):
+        if len(row) != width:
+            raise BadInput(f"{path.name} line {number} has {len(row)} cells, the first line has {width}.")
+    header = tuple(cell.strip() for cell in rows[0])
+    if _is_data(rows[0]):
+        return Table(path.name, _made_up_header(rows[0]), rows, numbers, "line")
+    return Table(path.name, header, rows[1:], numbers[1:], "line")
+
+
+def _is_data(row: Sequence[str]) -> bool:
+    """Whether the first line is already data: numbers only, or a date followed by numbers."""
+    if all(is_number(cell) for cell in row):
+        return True
+    if len(row) < 2 or not all(is_number(cell) for cell in row[1:]):
+        return False
+    try:
+        datetime.fromisoformat(row[0].strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _made_up_header(row: Sequence[str]) -> tuple[str, ...]:
+    time = () if is_number(row[0]) else ("time",)
+    d = len(row) - len(time)
+    return (*time, *(("count",) if d == 1 else (f"region-{k}" for k in range(1, d + 1))))
+
+
+def _parquet(path: Path) -> Table:
+    _must_be_file(path)
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+        arrow = importlib.import_module("pyarrow")
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet", f"reading {path.name}") from None
+    try:
+        names = list(parquet.read_schema(path).names)
+        for name in names:
+            if names.count(name) > 1:  # a dict would lose one of them
+                raise BadInput(f"{path.name} has two columns '{name}'; give each region a name of its own.")
+        columns = parquet.read_table(path).to_pydict()
+    except (arrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path.name} is not a Parquet file that can be read: {reason}") from None
+    rows = list(zip(*columns.values(), strict=True))
+    if not rows:
+        raise BadInput(f"{path.name} is empty; expected one row for each slot.")
+    return Table(path.name, tuple(str(name) for name in columns), rows, range(1, len(rows) + 1), "row")

@@ -1,0 +1,123 @@
+"""The engine: all schemes of a comparison on one batch of runs, slot by slot.
+
+A batch of runs is one network of runs x servers: the disjoint union of the runs' graphs. Truth, shares, counts, graphs and
+noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same luck.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.grouping import compiled_grouper
+from dpcrowd.network.gather import neighbour_sums
+from dpcrowd.privacy import SeededNoise
+from dpcrowd.schemes.base import Setting, run_slot
+from dpcrowd.schemes.registry import staggered_interval
+from dpcrowd.sim.config import Entrant, SimulationConfig
+from dpcrowd.sim.data import RunData, draw_run
+from dpcrowd.sim.recorder import Recorder, RunRecords
+from dpcrowd.sim.seeds import Purpose, sequence
+from dpcrowd.sim.topology import Networks
+
+__all__ = ["fast_engine", "run_batch"]
+
+Floats = NDArray[np.float64]
+
+
+def fast_engine() -> str:
+    """"numba" where it is installed, else "scipy"; both give the same bits."""
+    return "numba" if find_spec("numba") is not None else "scipy"
+
+
+@cache
+def warm_up() -> None:
+    """Compile the kernel before anything is timed."""
+    from scipy.sparse import csr_array
+
+    neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), fast_engine())
+
+
+def run_batch(
+    config: SimulationConfig, runs: Sequence[int], tick: Callable[[int], None] | None = None
+) -> list[RunRecords]:
+    """Simulate the given runs with every scheme; one `RunRecords` a scheme. `tick` hears how many slots are done."""
+    numbers = np.asarray(runs, dtype=np.int64)
+    world = _World(config, runs)
+    networks = Networks(config.network, config.seed, runs, config.beta, fast_engine())
+    racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
+    noise = SeededNoise(
+        [sequence(config.seed, run, Purpose.NOISE) for run in runs], config.servers, len(config.data.regions)
+    )
+    static = networks.static is not None
+    warm_up()
+    drawing = 0.0
+    for slot in range(config.data.slots):
+        began = time.perf_counter()
+        links = networks.at(slot)
+        noise.prepare(slot)
+        drawing += time.perf_counter() - began
+        shares, counts = world.shares(slot), world.counts[slot]
+        for racer in racers:
+            began = time.perf_counter()
+            scheme = racer.entrant.scheme
+            release = run_slot(scheme, racer.state, slot, shares, counts, noise, links.hearing(scheme.reach))
+            racer.recorder.seconds += time.perf_counter() - began
+            racer.recorder.add(slot, release, links, static=static)
+        if tick is not None:
+            tick(1)
+    return [racer.recorder.finish(networks.static, drawing) for racer in racers]
+
+
+class _World:
+    """Truth, shares and counts of a batch, laid out for the engine: slots first, then runs x servers, then regions."""
+
+    def __init__(self, config: SimulationConfig, runs: Sequence[int]) -> None:
+        drawn: list[RunData] = [
+            draw_run(
+                config.data,
+                seed=config.seed,
+                run=run,
+                servers=config.servers,
+                shares=config.shares,
+                observation=config.observation,
+                users=config.users,
+            )
+            for run in runs
+        ]
+        self.truth = np.stack([run.truth for run in drawn], axis=1).astype(np.float64)
+        self.counts = np.concatenate([run.counts for run in drawn], axis=1)
+        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in drawn], axis=1)[..., None]
+
+    def shares(self, slot: int) -> Floats:
+        """(runs x servers, 1)"""
+        return self._shares[slot if len(self._shares) > 1 else 0]
+
+
+class _Racer:
+    """One scheme with its state and its recorder."""
+
+    def __init__(
+        self, config: SimulationConfig, entrant: Entrant, runs: NDArray[np.int64], world: _World, networks: Networks
+    ) -> None:
+        self.entrant = entrant
+        interval = staggered_interval(entrant.scheme)
+        setting = Setting(
+            servers=len(runs) * config.servers,
+            model=config.model,
+            guarantee=entrant.guarantee,
+            tuning=config.tuning,
+            observation=config.observation,
+            accounting=config.accounting,
+            form=config.form,
+            grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
+            phases=None if interval is None else networks.phases(interval),
+        )
+        self.state: Any = entrant.scheme.start(setting)
+        self.recorder = Recorder(config, entrant, runs, world.truth)

@@ -1,0 +1,50 @@
+"""What is measured (Eqs. are and ace, and design of the evaluation): pure functions on arrays.
+
+    ARE        mean over servers, slots and regions of |estimate - r|/max(r, 1)
+    ACE        mean of |estimate - average estimate of the run's servers|
+    coverage   share of 95% intervals that contain the truth
+
+Entries without an estimate (NaN) are left out of the means. Shapes: estimates (B, runs, m, d), truth (B, runs, d).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["consensus_error", "covered", "nan_mean", "relative_error"]
+
+Floats = NDArray[np.float64]
+
+FLOOR = 1.0  # delta of Eq. (are)
+Z95 = 1.959963984540054
+
+
+def nan_mean(values: Floats, axes: tuple[int, ...]) -> Floats:
+    """Mean over axes without NaN entries; NaN where all are."""
+    means: Floats = values.mean(axis=axes)
+    if np.isnan(means).any():
+        there = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            means = np.where(there, values, 0.0).sum(axis=axes) / there.sum(axis=axes)
+    return means
+
+
+def relative_error(estimates: Floats, truth: Floats) -> Floats:
+    """ARE of each slot and run, (B, runs)."""
+    weight = 1.0 / np.maximum(truth, FLOOR)
+    return nan_mean(np.abs(estimates - truth[:, :, None, :]) * weight[:, :, None, :], (2, 3))
+
+
+def consensus_error(estimates: Floats) -> Floats:
+    """ACE of each slot and run, (B, runs)."""
+    average = nan_mean(estimates, (2,))
+    return nan_mean(np.abs(estimates - average[:, :, None, :]), (2, 3))
+
+
+def covered(estimates: Floats, variances: Floats, truth: Floats) -> Floats:
+    """Share of 95% intervals of each slot and run that contain the truth, (B, runs); NaN where there are none."""
+    half = Z95 * np.sqrt(variances)
+    error = np.abs(estimates - truth[:, :, None, :])
+    inside = np.where(np.isfinite(half) & np.isfinite(error), error <= half, np.nan)
+    return nan_mean(inside.astype(np.float64), (2, 3))

@@ -1,0 +1,168 @@
+"""Keeps what a scheme releases during a batch of runs and turns it into one number a run and metric.
+
+Errors are computed for blocks of slots at a time: fast, and the memory does not grow with estimates that nobody
+asked to keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.network.costs import message_bytes
+from dpcrowd.privacy import Paid, worst_paid
+from dpcrowd.schemes.base import Release
+from dpcrowd.sim.config import Entrant, SimulationConfig
+from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error
+from dpcrowd.sim.topology import Links
+
+__all__ = ["Recorder", "RunRecords"]
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 32
+_LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in so many evenly spread slots
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecords:
+    """Results of one scheme on some runs; arrays have the runs first.
+
+    are_by_slot, ace_by_slot  (runs, slots), the burn-in included
+    paid                      one for each run, or empty for a scheme without privacy
+    estimates, variances      (runs, slots, servers, regions) if they were to be kept
+    """
+
+    label: str
+    runs: NDArray[np.int64]
+    are: Floats
+    ace: Floats
+    frequency: Floats
+    packets_per_slot: Floats
+    bytes_per_slot: Floats
+    latency_ms: Floats
+    coverage95: Floats
+    are_by_slot: Floats
+    ace_by_slot: Floats
+    paid: tuple[Paid, ...]
+    seconds: float
+    server_slots: int
+    estimates: Floats | None = None
+    variances: Floats | None = None
+
+
+class Recorder:
+    """Of one scheme in one batch."""
+
+    def __init__(self, config: SimulationConfig, entrant: Entrant, runs: NDArray[np.int64], truth: Floats) -> None:
+        slots, servers, regions = config.data.slots, config.servers, len(config.data.regions)
+        self._config, self._entrant, self._runs, self._truth = config, entrant, runs, truth
+        self._shape = (len(runs), servers, regions)
+        self._all = len(runs) * servers
+        self._estimates = np.empty((_BLOCK, self._all, regions))
+        self._variances = np.empty((_BLOCK, self._all, regions))
+        self._errors = np.empty((3, slots, len(runs)))
+        self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
+        self._sampled = np.zeros((slots, len(runs)))
+        columns = regions if config.accounting == "per-region" else 1
+        self._charges = np.zeros((slots, self._all, columns), dtype=np.int64)
+        self._packets = np.zeros((slots, len(runs)))
+        self._latency = np.full((slots, len(runs)), np.nan)
+        self._kept: list[tuple[Floats, Floats]] = []
+        self._stride = max(1, (slots - config.burn_in) // _LATENCY_SLOTS)
+        self.seconds = 0.0
+
+    def add(self, slot: int, release: Release, links: Links, *, static: bool) -> None:
+        """Take in the release of a slot."""
+        place = slot % _BLOCK
+        self._estimates[place] = release.estimate
+        self._variances[place] = release.variance
+        self._charges[slot] = release.charge
+        self._spoke[slot] = release.speaks
+        sampled = release.sampled[:, 0] if release.sampled.shape[1] == 1 else release.sampled.any(axis=1)
+        self._sampled[slot] = sampled.reshape(len(self._runs), -1).mean(axis=1)
+        if not static:
+            self._add_costs(slot, release, links)
+        if place == _BLOCK - 1 or slot == len(self._sampled) - 1:
+            self._close_block(slot - place, place + 1)
+
+    def _add_costs(self, slot: int, release: Release, links: Links) -> None:
+        speaks = release.speaks.reshape(1, -1)
+        reach = self._entrant.scheme.reach
+        self._packets[slot] = self._per_run(self._message_cost(links), speaks).sum(axis=2)[0]
+        measured = slot >= self._config.burn_in and (slot - self._config.burn_in) % self._stride == 0
+        if reach == "one-hop" or (reach == "flooding" and measured):
+            self._latency[slot] = self._last_arrival(links, speaks)[0]
+
+    def _per_run(self, values: NDArray[np.generic], speaks: NDArray[np.bool_]) -> Floats:
+        return np.where(speaks, values, 0).reshape(len(speaks), len(self._runs), -1)
+
+    def _message_cost(self, links: Links) -> NDArray[np.generic]:
+        reach = self._entrant.scheme.reach
+        if reach == "one-hop":
+            return links.one_hop_cost
+        if reach == "flooding":
+            return links.flood_cost
+        return np.full(self._all, 1 if reach == "central" else 0)
+
+    def _last_arrival(self, links: Links, speaks: NDArray[np.bool_]) -> Floats:
+        """When the last message of each slot has arrived, (slots, runs); NaN where nobody speaks."""
+        delay = links.one_hop_delay if self._entrant.scheme.reach == "one-hop" else links.flood_delay
+        latest = self._per_run(delay, speaks).max(axis=2)
+        return np.where(latest > 0, latest, np.nan)
+
+    def _close_block(self, first: int, count: int) -> None:
+        estimates = self._estimates[:count].reshape(count, *self._shape)
+        variances = self._variances[:count].reshape(count, *self._shape)
+        truth = self._truth[first : first + count]
+        self._errors[0, first : first + count] = relative_error(estimates, truth)
+        self._errors[1, first : first + count] = consensus_error(estimates)
+        self._errors[2, first : first + count] = covered(estimates, variances, truth)
+        if self._config.keep_estimates:
+            self._kept.append((estimates.copy(), variances.copy()))
+
+    def finish(self, static: Links | None, shared_seconds: float) -> RunRecords:
+        """All metrics of the batch; `shared_seconds` is the time for drawing networks, which every scheme needs."""
+        start = self._config.burn_in
+        slots = len(self._sampled)
+        if static is not None:
+            self._static_costs(static)
+        packets = self._packets[start:].mean(axis=0)
+        size = message_bytes(self._shape[2], self._entrant.scheme.message_vectors)
+        silent = self._entrant.scheme.reach in ("alone", "central")
+        are, ace, coverage = (nan_mean(error[start:], (0,)) for error in self._errors)
+        kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
+        return RunRecords(
+            label=self._entrant.label,
+            runs=self._runs,
+            are=are,
+            ace=ace,
+            frequency=self._sampled[start:].mean(axis=0),
+            packets_per_slot=packets,
+            bytes_per_slot=packets * size,
+            latency_ms=np.full(len(self._runs), np.nan) if silent else nan_mean(self._latency[start:], (0,)),
+            coverage95=coverage,
+            are_by_slot=self._errors[0].T.copy(),
+            ace_by_slot=self._errors[1].T.copy(),
+            paid=self._paid(),
+            seconds=self.seconds + shared_seconds,
+            server_slots=slots * self._all,
+            estimates=kept[0] if kept else None,
+            variances=kept[1] if kept else None,
+        )
+
+    def _static_costs(self, links: Links) -> None:
+        """In a network that stays, costs of all slots at once."""
+        self._packets = self._per_run(self._message_cost(links), self._spoke).sum(axis=2).astype(np.float64)
+        if self._entrant.scheme.reach in ("one-hop", "flooding"):
+            self._latency = self._last_arrival(links, self._spoke)
+
+    def _paid(self) -> tuple[Paid, ...]:
+        guarantee = self._entrant.guarantee
+        if guarantee is None:
+            return ()
+        window = guarantee.length if guarantee.kind == "window" else None
+        by_run = self._charges.reshape(len(self._charges), len(self._runs), self._shape[1], -1)
+        return tuple(worst_paid(by_run[:, run], window) for run in range(len(self._runs)))

@@ -1,0 +1,114 @@
+"""The result of a simulation: arrays, a summary, a tidy table, and paired comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import unknown_name
+from dpcrowd.sim.export import write_table
+from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interval
+
+__all__ = ["METRICS", "SimulationResult", "merge_records"]
+
+METRICS = ("are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "coverage95")
+_PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationResult:
+    """Results by scheme, in the order in which the schemes were given.
+
+    records     one `RunRecords` a scheme: arrays with the runs first
+    guarantees  the promise of each scheme in words; None for a scheme without privacy
+    notes       what a reader should know: where Q comes from, what the shares sum to, ...
+    """
+
+    records: dict[str, RunRecords]
+    guarantees: dict[str, str | None]
+    notes: tuple[str, ...]
+
+    def __getitem__(self, scheme: str) -> RunRecords:
+        if scheme not in self.records:
+            raise unknown_name("scheme of this result", scheme, self.records)
+        return self.records[scheme]
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One dictionary a scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
+        return [_summary(record) for record in self.records.values()]
+
+    def table(self) -> dict[str, list[Any]]:
+        """A tidy table as columns: a row for each scheme and run."""
+        rows: dict[str, list[Any]] = {name: [] for name in ("scheme", "run", *METRICS, *_PAID)}
+        for record in self.records.values():
+            rows["scheme"] += [record.label] * len(record.runs)
+            rows["run"] += record.runs.tolist()
+            for metric in METRICS:
+                rows[metric] += _listed(getattr(record, metric))
+            paid = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
+            for name in _PAID:
+                rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in paid]
+        return rows
+
+    def series(self) -> dict[str, list[Any]]:
+        """A tidy table as columns: mean ARE and ACE over the runs, a row for each scheme and slot."""
+        rows: dict[str, list[Any]] = {"scheme": [], "slot": [], "are": [], "ace": []}
+        for record in self.records.values():
+            slots = record.are_by_slot.shape[1]
+            rows["scheme"] += [record.label] * slots
+            rows["slot"] += range(slots)
+            rows["are"] += _listed(record.are_by_slot.mean(axis=0))
+            rows["ace"] += _listed(record.ace_by_slot.mean(axis=0))
+        return rows
+
+    def compare(self, first: str, second: str, metric: str = "are") -> Comparison:
+        """How two schemes compare in a metric, paired run by run."""
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+        return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
+
+    def write(self, path: str | Path) -> Path:
+        """Write `table()` to a .csv or .parquet file."""
+        return write_table(self.table(), Path(path))
+
+
+def _listed(values: NDArray[np.float64]) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in values.tolist()]
+
+
+def _summary(record: RunRecords) -> dict[str, Any]:
+    entry: dict[str, Any] = {"scheme": record.label}
+    for metric in ("are", "ace"):
+        mean = mean_with_interval(getattr(record, metric))
+        entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
+    for metric in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms"):
+        entry[metric] = mean_with_interval(getattr(record, metric)).mean
+    paid = [p.epsilons() for p in record.paid]
+    entry["epsilon_paid"] = {
+        who: max(p[who] for p in paid) if paid else None for who in ("server", "moving", "roaming")
+    }
+    entry["coverage95"] = mean_with_interval(record.coverage95).mean
+    entry["server_slots_per_second"] = record.server_slots / record.seconds if record.seconds > 0 else None
+    return entry
+
+
+def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
+    """One record from those of several batches, in ascending order of the runs."""
+    order = np.argsort(np.concatenate([part.runs for part in parts]), kind="stable")
+    values: dict[str, Any] = {"label": parts[0].label}
+    for f in fields(RunRecords):
+        pieces = [getattr(part, f.name) for part in parts]
+        if isinstance(pieces[0], np.ndarray):
+            values[f.name] = np.concatenate(pieces)[order]
+        elif f.name == "paid":
+            joined = [paid for piece in pieces for paid in piece]
+            values[f.name] = tuple(joined[i] for i in order) if joined else ()
+        elif f.name in ("seconds", "server_slots"):
+            values[f.name] = sum(pieces)
+    return RunRecords(**values)

@@ -1,0 +1,93 @@
+"""Means with 95% intervals over runs, and paired comparisons of schemes on the same runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["Comparison", "Mean", "compare_paired", "mean_with_interval"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over runs and its 95% interval (Student's t); None where undefined."""
+
+    mean: float | None
+    ci95: tuple[float, float] | None
+
+
+def mean_with_interval(values: Floats) -> Mean:
+    """Of the finite values; the interval needs at least two."""
+    there = values[np.isfinite(values)]
+    if there.size == 0:
+        return Mean(None, None)
+    mean = float(there.mean())
+    if there.size == 1:
+        return Mean(mean, None)
+    half = _t_quantile(there.size - 1) * float(there.std(ddof=1)) / math.sqrt(there.size)
+    return Mean(mean, (mean - half, mean + half))
+
+
+def _t_quantile(freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How `first` compares with `second` in one metric, run by run.
+
+    ratio       mean(first)/mean(second); below 1: the first has the smaller value
+    difference  mean of first - second over the runs, with its 95% interval `ci95`
+    wins        share of runs in which the first is smaller
+    decided     whether the interval of the difference excludes 0
+    """
+
+    first: str
+    second: str
+    metric: str
+    runs: int
+    ratio: float
+    difference: float
+    ci95: tuple[float, float] | None
+    wins: float
+
+    @property
+    def decided(self) -> bool:
+        return self.ci95 is not None and (self.ci95[0] > 0 or self.ci95[1] < 0)
+
+    def __str__(self) -> str:
+        interval = "" if self.ci95 is None else f", 95% interval {self.ci95[0]:.4g} to {self.ci95[1]:.4g}"
+        return (
+            f"{self.metric} of {self.first} is {self.ratio:.3g} times that of {self.second} "
+            f"(difference {self.difference:.4g}{interval}; smaller in {self.wins:.0%} of {self.runs} runs)"
+        )
+
+
+def compare_paired(first: str, second: str, metric: str, a: Floats, b: Floats) -> Comparison:
+    """Compare two schemes' values of the same runs."""
+    both = np.isfinite(a) & np.isfinite(b)
+    if a.shape != b.shape or not both.any():
+        raise BadInput(f"'{first}' and '{second}' have no runs in common with a defined {metric}.")
+    a, b = a[both], b[both]
+    difference = mean_with_interval(a - b)
+    assert difference.mean is not None
+    base = float(b.mean())
+    return Comparison(
+        first=first,
+        second=second,
+        metric=metric,
+        runs=int(both.sum()),
+        ratio=float(a.mean()) / base if base else math.nan,
+        difference=difference.mean,
+        ci95=difference.ci95,
+        wins=float((a < b).mean()),
+    )

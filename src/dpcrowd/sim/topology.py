@@ -1,0 +1,156 @@
+"""The networks of a batch of runs, slot by slot: static, or drawn anew in each slot.
+
+The graph of run b in slot t depends on (seed, b, t) alone. What a slot needs besides the graph (who hears whom, the
+consensus step, the price and delay of a message) is derived here once and shared by all schemes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import check_gain
+from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
+from dpcrowd.network.graph import Graph, union
+from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
+from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.network.topologies import build
+from dpcrowd.sampling.schedule import spread_phases
+from dpcrowd.sim.seeds import Purpose, generator
+
+__all__ = ["Links", "NetworkSpec", "Networks"]
+
+Floats = NDArray[np.float64]
+
+# Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
+_SLOTS_AT_A_TIME = 16
+_REDRAWN = ("random", "small-world", "scale-free", "geometric")
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """name: a topology of `dpcrowd.network.topologies`, or "file" with the file's text; dynamic: drawn anew each slot."""
+
+    name: str
+    servers: int
+    density: float = 0.1
+    dynamic: bool = False
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.dynamic and self.name not in _REDRAWN:
+            raise BadInput(f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}.")
+        build(self.name, self.servers, np.random.default_rng(0), self.density, **self._extra)
+
+    @property
+    def _extra(self) -> dict[str, str]:
+        return {} if self.text is None else {"text": self.text}
+
+    def draw(self, rng: np.random.Generator) -> Graph:
+        """One network."""
+        return build(self.name, self.servers, rng, self.density, **self._extra)
+
+
+class Links:
+    """One slot's graph of a batch of runs and everything derived from it."""
+
+    def __init__(self, graph: Graph, runs: int, beta: float | None, engine: str) -> None:
+        self.graph = graph
+        self.runs = runs
+        self._beta = beta
+        self._engine = engine
+
+    @cached_property
+    def gain(self) -> Floats | float:
+        """beta: the one that was given, or 1/(2 (1 + max_degree)) of each run's network."""
+        if self._beta is not None:
+            return check_gain(self._beta, self.graph.max_degree)
+        largest = self.graph.degree.reshape(self.runs, -1).max(axis=1)
+        gains = 0.5 / (1.0 + largest)
+        return np.repeat(gains, self.graph.servers // self.runs)[:, None]
+
+    def hearing(self, reach: Reach) -> Hearing:
+        """Who hears whom."""
+        if reach == "one-hop":
+            return self._one_hop
+        if reach == "flooding":
+            return self._flooded
+        return self._central if reach == "central" else Hearing()
+
+    @cached_property
+    def _one_hop(self) -> Hearing:
+        return one_hop_hearing(self.graph, self.gain, self._engine)
+
+    @cached_property
+    def _flooded(self) -> Hearing:
+        return flooded_hearing(components(self.graph))
+
+    @cached_property
+    def _central(self) -> Hearing:
+        return central_hearing(self.runs, self.graph.servers // self.runs, self._one_hop)
+
+    @cached_property
+    def one_hop_cost(self) -> NDArray[np.integer]:
+        """Packets of a message, by its sender."""
+        return self.graph.degree
+
+    @cached_property
+    def one_hop_delay(self) -> Floats:
+        return link_reach(self.graph)
+
+    @cached_property
+    def flood_cost(self) -> NDArray[np.integer]:
+        return flood_cost(self.graph)
+
+    @cached_property
+    def flood_delay(self) -> Floats:
+        return flood_reach(self.graph, self.runs)
+
+
+class Networks:
+    """The links of a batch of runs; ask for slots in ascending order."""
+
+    def __init__(self, spec: NetworkSpec, seed: int, runs: Sequence[int], beta: float | None, engine: str) -> None:
+        self.spec = spec
+        self._rngs = [generator(seed, run, Purpose.GRAPH) for run in runs]
+        self._beta, self._engine = beta, engine
+        self._drawn = -1
+        self._chunk: list[Graph] = []
+        self._static = None if spec.dynamic else self._links(union([spec.draw(rng) for rng in self._rngs]))
+
+    def _links(self, graph: Graph) -> Links:
+        return Links(graph, len(self._rngs), self._beta, self._engine)
+
+    @property
+    def static(self) -> Links | None:
+        """The links of all slots, if they never change."""
+        return self._static
+
+    def phases(self, interval: int) -> NDArray[np.int64]:
+        """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
+        servers = self.spec.servers
+        if self._static is None:
+            return np.tile(np.arange(servers) % interval, len(self._rngs))
+        graph = self._static.graph
+        parts = [graph.part(run * servers, servers) for run in range(len(self._rngs))]
+        return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])
+
+    def at(self, slot: int) -> Links:
+        """The links of a slot."""
+        if self._static is not None:
+            return self._static
+        number, place = divmod(slot, _SLOTS_AT_A_TIME)
+        while self._drawn < number:
+            self._chunk = self._draw_chunk()
+            self._drawn += 1
+        return self._links(self._chunk[place])
+
+    def _draw_chunk(self) -> list[Graph]:
+        if self.spec.name == "random":
+            return RandomGraph(self.spec.servers, self.spec.density).draw_unions(self._rngs, _SLOTS_AT_A_TIME)
+        return [union([self.spec.draw(rng) for rng in self._rngs]) for _ in range(_SLOTS_AT_A_TIME)]

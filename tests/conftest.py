@@ -1,0 +1,55 @@
+"""What all tests share: hypothesis profiles, and saying aloud what was not tested.
+
+Every run ends with the list of skipped tests and their reasons. With DPCROWD_NO_SKIP set (as in continuous
+integration) a skipped test is a failure, so that a check cannot disappear because a library or a file is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadlines: a shared machine may pause at any time, and no unit test has a time limit.
+settings.register_profile("default", deadline=None)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def _skips(config: pytest.Config) -> list[tuple[str, str]]:
+    """(test, reason) of everything that was skipped, whole modules included; under xdist, of all workers."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return []
+    found = []
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        found.append((report.nodeid, reason.removeprefix("Skipped: ")))
+    return sorted(set(found))
+
+
+def _refuses_skips() -> bool:
+    return os.environ.get("DPCROWD_NO_SKIP", "") not in ("", "0")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Turn a passing session with skipped tests into a failing one, if nothing may be skipped."""
+    passed = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if passed and _refuses_skips() and _skips(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """List what was skipped and why, or say that nothing was."""
+    skips = _skips(config)
+    if not skips:
+        terminalreporter.write_line("Nothing was skipped.")
+        return
+    refused = _refuses_skips()
+    terminalreporter.section("skipped, which DPCROWD_NO_SKIP makes a failure" if refused else "skipped", red=refused)
+    for test, reason in skips:
+        terminalreporter.write_line(f"SKIPPED {test}: {reason}")

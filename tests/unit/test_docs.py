@@ -1,0 +1,81 @@
+"""The documentation and the frame, held against the code: what the pages show must exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SCHEMES = {
+    *("non-private", "central", "fast", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "bd", "ba", "pegasus"),
+    *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample"),
+}
+
+
+def _command_line(*arguments: str) -> str:
+    code = "from dpcrowd.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _shown_commands() -> list[list[str]]:
+    """The words of every `dpcrowd simulate ...` line in the pages and in the Makefile."""
+    lines = []
+    for page in [*PAGES, ROOT / "Makefile"]:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        lines += re.findall(r"^\s+(?:\S*/)?dpcrowd simulate (--[^#\n]+)", text, flags=re.MULTILINE)
+    return [line.split() for line in lines]
+
+
+def test_options_that_the_pages_show_exist() -> None:
+    """A renamed option would leave readers with commands that fail."""
+    shown = {word for words in _shown_commands() for word in words if word.startswith("--")}
+    assert len(shown) > 5
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", _command_line("simulate", "--help")))
+    assert shown <= known, f"shown but unknown: {sorted(shown - known)}"
+
+
+def test_schemes_that_the_pages_show_exist_and_all_are_described() -> None:
+    """A scheme without a description, or a described one that is gone, would go unnoticed."""
+    printed = _command_line("schemes")
+    page = (ROOT / "docs" / "schemes.md").read_text(encoding="utf-8")
+    for name in sorted(SCHEMES):
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", printed), f"`dpcrowd schemes` does not list {name}"
+        assert f"`{name}`" in page, f"docs/schemes.md does not describe {name}"
+    for words in _shown_commands():
+        named = words[words.index("--scheme") + 1].split(",")
+        assert set(named) <= SCHEMES, f"unknown scheme in: dpcrowd simulate {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_are_valid_python(page: Path) -> None:
+    """A block with a slip of the pen would fail at the reader's first paste."""
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        compile(block, str(page), "exec")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    """MkDocs checks the links below docs/ only; these two pages lie outside."""
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (ROOT / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_pins_cover_every_dependency_and_name_no_address() -> None:
+    """An unpinned dependency breaks `--require-hashes`; an address would tie everybody to one package index."""
+    pins = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+    assert "://" not in pins
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", pins, flags=re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [needed for group in project["optional-dependencies"].values() for needed in group]
+    names = {re.split(r"[\[<>=~!; ]", needed)[0] for needed in [*project["dependencies"], *extras]} - {"dpcrowd"}
+    assert len(names) > 15
+    assert names <= pinned, f"not pinned (run `make pins`): {sorted(names - pinned)}"
