@@ -137,6 +137,7 @@ def test_nchs_with_holes() -> None:
         parse_nchs(nchs(missing), TWO_WEEKS)
 
 
+@pytest.mark.data
 @needs_shared
 def test_the_formats_give_the_known_series() -> None:
     """Without this, regions or weeks of a download could be in another order than in the known files."""

@@ -210,6 +210,24 @@ def test_pinned_users_stay_and_roaming_users_move(tmp_path: Path) -> None:
     assert ((roaming.sum(axis=0) > 0).sum(axis=0) >= 3).all()  # each user was at several
 
 
+class AlmostOne:
+    """A generator that always draws the largest number below 1."""
+
+    def random(self, size: int) -> np.ndarray:
+        return np.full(size, np.nextafter(1.0, 0.0))
+
+
+def test_rounding_never_leaves_the_slot_or_the_servers(checkins: Save) -> None:
+    """Without this, a draw just below 1 would fall to a server that does not exist, or into the next slot."""
+    data = checkins("user,time,region\n" + "".join(f"u,{day * 86_400},A\n" for day in range(3000)))
+    shares = np.full(7, 1 / 7)  # sums to a little less than 1 in floating point
+    assert np.cumsum(shares)[-1] < 1
+    for users in ("pinned", "roaming"):
+        counts = data.split(shares, users, AlmostOne())  # type: ignore[arg-type]
+        assert (counts[:, 6, 0] == 1).all()
+        assert counts.sum() == 3000
+
+
 def test_shares_of_check_ins(tmp_path: Path) -> None:
     """Without this, shares that do not sum to 1 would be rescaled behind the user's back."""
     data = crowd(tmp_path)
@@ -221,6 +239,7 @@ def test_shares_of_check_ins(tmp_path: Path) -> None:
         draw_run(data, seed=0, run=0, servers=2, shares="per-slot", users="pinned")
 
 
+@pytest.mark.data
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the data folder beside the project is not there")
 def test_gowalla() -> None:
     """Without this, real check-ins could be cut into slots wrongly; compared with a plain loop over all rows."""

@@ -48,6 +48,13 @@ def test_a_run_depends_on_seed_and_run_only() -> None:
         draw_run(data, seed=-1, run=0, servers=5)
 
 
+def test_counts_do_not_depend_on_the_filters_q() -> None:
+    """Without this, tuning Q would change the observations, and the tuner would chase its own tail."""
+    plain = draw_run(load("linear", slots=50), seed=0, run=0, servers=3)
+    tuned = draw_run(load("linear", slots=50, process_var=1.0), seed=0, run=0, servers=3)
+    assert (plain.counts == tuned.counts).all()
+
+
 def test_shapes_and_types() -> None:
     """Without this, the simulator would be handed arrays of another layout."""
     data = load("multi-linear", slots=9)

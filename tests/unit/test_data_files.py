@@ -49,7 +49,7 @@ def test_a_plain_file_is_read(write: Write) -> None:
 
 def test_forms_of_a_file(write: Write) -> None:
     """Without this, files from spreadsheets and scripts (BOM, semicolons, no header, spaces, 3.0) would be refused."""
-    assert counts(write("\ufeffdate;a;b\n2020-01-01;1;2\n2020-01-02;3;4\n")) == [[1, 2], [3, 4]]
+    assert counts(write("\ufeffslot;a;b\n0;1;2\n1;3;4\n")) == [[1, 2], [3, 4]]
     assert counts(write("a\tb\n1\t2\n3\t4\n\n")) == [[1, 2], [3, 4]]
     assert counts(write("1,2\n3,4\n")) == [[1, 2], [3, 4]]
     assert counts(write("2020-01-01,2\n2020-01-02,4\n")) == [[2], [4]]
@@ -254,6 +254,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load(tmp_path / "x.parquet")
 
 
+@pytest.mark.data
 @needs_shared
 def test_flu_and_multi_flu() -> None:
     """Without this, the published sets could be cut, shifted, or carry the wrong tuning."""
@@ -272,6 +273,7 @@ def test_flu_and_multi_flu() -> None:
     assert all("CDC" in data.notes[0] for data in (flu, multi))
 
 
+@pytest.mark.data
 @needs_shared
 def test_the_peers_streams_need_rounding() -> None:
     """Without this, a fractional benchmark stream would be taken as counts of people."""

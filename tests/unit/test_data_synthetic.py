@@ -34,7 +34,7 @@ def test_multi_linear_has_the_designs_parameters() -> None:
     data = load("multi-linear")
     start = np.array([20000, 8000, 3000, 1000, 300, 100])
     assert data.truth(rng())[0].tolist() == start.tolist()
-    np.testing.assert_allclose(data.model.diagonal_var, (0.016 * start) ** 2)
+    np.testing.assert_allclose(data.model.noise_var, (0.016 * start) ** 2)
     a = data.model.matrix_transition
     np.testing.assert_allclose(a.sum(axis=0), 1.0)
     assert (np.diag(a) >= 0.94).all()

@@ -3,8 +3,8 @@
     posterior = prior + posterior_var (y_i - Y_i prior) + C_i sum_{j in N_i, speaking} (prior_j - prior_i)
     C_i = beta P_i/(P_i + 1)
 
-y_i and Y_i sum over J_i = N_i and i itself, restricted to the servers that speak in this slot. A speaker's own prior may
-stand in the sum too: it adds exactly nothing. Servers without information take no part in the consensus term.
+y_i and Y_i sum over J_i = N_i and i itself, restricted to the servers that speak in this slot. A speaker's own prior
+may stand in the sum too: it adds exactly nothing. Servers without information take no part in the consensus term.
 """
 
 from __future__ import annotations

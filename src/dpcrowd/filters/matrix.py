@@ -29,9 +29,7 @@ def predict_matrix(posterior: Floats, posterior_cov: Floats, model: ProcessModel
     return posterior @ a.T, 0.5 * (cov + cov.swapaxes(-1, -2))
 
 
-def group_info(
-    group_noisy: Floats, share: Floats, group_var: Floats, members: Floats
-) -> tuple[Floats, Floats]:
+def group_info(group_noisy: Floats, share: Floats, group_var: Floats, members: Floats) -> tuple[Floats, Floats]:
     """Information of scalar measurements z_g = H sum_{k in g} r_k + noise.
 
     group_noisy, group_var  (N, d): value and variance of the group whose pivot is region g; variance inf: no group
@@ -57,7 +55,9 @@ def update_matrix(
     posterior, posterior_cov, after = prior.copy(), prior_cov.copy(), known.copy()
     rows = np.flatnonzero(known)
     if rows.size:
-        posterior[rows], posterior_cov[rows] = _update_known(prior[rows], prior_cov[rows], info_vec[rows], info_mat[rows])
+        posterior[rows], posterior_cov[rows] = _update_known(
+            prior[rows], prior_cov[rows], info_vec[rows], info_mat[rows]
+        )
     for row in np.flatnonzero(~known):
         if _determines_all(info_mat[row]):
             lower = np.linalg.cholesky(info_mat[row])

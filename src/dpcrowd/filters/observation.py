@@ -1,7 +1,7 @@
 """The variance of an observation, R = alpha Var(noise) + Var(counts given the truth) (Eq. approx).
 
-The paper takes H^2 Q for the second term. A share H of a crowd of r people has the binomial variance H (1 - H) r instead,
-with r taken from the prior: both are offered.
+The paper takes H^2 Q for the second term. A share H of a crowd of r people has the binomial variance H (1 - H) r
+instead, with r taken from the prior: both are offered.
 """
 
 from __future__ import annotations

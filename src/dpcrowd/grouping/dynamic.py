@@ -1,7 +1,7 @@
 """Dynamic grouping of regions (RescueDP): small regions that move alike share one noise draw.
 
-Only released values are looked at. Regions whose value is at least tau1 stand alone. The others are sorted by value; the
-smallest free one becomes a pivot and takes, in ascending order, each free region with |difference| < tau3, a Pearson
+Only released values are looked at. Regions whose value is at least tau1 stand alone. The others are sorted by value;
+the smallest free one becomes a pivot and takes, in ascending order, each free region with |difference| < tau3, a Pearson
 correlation of the last kappa releases above tau2, and a sum that stays below tau1. Two regions that both stood
 still count as moving alike (correlation 1); one that stood still while the other moved as not (0).
 

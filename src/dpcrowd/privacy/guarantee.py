@@ -123,9 +123,9 @@ class Guarantee:
         ]
         if self.correlation != 1:
             lines.append(
-                f"Budgets are spent at ε/{self.correlation:g} = {format_epsilon(self.total)}: this proves group privacy "
-                f"for {self.correlation:g} users or windows at ε = {epsilon}; that it also covers correlated data is the "
-                "operator's assertion."
+                f"Budgets are spent at ε/{self.correlation:g} = {format_epsilon(self.total)}: this proves group "
+                f"privacy for {self.correlation:g} users or windows at ε = {epsilon}; that it also covers correlated "
+                "data is the operator's assertion."
             )
         return lines
 

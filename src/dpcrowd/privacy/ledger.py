@@ -57,7 +57,9 @@ class Ledger:
         """
         self._advance(slot)
         if charge.shape[0] != self.spent.shape[0] or (charge < 0).any():
-            raise BadInput(f"a charge must be >= 0 for each of {self.spent.shape[0]} servers; given shape {charge.shape}.")
+            raise BadInput(
+                f"a charge must be >= 0 for each of {self.spent.shape[0]} servers; given shape {charge.shape}."
+            )
         if self.accounting == "sound" and charge.shape[1] > 1:
             cost = charge.max(axis=1, keepdims=True)
         else:
@@ -67,7 +69,7 @@ class Ledger:
             self._refuse(slot, cost, after)
         self.spent = after
         self._record(slot, cost)
-        return cost
+        return np.asarray(cost)
 
     def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
         """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""

@@ -45,8 +45,9 @@ def worst_paid(charges: Nanos, window: int | None) -> Paid:
         raise BadInput(f"charges must have shape (slots, servers, regions); given {charges.shape}.")
     per_server = charges.max(axis=2)
     return Paid(
-        staying=_worst_window(charges.reshape(len(charges), -1), window) if charges.shape[2] > 1 else
-        _worst_window(per_server, window),
+        staying=_worst_window(charges.reshape(len(charges), -1), window)
+        if charges.shape[2] > 1
+        else _worst_window(per_server, window),
         moving=_worst_window(per_server, window),
         roaming=_worst_window(per_server.max(axis=1, keepdims=True), window),
     )

@@ -72,7 +72,7 @@ class SeededNoise:
         if cached is None or cached[0] != block:
             cached = (block, self._draw(block, read))
             self._cache[read] = cached
-        return cached[1][offset]
+        return np.asarray(cached[1][offset])
 
     def _draw(self, block: int, read: int) -> NDArray[np.float64]:
         runs, servers, regions = len(self._seeds), self._servers, self._regions

@@ -27,7 +27,7 @@ def check_interval(interval: int) -> int:
 
 def due(slot: int, interval: int, phases: Ints) -> NDArray[np.bool_]:
     """Which servers sample in `slot`, shape of `phases`."""
-    return (slot - phases) % interval == 0
+    return np.asarray((slot - phases) % interval == 0)
 
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:
@@ -40,7 +40,7 @@ def samples_in_window(window: int, interval: int) -> int:
     return -(-window // interval)
 
 
-def spread_phases(indptr: Ints, indices: NDArray[np.integer], interval: int) -> Ints:
+def spread_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], interval: int) -> Ints:
     """Phases 0 .. I - 1 for staggered sampling: greedy, each server takes the phase rarest around it.
 
     Servers are visited in ascending id; ties go to the phase rarest in the whole network so far, then to the

@@ -6,8 +6,8 @@
     fuse     the posterior from the prior, the own sample and the messages heard
     release  estimate, variance, sampled, epsilon charged
 
-Arrays have N servers first and regions last; a batch of runs is one network of N = runs x servers. The driver (simulator
-or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what changes;
+Arrays have N servers first and regions last; a batch of runs is one network of N = runs x servers. The driver
+(simulator or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what changes;
 steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that is passed in.
 """
 
@@ -27,7 +27,7 @@ from dpcrowd.network.hearing import Hearing, Reach
 from dpcrowd.privacy import Accounting, Guarantee, Noise
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "run_slot"]
+__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "run_slot"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -195,6 +195,13 @@ class Scheme(ABC):
             wanted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
             given = "window" if guarantee.kind == "window" else "horizon"
             raise BadInput(f"scheme '{self.name}' takes {wanted}; given a {given} of {guarantee.length} slots.")
+
+
+def any_region(mask: Bools) -> Bools:
+    """Of a mask (N, 1) or (N, d): which servers have any region, (N,)."""
+    if mask.shape[1] == 1:
+        return mask[:, 0]
+    return np.asarray(mask.any(axis=1))
 
 
 def run_slot(

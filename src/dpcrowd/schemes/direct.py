@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, open_ledger
-from dpcrowd.schemes.base import Plan, Release, Reading, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import EstimateMessages
 
 __all__ = ["DirectScheme", "DirectState", "direct_start"]

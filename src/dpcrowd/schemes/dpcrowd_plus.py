@@ -15,6 +15,11 @@ class DPCrowdPlus(RescueScheme):
     """The paper's scheme for endless streams of many regions."""
 
     name = "dpcrowd-plus"
-    summary = ("one hop, intermittent", "Rescue PID, budget of the window, grouping", "KCIF, diagonal or matrix", "window")
+    summary = (
+        "one hop, intermittent",
+        "Rescue PID, budget of the window, grouping",
+        "KCIF, diagonal or matrix",
+        "window",
+    )
     reach = "one-hop"
     live = True

@@ -25,7 +25,7 @@ from dpcrowd.filters import (
 )
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
-from dpcrowd.schemes.base import Plan, Release, Reading, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting, any_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
@@ -37,7 +37,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class FilterState:
-    """posterior (N, d); posterior_var (N, d), infinite where nothing is known, or covariances (N, d, d) with `known`."""
+    """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,)."""
 
     setting: Setting
     ledger: Ledger | None
@@ -84,7 +84,7 @@ class FilterScheme(Scheme):
         assert plan.prior is not None and plan.prior_var is not None
         setting, share = state.setting, plan.shares
         matrix = setting.form == "matrix"
-        speaks = plan.due[:, 0] if plan.due.shape[1] == 1 else plan.due.any(axis=1)
+        speaks = any_region(plan.due)
         known = np.repeat(state.known[:, None], setting.regions, axis=1) if matrix else np.isfinite(plan.prior_var)
         expected = plan.prior
         if setting.observation == "binomial" and not known.all():
@@ -111,17 +111,13 @@ class FilterScheme(Scheme):
         group_spread = np.einsum("ngk,nk->ng", members, spread)
         return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
 
-    def fuse(
-        self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing
-    ) -> None:
+    def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing)
         self.adapt(state, plan, reading)
 
     @staticmethod
-    def absorb(
-        state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing
-    ) -> None:
+    def absorb(state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> None:
         """The posterior from a prior and from what is heard (Eqs. kgain, posterior)."""
         info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
         if state.setting.form == "diagonal":
@@ -137,7 +133,7 @@ class FilterScheme(Scheme):
         """Adjust the sampling from what was just released."""
 
     def release(self, state: FilterState, plan: Plan, reading: Reading) -> Release:
-        speaks = plan.due[:, 0] if plan.due.shape[1] == 1 else plan.due.any(axis=1)
+        speaks = any_region(plan.due)
         estimate = state.posterior
         if state.setting.form == "diagonal":
             variance = state.posterior_var

@@ -78,8 +78,7 @@ class Flooding(Scheme):
 
     def message(self, state: FloodingState, plan: Plan, reading: Reading) -> EstimateMessages:
         assert state.local is not None
-        speaks = np.isfinite(state.local.estimate).all(axis=1)
-        return EstimateMessages(speaks, state.local.estimate, state.local.variance)
+        return EstimateMessages(_has_estimate(state.local), state.local.estimate, state.local.variance)
 
     def fuse(
         self, state: FloodingState, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing
@@ -93,8 +92,12 @@ class Flooding(Scheme):
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
         assert state.local is not None
-        speaks = np.isfinite(state.local.estimate).all(axis=1)
+        speaks = _has_estimate(state.local)
         return Release(plan.slot, state.average, state.average_var, state.local.sampled, reading.charge, speaks)
+
+
+def _has_estimate(release: Release) -> NDArray[np.bool_]:
+    return np.asarray(np.isfinite(release.estimate).all(axis=1))
 
 
 class DFAST(Flooding):

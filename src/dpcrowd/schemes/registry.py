@@ -81,5 +81,7 @@ def make_scheme(name: str, **options: Any) -> Scheme:
     if "options" not in allowed:
         for key in given:
             if key not in allowed:
-                raise BadInput(f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}.")
+                raise BadInput(
+                    f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}."
+                )
     return scheme(**given)

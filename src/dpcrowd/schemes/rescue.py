@@ -24,7 +24,7 @@ from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import rescue, uniform
 from dpcrowd.privacy.units import NANO
 from dpcrowd.sampling import pid
-from dpcrowd.schemes.base import Plan, Reading, Setting
+from dpcrowd.schemes.base import Plan, Reading, Setting, any_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["RescueScheme", "RescueState"]
@@ -81,9 +81,7 @@ class RescueScheme(FilterScheme):
         largest = max(least, int(guarantee.total * tuning.epsilon_max))
         if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
             largest = least
-        amount = rescue(
-            state.ledger.remaining(slot), state.controllers.interval, tuning.phi, tuning.p_max, largest
-        )
+        amount = rescue(state.ledger.remaining(slot), state.controllers.interval, tuning.phi, tuning.p_max, largest)
         if setting.accounting == "sound":
             amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
             due = amount >= least
@@ -120,7 +118,7 @@ class RescueScheme(FilterScheme):
         if not compared.all():
             pid.schedule(state.controllers, plan.slot, rows[~compared], intervals[rows[~compared]])
         state.last_release.reshape(-1)[rows] = released
-        self._remember(state, due.any(axis=1), release)
+        self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
         delta = pid.observe(state.controllers, plan.slot, rows, error, tuning.gains)
         left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]

@@ -1,4 +1,4 @@
-"""RescueDP (Wang et al.): one server alone, adaptive sampling and budget in a window, dynamic grouping, Kalman filter."""
+"""RescueDP (Wang et al.): one server alone, adaptive sampling, budget in a window, dynamic grouping, Kalman filter."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample, uniform
 from dpcrowd.sampling import pid
 from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
-from dpcrowd.schemes.base import Plan, Reading, Setting
+from dpcrowd.schemes.base import Plan, Reading, Setting, any_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["SampledScheme", "SampledState", "Sampling"]
@@ -113,7 +113,7 @@ class SampledScheme(FilterScheme):
             self._open_block(state, guarantee, slot)
             ask = state.controllers.next_slot <= slot
             if state.samples.shape[1] == 1 and ask.shape[1] > 1:
-                ask = ask.any(axis=1, keepdims=True)
+                ask = any_region(ask)[:, None]
             ask = ask & (state.samples < self._most_samples(state.setting))
         else:
             ask = np.broadcast_to(due(slot, self.interval, self._phases(state.setting)), state.samples.shape)
@@ -153,4 +153,4 @@ class SampledScheme(FilterScheme):
         assert plan.prior is not None and plan.prior_var is not None and plan.known is not None
         if plan.prior_var.ndim == plan.prior.ndim:
             return np.isfinite(plan.prior_var.reshape(-1)[rows])
-        return plan.known[rows // plan.prior.shape[1]]
+        return np.asarray(plan.known[rows // plan.prior.shape[1]])

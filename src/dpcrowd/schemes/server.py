@@ -4,8 +4,8 @@
     release = server.hear(messages)            what arrived, by sender; estimate, variance, interval, sampled?, epsilon
 
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
-release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the whole
-state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them goes on
+release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
+whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them goes on
 with the noisy values it has already paid for and never draws twice for one slot.
 """
 

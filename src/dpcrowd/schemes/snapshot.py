@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -67,16 +66,25 @@ def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Arrays as one block of bytes (NumPy's npz)."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
+    """Arrays as one block of bytes (MessagePack of type, shape and little-endian content)."""
+    from msgspec import msgpack
+
+    blocks = {}
+    for name, array in arrays.items():
+        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        blocks[name] = (plain.dtype.str, array.shape, plain.tobytes())
+    return msgpack.encode(blocks)
 
 
 def from_bytes(saved: bytes) -> Arrays:
     """The arrays again."""
+    from msgspec import MsgspecError, msgpack
+
     try:
-        with np.load(io.BytesIO(saved), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, KeyError) as error:
+        blocks = msgpack.decode(saved, type=dict[str, tuple[str, tuple[int, ...], bytes]])
+        return {
+            name: np.frombuffer(content, dtype=kind).reshape(shape).copy()
+            for name, (kind, shape, content) in blocks.items()
+        }
+    except (MsgspecError, ValueError, TypeError) as error:
         raise BadInput(f"not a saved server state: {error}") from None

@@ -1,4 +1,4 @@
-"""Uniform: epsilon/w in every slot. With `Sample`, the baseline without which no adaptive scheme's result means anything."""
+"""Uniform: epsilon/w in every slot. With `Sample`, the baseline that every adaptive scheme has to beat."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class SimulationConfig:
             raise BadInput(f"seed must be 0 or more; given {self.seed}.")
         if not 0 <= self.burn_in < self.data.slots:
             raise BadInput(
-                f"burn-in must be from 0 to {self.data.slots - 1}, since '{self.data.name}' has {self.data.slots} slots; "
-                f"given {self.burn_in}."
+                f"burn-in must be from 0 to {self.data.slots - 1}, since '{self.data.name}' has {self.data.slots} "
+                f"slots; given {self.burn_in}."
             )
         if not self.entrants:
             raise BadInput("no scheme was given.")
@@ -114,7 +114,9 @@ def guarantee_for(
         return None
     if guarantee.kind not in scheme.kinds:
         fits, asked = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
-        raise BadInput(f"scheme '{scheme.name}' takes a {fits}, not a {asked}; leave --{asked} out or choose another scheme.")
+        raise BadInput(
+            f"scheme '{scheme.name}' takes a {fits}, not a {asked}; leave --{asked} out or choose another scheme."
+        )
     if guarantee.kind == "window" and guarantee.length > slots:
         raise BadInput(
             f"the data have {slots} slots, fewer than the window of {guarantee.length} of scheme '{scheme.name}'; "

@@ -1,7 +1,7 @@
 """The engine: all schemes of a comparison on one batch of runs, slot by slot.
 
-A batch of runs is one network of runs x servers: the disjoint union of the runs' graphs. Truth, shares, counts, graphs and
-noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same luck.
+A batch of runs is one network of runs x servers: the disjoint union of the runs' graphs. Truth, shares, counts, graphs
+and noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same luck.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 def fast_engine() -> str:
-    """"numba" where it is installed, else "scipy"; both give the same bits."""
+    """ "numba" where it is installed, else "scipy"; both give the same bits."""
     return "numba" if find_spec("numba") is not None else "scipy"
 
 
@@ -97,7 +97,7 @@ class _World:
 
     def shares(self, slot: int) -> Floats:
         """(runs x servers, 1)"""
-        return self._shares[slot if len(self._shares) > 1 else 0]
+        return np.asarray(self._shares[slot if len(self._shares) > 1 else 0])
 
 
 class _Racer:

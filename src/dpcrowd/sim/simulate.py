@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Observation
+from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
@@ -26,7 +27,10 @@ from dpcrowd.sim.topology import NetworkSpec
 
 __all__ = ["configure", "simulate"]
 
-_BATCH_VALUES = 16_384  # values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache
+_DENSITY = 0.1
+_BATCH_VALUES = (
+    16_384  # values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache
+)
 _BATCH_BYTES = 2**28
 _WORTH_A_WORKER = 20_000_000  # values x slots x schemes below which starting workers costs more than it saves
 
@@ -94,7 +98,7 @@ def configure(
     data: str | os.PathLike[str] | DataSet = "linear",
     *,
     servers: int = 50,
-    density: float = 0.1,
+    density: float | None = None,
     epsilon: float = 1.0,
     window: int | None = None,
     horizon: int | None = None,
@@ -125,6 +129,7 @@ def configure(
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
+    density           of the network, 2 links/(m (m - 1)); without: 0.1, or the lowest possible where that is higher
     window, horizon   w or T; without: finite schemes take the whole stream, window schemes 100
     accounting        "sound", or "per-region" (the paper's, which a moving user pays more for)
     users             "pinned" or "roaming"
@@ -199,8 +204,10 @@ def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
         raise BadInput(f"unknown tuning parameter: {error}.") from None
 
 
-def _network(graph: str | os.PathLike[str], servers: int, density: float, dynamic: bool | None) -> NetworkSpec:
+def _network(graph: str | os.PathLike[str], servers: int, density: float | None, dynamic: bool | None) -> NetworkSpec:
     name = os.fspath(graph)
+    if density is None:
+        density = max(_DENSITY, lowest_density(max(servers, 2)))
     path = Path(name)
     if name not in TOPOLOGIES and (path.suffix or path.exists()):
         try:
@@ -228,10 +235,14 @@ def _batches(config: SimulationConfig, jobs: int | None) -> list[list[int]]:
 
 def _notes(config: SimulationConfig) -> list[str]:
     notes = []
-    if isinstance(config.shares, str) and config.shares in ("uniform", "per-slot") and not isinstance(config.data, CheckIns):
+    if (
+        isinstance(config.shares, str)
+        and config.shares in ("uniform", "per-slot")
+        and not isinstance(config.data, CheckIns)
+    ):
         notes.append(
-            f"shares are drawn from U(0.05, 1) and sum to about {0.525 * config.servers:.0f}: a user is at that many servers "
-            "at once, so epsilon is what one server promises, not the network (use shares=partition for that)."
+            f"shares are drawn from U(0.05, 1) and sum to about {0.525 * config.servers:.0f}: a user is at that many "
+            "servers at once, so epsilon is what one server promises, not the network (use shares=partition for that)."
         )
     if config.accounting == "per-region":
         notes.append("per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """name: a topology of `dpcrowd.network.topologies`, or "file" with the file's text; dynamic: drawn anew each slot."""
+    """name: a topology of `dpcrowd.network.topologies`, or "file" with its text; dynamic: drawn anew each slot."""
 
     name: str
     servers: int
@@ -44,11 +45,13 @@ class NetworkSpec:
 
     def __post_init__(self) -> None:
         if self.dynamic and self.name not in _REDRAWN:
-            raise BadInput(f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}.")
+            raise BadInput(
+                f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
+            )
         build(self.name, self.servers, np.random.default_rng(0), self.density, **self._extra)
 
     @property
-    def _extra(self) -> dict[str, str]:
+    def _extra(self) -> dict[str, Any]:
         return {} if self.text is None else {"text": self.text}
 
     def draw(self, rng: np.random.Generator) -> Graph:

@@ -1,8 +1,8 @@
 """What every data set offers: names, a process model for the filters, and the truth r(t) of a run.
 
 A data set is public knowledge of the simulation. `model` is what the filters believe about the process (Eqs. state
-and multistate); `change_var` is how much the truth really moves in one slot. The two are the same unless a user
-gives another `process_var`: tuning a filter must not change the data it is tried on.
+and multistate); `change_var` is the Q_kk that the data themselves follow. The two agree unless a user gives another
+`process_var`: tuning a filter must not change the data it is tried on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DataSet(ABC):
     model        A and Q that the filters are given
     tuning       the paper's parameters for this set (or the defaults)
     notes        remarks to print with every result, such as where Q comes from
-    change_var   (d,) variance of the truth's change in one slot; drives the paper's observation noise H^2 Q
+    change_var   (d,) Q_kk of the data themselves; drives the paper's observation noise H^2 Q
     slot_labels  a label for each slot (weeks, days), if the data have one
     """
 

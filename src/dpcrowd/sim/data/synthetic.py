@@ -49,7 +49,7 @@ class SyntheticData(DataSet):
 
     def truth(self, rng: np.random.Generator) -> Counts:
         a = self.process.matrix_transition
-        steps = rng.standard_normal((self.slots - 1, len(self.start))) * np.sqrt(self.process.diagonal_var)
+        steps = rng.standard_normal((self.slots - 1, len(self.start))) * np.sqrt(self.process.noise_var)
         states = np.empty((self.slots, len(self.start)))
         states[0] = state = self.start
         for t, step in enumerate(steps, start=1):
@@ -92,7 +92,7 @@ def select_regions(data: SyntheticData, wanted: Sequence[str]) -> SyntheticData:
     """The same process seen in some of its regions; each run shows the very columns that the whole set would."""
     columns = region_indexes(data.regions, wanted)
     assert columns is not None
-    model = ProcessModel.of(1.0, data.model.diagonal_var[columns])
+    model = ProcessModel.of(1.0, data.model.diagonal_var[columns])  # people who come from elsewhere included
     notes = data.notes
     if data.process.transition.ndim == 2:
         notes = (*notes, "Only some regions are used: flows from the others are unknown, so the model takes A = 1.")
@@ -125,7 +125,7 @@ def _build(
         model=process,
         tuning=tuning,
         notes=notes,
-        change_var=process.diagonal_var,
+        change_var=process.noise_var,
         start=np.array(start),
         process=process,
     )

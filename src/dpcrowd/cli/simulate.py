@@ -1,0 +1,151 @@
+"""`dpcrowd simulate`: compare schemes on the same runs, as a table, JSON, a plot or a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["simulate"]
+
+
+@click.command()
+@click.option(
+    "--scheme", "schemes", required=True, metavar="A,B,…", help="Schemes, separated by commas; see `dpcrowd schemes`."
+)
+@click.option(
+    "--data",
+    default="linear",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
+)
+@click.option("--servers", default=50, show_default=True, type=int, help="How many servers.")
+@click.option("--density", type=float, help="Density of the network, 2·links/(m(m−1)). [default: 0.1 where possible]")
+@click.option("--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget of the window or horizon.")
+@click.option("--window", type=int, help="w of w-event privacy. [default: 100 for window schemes]")
+@click.option("--horizon", type=int, help="Length of the finite stream. [default: all slots, for finite schemes]")
+@click.option("--runs", default=50, show_default=True, type=int, help="How many independent runs.")
+@click.option("--seed", default=0, show_default=True, type=int, help="Runs depend on the seed alone.")
+@click.option("--accounting", default="sound", show_default=True, help="sound, or per-region (the paper's).")
+@click.option("--users", default="pinned", show_default=True, help="pinned to a server, or roaming between servers.")
+@click.option("--observation", help="paper or binomial. [default: paper; binomial for a partition or check-ins]")
+@click.option("--shares", default="uniform", show_default=True, help="uniform, per-slot or partition.")
+@click.option(
+    "--graph",
+    default="random",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="random, ring, grid, small-world, scale-free, geometric, complete, or a file of links.",
+)
+@click.option(
+    "--static/--dynamic",
+    "static",
+    default=None,
+    help="Keep the graph, or draw it anew each slot. [default: dynamic for random]",
+)
+@click.option("--interval", type=int, help="Sample every I slots instead of adaptively.")
+@click.option("--sampling", help="adaptive, fixed, staggered or lockstep. [default: adaptive; fixed with --interval]")
+@click.option("--form", default="diagonal", show_default=True, help="diagonal, or matrix (full covariances).")
+@click.option("--beta", type=float, help="Consensus step size. [default: 1/(2(1+max degree))]")
+@click.option("--burn-in", default=20, show_default=True, type=int, help="Metrics count slots from this one on.")
+@click.option("--slots", type=int, help="Use only the first so many slots of the data.")
+@click.option("--regions", metavar="A,B,…", help="Use only these regions.")
+@click.option("--process-var", type=float, help="Q that the filters assume, for every region.")
+@click.option("--slot-length", metavar="1h|1d|…", help="Slot length for raw check-ins. [default: 1d]")
+@click.option(
+    "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
+@click.option("--jobs", type=int, help="Processes. [default: as many as pay off]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the errors over time to .png, .svg or .pdf.",
+)
+@click.option(
+    "--out",
+    "out_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a row for each scheme and run to .parquet or .csv.",
+)
+def simulate(
+    schemes: str,
+    data: str,
+    static: bool | None,
+    regions: str | None,
+    as_json: bool,
+    plot_file: Path | None,
+    out_file: Path | None,
+    **settings: Any,
+) -> None:
+    """Compare schemes on the same simulated runs.
+
+    All schemes see the same truth, shares, counts, networks and noise, so their differences are paired. Means come
+    with a 95% interval over the runs.
+    """
+    from dpcrowd.cli.console import progress_bar
+    from dpcrowd.sim.export import check_table_path
+    from dpcrowd.sim.plot import check_plot_path, plot_errors
+    from dpcrowd.sim.simulate import simulate as run
+
+    if out_file is not None:
+        check_table_path(out_file)
+    if plot_file is not None:
+        check_plot_path(plot_file)
+    with progress_bar("simulating") as progress:
+        result = run(
+            schemes,
+            data,
+            dynamic=None if static is None else not static,
+            regions=None if regions is None else [name.strip() for name in regions.split(",")],
+            progress=progress,
+            **settings,
+        )
+    if as_json:
+        click.echo(json.dumps({"results": result.summary()}))
+    else:
+        _print_table(result)
+    if plot_file is not None:
+        plot_errors(result, plot_file)
+    if out_file is not None:
+        result.write(out_file)
+
+
+def _print_table(result: Any) -> None:
+    from rich.table import Table
+
+    from dpcrowd.cli.console import console
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    headings = ("scheme", "ARE", "±", "ACE", "±", "frequency", "packets/slot", "bytes/slot", "latency ms", "ε server")
+    for number, heading in enumerate((*headings, "ε moving", "ε roaming", "coverage", "M server-slots/s")):
+        table.add_column(heading, justify="left" if number == 0 else "right")
+    for row in result.summary():
+        errors = [_number(value) for metric in ("are", "ace") for value in (row[metric]["mean"], _half(row[metric]))]
+        costs = [_number(row[key]) for key in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms")]
+        paid = [_number(row["epsilon_paid"][who]) for who in ("server", "moving", "roaming")]
+        speed = row["server_slots_per_second"]
+        table.add_row(row["scheme"], *errors, *costs, *paid, _number(row["coverage95"]), _number(speed and speed / 1e6))
+    out = console()
+    out.print(table)
+    for note in result.notes:
+        out.print(f"note: {note}", style="dim", soft_wrap=True)
+
+
+def _half(metric: dict[str, Any]) -> float | None:
+    return None if metric["ci95"] is None else (metric["ci95"][1] - metric["ci95"][0]) / 2
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if value != 0 and abs(value) < 1e-6:
+        return f"{value:.0e}"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

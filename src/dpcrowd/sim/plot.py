@@ -1,0 +1,55 @@
+"""A plot of the errors over time, with matplotlib's own classes: no global state, no display needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.sim.result import SimulationResult
+
+__all__ = ["check_plot_path", "plot_errors"]
+
+_ENDINGS = (".png", ".svg", ".pdf")
+_LINES = ("-", "--", "-.", ":")
+
+
+def check_plot_path(path: Path) -> None:
+    """Refuse, before any work is done, a path to which nothing can be drawn."""
+    if path.suffix.lower() not in _ENDINGS:
+        raise BadInput(f"cannot draw to '{path.name}'; allowed endings: {', '.join(_ENDINGS)}.")
+    if not path.parent.is_dir():
+        raise BadInput(f"cannot write '{path.name}': the folder '{path.parent}' does not exist.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot", "drawing") from None
+
+
+def plot_errors(result: SimulationResult, path: Path) -> None:
+    """ARE and ACE of each slot: the mean over the runs and a band for its 95% interval."""
+    check_plot_path(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    panels = figure.subplots(1, 2)
+    names = (("are_by_slot", "average relative error"), ("ace_by_slot", "average consensus error"))
+    for panel, (field, title) in zip(panels, names, strict=True):
+        for number, record in enumerate(result.records.values()):
+            values = getattr(record, field)
+            mean = values.mean(axis=0)
+            half = 1.96 * values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
+            slots = np.arange(len(mean))
+            style = _LINES[number // 10 % len(_LINES)]  # matplotlib's colours repeat after ten
+            (line,) = panel.plot(slots, mean, label=record.label, linewidth=1.2, linestyle=style)
+            panel.fill_between(
+                slots, np.maximum(mean - half, 0), mean + half, color=line.get_color(), alpha=0.2, linewidth=0
+            )
+        panel.set_xlabel("slot")
+        panel.set_ylabel(title)
+        # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.
+        panel.set_yscale("symlog" if field == "ace_by_slot" else "log")
+        panel.grid(alpha=0.3)
+    panels[0].legend(fontsize="small")
+    figure.savefig(path)
