@@ -1,9 +1,9 @@
 """Dynamic grouping of regions (RescueDP): small regions that move alike share one noise draw.
 
 Only released values are looked at. Regions whose value is at least tau1 stand alone. The others are sorted by value;
-the smallest free one becomes a pivot and takes, in ascending order, each free region with |difference| < tau3, a Pearson
-correlation of the last kappa releases above tau2, and a sum that stays below tau1. Two regions that both stood
-still count as moving alike (correlation 1); one that stood still while the other moved as not (0).
+the smallest free one becomes a pivot and takes, in ascending order, each free region with |difference| < tau3, a
+Pearson correlation of the last kappa releases above tau2, and a sum that stays below tau1. Two regions that both
+stood still count as moving alike (correlation 1); one that stood still while the other moved as not (0).
 
 The loop over regions is written once, in plain Python that Numba can compile: the simulator compiles it where
 Numba is installed, a live server runs it as it is.

@@ -7,8 +7,9 @@
     release  estimate, variance, sampled, epsilon charged
 
 Arrays have N servers first and regions last; a batch of runs is one network of N = runs x servers. The driver
-(simulator or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what changes;
-steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that is passed in.
+(simulator or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what
+changes; steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that is
+passed in.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class Plan:
     amount  nano-epsilon of each sample, broadcastable to `due`; > 0 where due
     prior, prior_var, known   the filter's prediction, where the scheme has one
     pivot   (N, d) the region whose group each region belongs to; None: every region alone
+    parts   (N, d) the part of its group's sum that each region gets back; None: even parts
     """
 
     slot: int
@@ -99,6 +101,7 @@ class Plan:
     prior_var: Floats | None = None
     known: Bools | None = None
     pivot: Ints | None = None
+    parts: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class Scheme(ABC):
     """How many vectors of d numbers a message holds, for counting bytes."""
     live: ClassVar[bool] = False
     """Whether a live server may run it."""
+    independent_errors: ClassVar[bool] = False
+    """Whether different servers' errors are independent, so that averaging them divides the variance."""
     keeps_raw_counts: ClassVar[bool] = False
     """Whether its state holds raw counts across slots: such a state may never be stored."""
 

@@ -3,6 +3,10 @@
 The paper's straightforward extension of single-server schemes (Section "Basic Idea"): DFAST, DRescueDP, DBD, DBA,
 DPeGaSus, and ours of the baselines. A server floods in every slot ("continuous" in the paper's table of schemes). The
 average never feeds back into the scheme below, so each server's own estimate is the one it would have alone.
+
+The variance of the average of n independent errors is the sum of their variances over n^2. The errors of filters are
+not independent: all miss the same move of the truth. For these the square of the mean standard deviation is given,
+which no correlation can exceed.
 """
 
 from __future__ import annotations
@@ -84,11 +88,14 @@ class Flooding(Scheme):
         self, state: FloodingState, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing
     ) -> None:
         sums = hearing.sums(messages.table())
-        regions = (sums.shape[1] - 1) // 2
+        regions = (sums.shape[1] - 1) // 3
         heard = sums[:, -1:]
         with np.errstate(invalid="ignore", divide="ignore"):
             state.average = sums[:, :regions] / heard
-            state.average_var = sums[:, regions:-1] / (heard * heard)
+            if self.inner.independent_errors:
+                state.average_var = sums[:, regions : 2 * regions] / (heard * heard)
+            else:
+                state.average_var = np.square(sums[:, 2 * regions : -1] / heard)
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
         assert state.local is not None

@@ -82,8 +82,8 @@ class EstimateMessages(Messages):
     variance: Floats
 
     def table(self) -> Floats:
-        """Columns to be summed: estimates, variances, and how many there are."""
+        """Columns to be summed: estimates, variances, standard deviations, and how many there are."""
         heard = self.speaks[:, None]
-        return np.concatenate(
-            [np.where(heard, self.estimate, 0.0), np.where(heard, self.variance, 0.0), heard.astype(np.float64)], axis=1
-        )
+        variance = np.where(heard, self.variance, 0.0)
+        estimate = np.where(heard, self.estimate, 0.0)
+        return np.concatenate([estimate, variance, np.sqrt(variance), heard.astype(np.float64)], axis=1)

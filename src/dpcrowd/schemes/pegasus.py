@@ -2,8 +2,8 @@
 
 A slot has epsilon/w: the perturber 0.8 of it, the grouper 0.2, both paid in every slot. The grouper keeps a group of
 slots open while Sum|c - mean| of its raw counts, the new one included, plus Lap(8/eps_g) stays below
-theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once a group. The released value is the median of the noisy counts
-of the open group so far. Regions are independent.
+theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once a group. The released value is the median
+of the noisy counts of the open group so far. Regions are independent.
 
 The open group keeps raw counts across slots, so this scheme is for the simulator only. n Sum|c - mean| is a whole
 number for a group of n slots, so all noise is discrete. The loops are plain Python that Numba compiles where it is

@@ -1,7 +1,8 @@
 """Reading raw counts: pay first, then draw. The one path from counts to noisy values for all filtering schemes.
 
-A group of regions is read as one sum with one draw. In the diagonal form its noisy sum is split back evenly over the
-n members, so each member's noise has 1/n^2 of the variance (and all members' noises are the same number).
+A group of regions is read as one sum with one draw. In the diagonal form each member gets a part of its noisy sum back
+(even parts 1/n, or those that the plan says), so a part p carries p^2 of the noise's variance, and all members of a
+group carry the same draw.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, ch
     leads = due & (pivot == np.arange(regions))
     group_noisy = noise.noisy(plan.slot, sums, plan.amount, sensitivity, leads)
     rows = np.arange(servers)[:, None]
-    size = sizes[rows, pivot]
+    part = 1.0 / sizes[rows, pivot] if plan.parts is None else plan.parts
     group_var = np.broadcast_to(plan.noise_var, counts.shape)
     return Reading(
-        noisy=np.where(due, group_noisy[rows, pivot] / size, 0.0),
-        noise_var=group_var / (size * size),
+        noisy=np.where(due, group_noisy[rows, pivot] * part, 0.0),
+        noise_var=group_var * (part * part),
         charge=charge,
         group_noisy=group_noisy,
         group_var=np.where(leads, group_var, np.inf),

@@ -52,14 +52,19 @@ class RescueScheme(FilterScheme):
     """Base of RescueDP and DPCrowdPlus.
 
     grouping  "dynamic" or "none"
+    split     how a group's noisy sum goes back to its regions in the diagonal form: "even", or "proportional" to their
+              last releases
     """
 
     kinds = frozenset({"window"})
 
-    def __init__(self, grouping: str = "dynamic") -> None:
+    def __init__(self, grouping: str = "dynamic", split: str = "even") -> None:
         if grouping not in ("dynamic", "none"):
             raise unknown_name("grouping", grouping, ("dynamic", "none"))
+        if split not in ("even", "proportional"):
+            raise unknown_name("split", split, ("even", "proportional"))
         self.grouping = grouping
+        self.split = split
 
     def start(self, setting: Setting) -> RescueState:
         self.check(setting)
@@ -94,7 +99,8 @@ class RescueScheme(FilterScheme):
             if pivot is not None:
                 amount = _smallest_in_group(amount, due, pivot)
         price = noise_var(amount, guarantee.sensitivity)
-        return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot)
+        parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], pivot)
+        return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts)
 
     def _group(self, state: RescueState, due: Bools, slot: int) -> Ints | None:
         tuning, setting = state.setting.tuning, state.setting
@@ -131,6 +137,16 @@ class RescueScheme(FilterScheme):
         state.history[servers, :-1] = state.history[servers, 1:]
         state.history[servers, -1] = release[servers]
         state.filled[servers] += 1
+
+
+def _parts(release: Floats, pivot: Ints) -> Floats:
+    """Each region's part of its group, in proportion to releases (at least 1, so that nobody is left with nothing)."""
+    servers, regions = pivot.shape
+    weight = np.maximum(release, 1.0)
+    rows = np.arange(servers)[:, None]
+    place = np.where(pivot >= 0, pivot, np.arange(regions))
+    total = np.bincount((rows * regions + place).ravel(), weights=weight.ravel(), minlength=servers * regions)
+    return np.asarray(weight / total.reshape(servers, regions)[rows, place])
 
 
 def _smallest_in_group(amount: Ints, due: Bools, pivot: Ints) -> Ints:

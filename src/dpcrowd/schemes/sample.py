@@ -13,6 +13,7 @@ class Sample(Uniform):
 
     name = "sample"
     summary = ("alone", "once a window, the whole ε", "last value", "window")
+    independent_errors = False  # an old value misses the same drift everywhere
 
     def _price(self, setting: Setting, slot: int) -> int:
         return setting.need_guarantee().total

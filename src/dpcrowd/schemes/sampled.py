@@ -53,6 +53,8 @@ class SampledScheme(FilterScheme):
     """
 
     live = True
+    block_parts = 2
+    """Into how many parts epsilon is divided for the samples of one block of w slots."""
 
     def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None) -> None:
         if sampling not in ("adaptive", "fixed", "staggered", "lockstep"):
@@ -81,8 +83,8 @@ class SampledScheme(FilterScheme):
         """Nano-epsilon of one sample, shape (1, 1) or (N, 1)."""
         total, length = guarantee.total, guarantee.length
         if self.interval is None:
-            half = 2 if guarantee.kind == "window" else 1
-            amount = per_sample(total // half, self._most_samples(setting))
+            parts = self.block_parts if guarantee.kind == "window" else 1
+            amount = per_sample(total // parts, self._most_samples(setting))
             if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
                 amount = min(amount, uniform(total, length))
             return np.array([[amount]])

@@ -5,8 +5,8 @@
 
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
 release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
-whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them goes on
-with the noisy values it has already paid for and never draws twice for one slot.
+whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them
+goes on with the noisy values it has already paid for and never draws twice for one slot.
 """
 
 from __future__ import annotations

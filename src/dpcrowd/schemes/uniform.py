@@ -20,6 +20,7 @@ class Uniform(DirectScheme):
 
     name = "uniform"
     summary = ("alone", "every slot, ε/w", "last value", "window")
+    independent_errors = True
 
     def start(self, setting: Setting) -> DirectState:
         self.check(setting)

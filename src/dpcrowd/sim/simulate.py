@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,11 @@ _BATCH_BYTES = 2**28
 _WORTH_A_WORKER = 20_000_000  # values x slots x schemes below which starting workers costs more than it saves
 
 Progress = Callable[[int, int], None]
+Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 
 
 def simulate(
-    schemes: str | Scheme | Iterable[str | Scheme],
+    schemes: Schemes,
     data: str | os.PathLike[str] | DataSet = "linear",
     *,
     jobs: int | None = None,
@@ -47,7 +48,7 @@ def simulate(
 ) -> SimulationResult:
     """Simulate one or more schemes on the same runs and compare them.
 
-    schemes   names ("dpcrowd", or "fast,dpcrowd"), or schemes made by hand
+    schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, or a loaded data set
     jobs      processes; None: as many as pay off
     progress  called with (work done, all work)
@@ -94,7 +95,7 @@ def _run_parallel(
 
 
 def configure(
-    schemes: str | Scheme | Iterable[str | Scheme],
+    schemes: Schemes,
     data: str | os.PathLike[str] | DataSet = "linear",
     *,
     servers: int = 50,
@@ -158,7 +159,7 @@ def configure(
     network = _network(graph, servers, density, dynamic)
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     entrants = []
-    for scheme in _listed(schemes):
+    for label, scheme in _labelled(schemes):
         made = make_scheme(scheme, **options) if isinstance(scheme, str) else scheme
         guarantee = guarantee_for(
             made,
@@ -170,7 +171,7 @@ def configure(
             servers_per_slot=servers_per_slot,
             correlation=correlation,
         )
-        entrants.append(Entrant(made.name, made, guarantee))
+        entrants.append(Entrant(label or made.name, made, guarantee))
     return SimulationConfig(
         data=data,
         entrants=tuple(entrants),
@@ -189,10 +190,12 @@ def configure(
     )
 
 
-def _listed(schemes: str | Scheme | Iterable[str | Scheme]) -> list[str | Scheme]:
+def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
+    if isinstance(schemes, Mapping):
+        return list(schemes.items())
     if isinstance(schemes, str):
-        return [name.strip() for name in schemes.split(",") if name.strip()]
-    return [schemes] if isinstance(schemes, Scheme) else list(schemes)
+        schemes = [name.strip() for name in schemes.split(",") if name.strip()]
+    return [(None, scheme) for scheme in ([schemes] if isinstance(schemes, Scheme) else schemes)]
 
 
 def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
