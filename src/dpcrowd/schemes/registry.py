@@ -17,12 +17,13 @@ from dpcrowd.schemes.fast import FAST
 from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
 from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.schemes.pegasus import PeGaSus
+from dpcrowd.schemes.rescue import RescueScheme
 from dpcrowd.schemes.rescuedp import RescueDP
 from dpcrowd.schemes.sample import Sample
 from dpcrowd.schemes.sampled import SampledScheme
 from dpcrowd.schemes.uniform import Uniform
 
-__all__ = ["SCHEMES", "make_scheme", "staggered_interval", "takes_interval"]
+__all__ = ["SCHEMES", "groups_regions", "make_scheme", "staggered_interval", "takes_interval"]
 
 _ALL: tuple[type[Scheme], ...] = (
     NonPrivate,
@@ -63,6 +64,15 @@ def staggered_interval(scheme: Scheme) -> int | None:
     if isinstance(scheme, SampledScheme) and scheme.sampling == "staggered":
         return scheme.interval
     return None
+
+
+def groups_regions(scheme: Scheme) -> bool:
+    """Whether a scheme joins regions to groups that share one draw."""
+    if isinstance(scheme, Flooding):
+        return groups_regions(scheme.inner)
+    if isinstance(scheme, Central):
+        return scheme.options.get("interval") is None and scheme.options.get("grouping") != "none"
+    return isinstance(scheme, RescueScheme) and scheme.grouping != "none"
 
 
 def make_scheme(name: str, **options: Any) -> Scheme:

@@ -16,7 +16,7 @@ from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
-from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.registry import groups_regions, make_scheme
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
@@ -249,4 +249,11 @@ def _notes(config: SimulationConfig) -> list[str]:
         )
     if config.accounting == "per-region":
         notes.append("per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving.")
+    windows = [e for e in config.entrants if e.guarantee is not None and e.guarantee.kind == "window"]
+    grouped = [entrant.label for entrant in windows if groups_regions(entrant.scheme)]
+    if grouped and config.form == "diagonal" and len(config.data.regions) > 1:
+        notes.append(
+            f"intervals of {', '.join(grouped)} are uncalibrated: regions of a group share one draw, which the "
+            "diagonal form takes for several."
+        )
     return notes
