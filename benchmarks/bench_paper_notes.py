@@ -1,7 +1,7 @@
-"""The figures of docs/paper-notes.md, from the library's own filters and noise: `python benchmarks/bench_paper_notes.py`.
+"""The figures of docs/paper-notes.md, from the library's own filters and noise.
 
-The example is Linear (Q = 1e5, r(0) = 20,000, epsilon = 1, T = 1000) seen by one server with share H = 0.5 that observes
-H r + N(0, H^2 Q). Every variant of a note sees the same truth and the same noise.
+The example is Linear (Q = 1e5, r(0) = 20,000, epsilon = 1, T = 1000) seen by one server with share H = 0.5 that
+observes H r + N(0, H^2 Q). Every variant of a note sees the same truth and the same noise.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def first_slots(runs: int = 4000, slots: int = 12) -> None:
         "note 9: prior not divided by H": (noisy[0], obs_var / SHARE**2),
         "notes 8 and 9 together": (noisy[0], SHARE**2 / obs_var),
     }
-    for name, (mean, start_var) in starts.items():
-        var = np.full((runs, 1), start_var)
+    for name, (start, start_var) in starts.items():
+        mean, var = start, np.full((runs, 1), start_var)
         rmse = [np.sqrt(np.mean((mean - truth[0]) ** 2))]
         for t in range(1, slots):
             mean, var = predict(mean, var, MODEL)

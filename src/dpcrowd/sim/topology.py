@@ -20,7 +20,7 @@ from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reac
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
-from dpcrowd.network.topologies import build
+from dpcrowd.network.topologies import TOPOLOGIES, build
 from dpcrowd.sampling.schedule import spread_phases
 from dpcrowd.sim.seeds import Purpose, generator
 
@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 
 # Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
 _SLOTS_AT_A_TIME = 16
+_CHEAP = 2000
 _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 
@@ -48,7 +49,11 @@ class NetworkSpec:
             raise BadInput(
                 f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
             )
-        build(self.name, self.servers, np.random.default_rng(0), self.density, **self._extra)
+        # Wrong parameters should be refused before any work begins, but a large network is not built twice for that.
+        if self.name == "random":
+            RandomGraph(self.servers, self.density)
+        elif self.servers <= _CHEAP or self.name not in TOPOLOGIES:
+            self.draw(np.random.default_rng(0))
 
     @property
     def _extra(self) -> dict[str, Any]:
