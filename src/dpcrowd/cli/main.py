@@ -1,15 +1,19 @@
 """The entry point of the command line: finds the command, loads only what it needs, and says errors in one line.
 
-Exit codes: 0 done, 2 wrong input, 130 interrupted.
+Exit codes: 0 done, 1 the reader of the output went away, 2 wrong input, 130 interrupted.
 """
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
+from dpcrowd import __version__
 from dpcrowd.errors import DpcrowdError, unknown_name
 
 __all__ = ["cli", "main"]
@@ -25,8 +29,18 @@ _COMMANDS = {
 }
 
 
+class _Interrupted(Exception):
+    """Control-C, under a name that click does not catch: click would print an empty line of its own."""
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are imported when they are called; help needs their one-line texts only."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -50,34 +64,55 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
 
 
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="dpcrowd", message="dpcrowd %(version)s")
-def cli() -> None:
+@click.command(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, message="dpcrowd %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Decentralised, differentially private estimates of a whole crowd's counts, in real time."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; every refusal is one line on standard error and exit code 2."""
     try:
         result = cli.main(args=arguments, prog_name="dpcrowd", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
-        return 0
+        sys.stdout.flush()  # a reader that went away shows here, not in a traceback at exit
+    except click.UsageError as error:
+        return _refuse(_usage(error))
     except click.ClickException as error:
-        return _refuse(" ".join(error.format_message().split()))
+        return _refuse(error.format_message())
     except DpcrowdError as error:
-        return _refuse(" ".join(str(error).split()))
-    except (KeyboardInterrupt, click.Abort):
+        return _refuse(str(error))
+    except (MemoryError, OverflowError) as error:
+        return _refuse(f"too large for this machine ({error}); take fewer servers, slots, runs or regions.")
+    except (_Interrupted, KeyboardInterrupt, click.Abort):
         click.echo("dpcrowd: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; nobody is left to tell
-        return 0
+        # Nobody is left to tell; what is still buffered has to go somewhere when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return result if isinstance(result, int) else 0
 
 
+def _usage(error: click.UsageError) -> str:
+    """What click has to say, in our words: the nearest option, and where to read on."""
+    text = error.format_message().replace("a valid integer", "a whole number").replace("a valid float", "a number")
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        options = [name for parameter in error.ctx.command.get_params(error.ctx) for name in parameter.opts]
+        near = difflib.get_close_matches(error.option_name, options, n=1)
+        text = f"unknown option '{error.option_name}'." + (f" Did you mean '{near[0]}'?" if near else "")
+    command = "dpcrowd" if error.ctx is None else error.ctx.command_path
+    return f"{text if text.endswith('?') else text.rstrip('.') + '.'} See '{command} --help'."
+
+
 def _refuse(message: str) -> int:
-    click.echo(f"dpcrowd: error: {message}", err=True)
+    click.echo(f"dpcrowd: error: {' '.join(message.split())}", err=True)
     return 2
 
 

@@ -10,6 +10,13 @@ import click
 
 __all__ = ["simulate"]
 
+_COSTS = {
+    "frequency": "frequency",
+    "packets/slot": "packets_per_slot",
+    "bytes/slot": "bytes_per_slot",
+    "latency ms": "latency_ms",
+}
+
 
 @click.command()
 @click.option(
@@ -22,8 +29,12 @@ __all__ = ["simulate"]
     metavar="NAME|FILE",
     help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
 )
-@click.option("--servers", default=50, show_default=True, type=int, help="How many servers.")
-@click.option("--density", type=float, help="Density of the network, 2·links/(m(m−1)). [default: 0.1 where possible]")
+@click.option("--servers", type=int, help="How many servers.  [default: 50, or those of the file of links]")
+@click.option(
+    "--density",
+    type=float,
+    help="Density 2·links/(m(m−1)) of random, small-world, scale-free and geometric. [default: 0.1 where possible]",
+)
 @click.option("--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget of the window or horizon.")
 @click.option("--window", type=int, help="w of w-event privacy. [default: 100 for window schemes]")
 @click.option("--horizon", type=int, help="Length of the finite stream. [default: all slots, for finite schemes]")
@@ -119,24 +130,34 @@ def simulate(
 
 
 def _print_table(result: Any) -> None:
-    from rich.table import Table
+    from dpcrowd.cli.console import console, print_columns
 
-    from dpcrowd.cli.console import console
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    headings = ("scheme", "ARE", "±", "ACE", "±", "frequency", "packets/slot", "bytes/slot", "latency ms", "ε server")
-    for number, heading in enumerate((*headings, "ε moving", "ε roaming", "coverage", "M server-slots/s")):
-        table.add_column(heading, justify="left" if number == 0 else "right")
-    for row in result.summary():
-        errors = [_number(value) for metric in ("are", "ace") for value in (row[metric]["mean"], _half(row[metric]))]
-        costs = [_number(row[key]) for key in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms")]
-        paid = [_number(row["epsilon_paid"][who]) for who in ("server", "moving", "roaming")]
-        speed = row["server_slots_per_second"]
-        table.add_row(row["scheme"], *errors, *costs, *paid, _number(row["coverage95"]), _number(speed and speed / 1e6))
     out = console()
-    out.print(table)
-    for note in result.notes:
-        out.print(f"note: {note}", style="dim", soft_wrap=True)
+    rows = result.summary()
+    columns = {"scheme": [row["scheme"] for row in rows]}
+    for metric in ("are", "ace"):
+        columns[metric.upper()] = [_number(row[metric]["mean"]) for row in rows]
+        columns[f"± {metric.upper()}"] = [_number(_half(row[metric])) for row in rows]
+    for heading, key in _COSTS.items():
+        columns[heading] = [_number(row[key]) for row in rows]
+    for who in ("server", "moving", "roaming"):
+        columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
+    columns["coverage"] = [_number(row["coverage95"]) for row in rows]
+    speeds = [row["server_slots_per_second"] for row in rows]
+    columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
+    print_columns(out, columns)
+    promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
+    for text in [*promises, *(f"note: {note}" for note in result.notes)]:
+        # Words are wrapped for people; a file gets one line a note.
+        out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
+
+
+def _promises(result: Any) -> dict[str, list[str]]:
+    """Each promise in words, and the schemes that make it."""
+    promises: dict[str, list[str]] = {}
+    for scheme, promise in result.guarantees.items():
+        promises.setdefault(promise or "none at all, exact counts are shared.", []).append(scheme)
+    return promises
 
 
 def _half(metric: dict[str, Any]) -> float | None:

@@ -25,7 +25,10 @@ def predict(posterior: Floats, posterior_var: Floats, model: ProcessModel) -> tu
     a = model.diagonal_transition
     if a.ndim == 0 and a == 1.0:  # the paper's setting; two multiplications less
         return posterior, posterior_var + model.diagonal_var
-    return a * posterior, (a * a) * posterior_var + model.diagonal_var
+    with np.errstate(invalid="ignore"):
+        spread = (a * a) * posterior_var
+    # 0 * inf, where A forgets a region that was never known: still nobody has seen it.
+    return a * posterior, np.where(np.isfinite(posterior_var), spread, np.inf) + model.diagonal_var
 
 
 def observation_info(noisy: Floats, share: Floats, obs_var: Floats, where: NDArray[np.bool_]) -> tuple[Floats, Floats]:

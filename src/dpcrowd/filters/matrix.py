@@ -5,7 +5,9 @@
     posterior = prior + posterior_cov (y - Y prior) + C (sum_j prior_j - n prior),   C = beta P/(|P|_F + 1)
 
 No inverse is formed. With the Cholesky factor P = L L^T and S = I + L^T Y L = K K^T,
-posterior_cov = (K^-1 L^T)^T (K^-1 L^T), which is symmetric and positive definite by construction.
+posterior_cov = (K^-1 L^T)^T (K^-1 L^T), which is symmetric and positive definite by construction. A process without
+noise of its own (Q singular, A not of full rank) would still let a prior become singular; a ridge far below any meaning
+keeps it positive definite.
 Servers that know nothing yet carry `known = False`; their mean and covariance are placeholders (0 and I).
 """
 
@@ -21,12 +23,20 @@ __all__ = ["fuse_matrix", "group_info", "predict_matrix", "update_matrix"]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+# Relative to each region's own variance, so that regions may differ by any scale: well above what rounding takes away.
+_RIDGE = 1e-12
+_LEAST_VAR = 1e-30
+
 
 def predict_matrix(posterior: Floats, posterior_cov: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
     """Prior mean (N, d) and covariance (N, d, d) of the next slot."""
     a = model.matrix_transition
     cov = a @ posterior_cov @ a.T + model.matrix_var
-    return posterior @ a.T, 0.5 * (cov + cov.swapaxes(-1, -2))
+    cov = 0.5 * (cov + cov.swapaxes(-1, -2))
+    variances = np.einsum("...kk->...k", cov)  # a view
+    variances += _RIDGE * variances + _LEAST_VAR
+    # One product a server: posterior @ a.T takes another path for one row than for many, with other last bits.
+    return (a @ posterior[..., None])[..., 0], cov
 
 
 def group_info(group_noisy: Floats, share: Floats, group_var: Floats, members: Floats) -> tuple[Floats, Floats]:

@@ -38,6 +38,8 @@ class ProcessModel:
         if q.ndim not in (1, 2) or (q.ndim == 2 and q.shape[0] != q.shape[1]):
             raise BadInput(f"process variance has shape {q.shape}; allowed: (d,) or (d, d).")
         d = q.shape[0]
+        if d == 0:
+            raise BadInput("process variance is empty; give one number a region, of at least one region.")
         if a.ndim > 2 or (a.ndim == 1 and a.shape != (d,)) or (a.ndim == 2 and a.shape != (d, d)):
             raise BadInput(f"transition has shape {a.shape}; allowed for {d} regions: (), ({d},) or ({d}, {d}).")
         if not (np.isfinite(a).all() and np.isfinite(q).all()):

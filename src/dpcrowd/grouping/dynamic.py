@@ -11,6 +11,7 @@ Numba is installed, a live server runs it as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -54,16 +55,22 @@ def _group_all(
                 var_first = 0.0
                 var_other = 0.0
                 cov = 0.0
+                # Asked of the releases themselves: the mean of equal numbers need not be that number.
+                moved_first = False
+                moved_other = False
                 for h in range(kappa):
                     a = history[n, h, first] - values[n, first]
                     b = history[n, h, other] - value
                     var_first += a * a
                     var_other += b * b
                     cov += a * b
-                if var_first == 0.0 or var_other == 0.0:
-                    alike = var_first == var_other
+                    moved_first = moved_first or history[n, h, first] != history[n, 0, first]
+                    moved_other = moved_other or history[n, h, other] != history[n, 0, other]
+                if moved_first and moved_other:
+                    # math.sqrt is correctly rounded everywhere; ** 0.5 is not, and Numba's differs from Python's.
+                    alike = cov > tau2 * math.sqrt(var_first * var_other)
                 else:
-                    alike = cov > tau2 * (var_first * var_other) ** 0.5
+                    alike = tau2 < (1.0 if moved_first == moved_other else 0.0)
                 if alike:
                     pivot[n, other] = first
                     total += value

@@ -20,7 +20,7 @@ from dpcrowd.errors import BadInput, unknown_name
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["ENGINES", "neighbour_sums"]
+__all__ = ["ENGINES", "neighbour_sums", "unsigned"]
 
 Floats = NDArray[np.float64]
 ENGINES = ("scipy", "numba")
@@ -45,11 +45,12 @@ def neighbour_sums(hearing: csr_array, table: Floats, engine: str = "scipy") -> 
     columns = values.reshape(values.shape[0], -1)
     out = np.empty((hearing.shape[0], columns.shape[1]))
     # Unsigned indices spare the kernel the test for negative ones, which is half of its time.
-    kernel(_unsigned(hearing.indptr), _unsigned(hearing.indices), columns, out)
+    kernel(unsigned(hearing.indptr), unsigned(hearing.indices), columns, out)
     return out.reshape(hearing.shape[0], *values.shape[1:])
 
 
-def _unsigned(indices: NDArray[Any]) -> NDArray[Any]:
+def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
+    """The same indices as unsigned numbers, for compiled loops."""
     return indices.view(f"u{indices.itemsize}")
 
 

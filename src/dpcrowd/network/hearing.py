@@ -33,6 +33,7 @@ class Hearing:
     gain      beta of the consensus term, a number or (N, 1)
     engine    "scipy" or "numba"; see `dpcrowd.network.gather`
     one_hop   for a central filter: what the servers themselves hear, beside it
+    mutual    whether row i of `matrix` also says who hears server i: links work both ways
     """
 
     matrix: Any = None
@@ -40,6 +41,7 @@ class Hearing:
     gain: Floats | float = 0.0
     engine: str = "scipy"
     one_hop: Hearing | None = None
+    mutual: bool = False
 
     def sums(self, table: Floats) -> Floats:
         """For each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
@@ -51,7 +53,7 @@ class Hearing:
 
 def one_hop_hearing(graph: Graph, gain: Floats | float, engine: str = "scipy") -> Hearing:
     """Each server hears its neighbours and itself."""
-    return Hearing(graph.hearing, None, gain, engine)
+    return Hearing(graph.hearing, None, gain, engine, mutual=True)
 
 
 def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:

@@ -29,7 +29,7 @@ def per_sample(total: int, samples: int) -> int:
 
 def rescue(remaining: Nanos, interval: Floats, phi: float, p_max: float, largest: int) -> Nanos:
     """RescueDP: p = min(phi ln(I + 1), p_max) of what remains, at most `largest`."""
-    part = np.minimum(phi * np.log(interval + 1.0), p_max)
+    part = np.clip(phi * np.log(interval + 1.0), 0.0, min(p_max, 1.0))  # never more than remains, however tuned
     return np.minimum((part * remaining).astype(np.int64), np.int64(largest))
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from functools import cached_property
+from numbers import Real
+from typing import Any, Literal
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy.units import format_epsilon, to_nano
@@ -47,15 +49,16 @@ class Guarantee:
         if self.users not in ("pinned", "roaming"):
             raise unknown_name("kind of users", str(self.users), ("pinned", "roaming"))
         name = "horizon" if self.kind == "finite" else "window"
-        if isinstance(self.length, bool) or self.length != int(self.length) or self.length < 1:
+        if not _whole(self.length):
             raise BadInput(f"{name} must be a whole number of slots >= 1; given {self.length}.")
         for label in ("regions_per_slot", "servers_per_slot"):
-            value = getattr(self, label)
-            if isinstance(value, bool) or value != int(value) or value < 1:
-                raise BadInput(f"{label} must be a whole number >= 1; given {value}.")
-        if not 1 <= self.correlation < float("inf"):
+            if not _whole(getattr(self, label)):
+                raise BadInput(f"{label} must be a whole number >= 1; given {getattr(self, label)}.")
+        for label in ("length", "regions_per_slot", "servers_per_slot"):
+            object.__setattr__(self, label, int(getattr(self, label)))  # 2.0 is 2: no promise over "2.0 slots"
+        if not _at_least_one(self.correlation):
             raise BadInput(f"correlation must be a finite factor >= 1; given {self.correlation}.")
-        to_nano(self.epsilon)
+        _ = self.total  # refuses an epsilon of which nothing is left, before anything is promised
 
     @classmethod
     def finite(
@@ -90,7 +93,7 @@ class Guarantee:
         """By how much one user can change the counts of a slot, over all servers and regions (L1)."""
         return self.regions_per_slot * self.servers_per_slot
 
-    @property
+    @cached_property
     def total(self) -> int:
         """The budget that a ledger may spend, in nano-epsilon, after the division by `correlation`."""
         exact = Fraction(to_nano(self.epsilon)) / Fraction(str(self.correlation))
@@ -122,10 +125,15 @@ class Guarantee:
             f"{format_epsilon(2 * to_nano(self.epsilon))}).",
         ]
         if self.correlation != 1:
+            factor, group = str(self.correlation).removesuffix(".0"), int(self.correlation)  # a group of whole users
+            proven = (
+                f"this proves group privacy for {group} users or windows at ε = {epsilon}; that it also covers"
+                if group > 1
+                else "this proves nothing more for groups of two or more users or windows; that it covers"
+            )
             lines.append(
-                f"Budgets are spent at ε/{self.correlation:g} = {format_epsilon(self.total)}: this proves group "
-                f"privacy for {self.correlation:g} users or windows at ε = {epsilon}; that it also covers correlated "
-                "data is the operator's assertion."
+                f"Budgets are spent at ε/{factor} = {format_epsilon(self.total)}: {proven} correlated data is the "
+                "operator's assertion."
             )
         return lines
 
@@ -143,3 +151,13 @@ class Guarantee:
         else:
             lines[-1] += ", which may be another in every slot."
         return lines
+
+
+def _at_least_one(value: Any) -> bool:
+    """Whether it is a finite number >= 1, and not a text or a truth value."""
+    is_number = not isinstance(value, bool) and issubclass(type(value), Real)
+    return is_number and bool(1 <= value < float("inf"))
+
+
+def _whole(value: Any) -> bool:
+    return _at_least_one(value) and bool(value == int(value))

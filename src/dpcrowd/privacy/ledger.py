@@ -34,12 +34,14 @@ class Ledger:
     """
 
     span: str  # how the budget's span is called in messages
+    never: str  # what a refusal says when no budget comes back
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         if accounting not in ("sound", "per-region"):
-            raise unknown_name("accounting", accounting, ("sound", "per-region"))
+            raise unknown_name("accounting", str(accounting), ("sound", "per-region"))
         self.total = int(total)
         self.length = int(length)
+        self.regions = int(regions)
         self.accounting: Accounting = accounting
         self.slot = -1
         columns = 1 if accounting == "sound" else regions
@@ -48,26 +50,27 @@ class Ledger:
     def remaining(self, slot: int) -> Nanos:
         """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
         self._advance(slot)
-        return self.total - self.spent
+        # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing is left.
+        return np.maximum(self.total - self.spent, 0)
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         """Pay for one read of the counts of `slot`; returns what each account was charged.
 
-        All accounts are checked before any is charged: a refusal changes nothing.
+        All accounts are checked before any is charged: a refusal changes no account.
         """
         self._advance(slot)
-        if charge.shape[0] != self.spent.shape[0] or (charge < 0).any():
-            raise BadInput(
-                f"a charge must be >= 0 for each of {self.spent.shape[0]} servers; given shape {charge.shape}."
-            )
+        self._check_charge(charge)
         if self.accounting == "sound" and charge.shape[1] > 1:
             cost = charge.max(axis=1, keepdims=True)
         else:
-            cost = np.broadcast_to(charge, self.spent.shape)
-        after = self.spent + cost
-        if (after > self.total).any():
-            self._refuse(slot, cost, after)
-        self.spent = after
+            cost = charge if charge.shape == self.spent.shape else np.broadcast_to(charge, self.spent.shape)
+        # Compared with what is left, not added up first: a sum of int64 could wrap round and look small.
+        over = cost > self.total - self.spent
+        if over.any():
+            over &= cost > 0
+            if over.any():
+                self._refuse(slot, cost, over)
+        self.spent = self.spent + cost
         self._record(slot, cost)
         return np.asarray(cost)
 
@@ -89,17 +92,24 @@ class Ledger:
     def _record(self, slot: int, cost: Nanos) -> None:
         """Remember a payment so that it can expire."""
 
-    def _refuse(self, slot: int, cost: Nanos, after: Nanos) -> None:
-        server, column = (int(i) for i in np.argwhere(after > self.total)[0])
+    def _check_charge(self, charge: Nanos) -> None:
+        servers = len(self.spent)
+        if charge.shape not in ((servers, 1), (servers, self.regions)):
+            raise BadInput(
+                f"a charge must have shape ({servers}, 1) or ({servers}, {self.regions}); given {charge.shape}."
+            )
+        if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
+            raise BadInput(f"a charge must be whole nano-epsilon (int64); given an array of {charge.dtype}.")
+        if (charge < 0).any():
+            raise BadInput(f"a charge must be >= 0; given {int(charge.min())}e-9.")
+
+    def _refuse(self, slot: int, cost: Nanos, over: NDArray[np.bool_]) -> None:
+        server, column = (int(i) for i in np.argwhere(over)[0])
         requested, spent = int(cost[server, column]), int(self.spent[server, column])
-        remaining = self.total - spent
+        remaining = max(self.total - spent, 0)
         returns, amount = self.returns_at(slot, server, column)
         whose = f"server {server}" + (f", region {column}" if self.accounting == "per-region" else "")
-        later = (
-            f"{format_epsilon(amount)} comes back at slot {returns}."
-            if returns is not None
-            else "No budget comes back within this horizon."
-        )
+        later = f"{format_epsilon(amount)} comes back at slot {returns}." if returns is not None else self.never
         raise BudgetExhausted(
             f"{whose}: slot {slot} asks for ε={format_epsilon(requested)}, but {self.span.format(self.length)} spent "
             f"{format_epsilon(spent)} of {format_epsilon(self.total)} ({format_epsilon(remaining)} left). {later}",
@@ -113,17 +123,27 @@ class Ledger:
         return {"slot": np.array(self.slot), "spent": self.spent}
 
     def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
-        """Take over a state that `arrays` gave."""
-        if arrays["spent"].shape != self.spent.shape:
-            raise BadInput(f"saved ledger has shape {arrays['spent'].shape}; this one has {self.spent.shape}.")
+        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
+        self._check_saved(arrays)
         self.slot = int(arrays["slot"])
         self.spent = arrays["spent"].astype(np.int64)
+
+    def _check_saved(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        mine = self.arrays()
+        if arrays.keys() != mine.keys():  # e.g. a window's ledger, which has forgotten what the whole stream spent
+            raise BadInput(f"the saved ledger holds {sorted(arrays)}; one of this kind holds {sorted(mine)}.")
+        for name, own in mine.items():
+            if arrays[name].shape != own.shape:
+                raise BadInput(f"the saved ledger's '{name}' has shape {arrays[name].shape}; this one has {own.shape}.")
+            if arrays[name].dtype.kind != "i" or (name != "slot" and (arrays[name] < 0).any()):
+                raise BadInput(f"the saved ledger's '{name}' is not whole nano-epsilon >= 0: it is damaged.")
 
 
 class FiniteLedger(Ledger):
     """One budget for the whole horizon; nothing comes back, and nothing may be sampled after its end."""
 
     span = "the horizon of {} slots has"
+    never = "No budget comes back within this horizon."
 
     def remaining(self, slot: int) -> Nanos:
         left = super().remaining(slot)
@@ -150,6 +170,7 @@ class WindowLedger(Ledger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
 
     span = "the last {} slots have"
+    never = "Nothing will come back, since nothing was spent: no slot can pay more than the whole budget."
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         super().__init__(total, length, servers, regions, accounting)
@@ -177,11 +198,16 @@ class WindowLedger(Ledger):
         self.history[slot % self.length] += cost
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
-        return {**super().arrays(), "history": self.history}
+        return {**super().arrays(), "history": self.history.copy()}  # rows are written in place
 
     def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
         super().restore(arrays)
         self.history = arrays["history"].astype(np.int64)
+
+    def _check_saved(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        super()._check_saved(arrays)
+        if (arrays["history"].sum(axis=0) != arrays["spent"]).any():
+            raise BadInput("the saved ledger's slots do not add up to what it has spent: it is damaged.")
 
 
 def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> Ledger:

@@ -43,11 +43,13 @@ def worst_paid(charges: Nanos, window: int | None) -> Paid:
     """Worst payments of one network from its charges, shape (slots, servers, regions); `window=None`: whole stream."""
     if charges.ndim != 3:
         raise BadInput(f"charges must have shape (slots, servers, regions); given {charges.shape}.")
+    if window is not None and window < 1:
+        raise BadInput(f"window must be at least 1 slot; given {window}.")
+    if charges.size == 0:
+        return Paid(0, 0, 0)
     per_server = charges.max(axis=2)
     return Paid(
-        staying=_worst_window(charges.reshape(len(charges), -1), window)
-        if charges.shape[2] > 1
-        else _worst_window(per_server, window),
+        staying=_worst_window(charges.reshape(len(charges), -1), window),
         moving=_worst_window(per_server, window),
         roaming=_worst_window(per_server.max(axis=1, keepdims=True), window),
     )
@@ -55,8 +57,6 @@ def worst_paid(charges: Nanos, window: int | None) -> Paid:
 
 def _worst_window(charges: Nanos, window: int | None) -> int:
     """The largest sum over `window` consecutive rows in any column of (slots, accounts)."""
-    if charges.size == 0:
-        return 0
     sums = np.cumsum(charges, axis=0, dtype=np.int64)
     if window is None or window >= len(sums):
         return int(sums[-1].max())

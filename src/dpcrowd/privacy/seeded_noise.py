@@ -10,9 +10,10 @@ noise, which is what makes their comparison paired.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy.noise import noise_scale
@@ -56,10 +57,18 @@ class SeededNoise:
         read: int = 0,
     ) -> NDArray[np.float64]:
         """See `Noise.noisy`."""
-        unit = self._unit(slot, read)[..., : where.shape[1]]
-        scale = noise_scale(charge, sensitivity)
-        noise = np.floor(unit[0] * scale) - np.floor(unit[1] * scale)
-        return np.where(where, counts + noise, 0.0)
+        result = np.zeros(where.shape)
+        rows = where.reshape(-1).nonzero()[0]
+        if not rows.size:
+            return result
+        read_charge = _at(rows, charge, where.shape)
+        if read_charge.min() < 1:
+            raise BadInput("noise needs a charge of at least 1e-9 epsilon wherever a count is read; given less.")
+        scale = noise_scale(read_charge, _at(rows, sensitivity, where.shape))
+        first, second = self._unit(slot, read)[..., : where.shape[1]].reshape(2, -1)
+        noise = np.floor(first[rows] * scale) - np.floor(second[rows] * scale)
+        result.reshape(-1)[rows] = _at(rows, counts, where.shape) + noise
+        return result
 
     def prepare(self, slot: int) -> None:
         """Draw the numbers of a slot's first read now, if they are not there yet."""
@@ -83,3 +92,11 @@ class SeededNoise:
             unit[:, :, run] = rng.standard_exponential((self._block, 2, servers, regions))
         flat = unit.reshape(self._block, 2, runs * servers, regions)
         return flat if self._only is None else flat[:, :, self._only : self._only + 1]
+
+
+def _at(rows: NDArray[np.intp], values: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """What an array that broadcasts to `shape` holds at the flat places `rows`; a single value stays one."""
+    array = np.asarray(values)
+    if array.size == 1:
+        return array.reshape(1)
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1)[rows]

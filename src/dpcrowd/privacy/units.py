@@ -49,5 +49,6 @@ def format_epsilon(nano: int) -> str:
     >>> format_epsilon(20000000)
     '0.02'
     """
-    whole, rest = divmod(int(nano), NANO)
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
+    whole, rest = divmod(abs(int(nano)), NANO)
+    sign = "-" if nano < 0 else ""
+    return f"{sign}{whole}.{rest:09d}".rstrip("0").rstrip(".")

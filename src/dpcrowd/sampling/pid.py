@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # exp(30) is far beyond any step that max(1, .) would not cut off, and far from overflow.
-_LARGEST_EXPONENT = 30.0
-_LARGEST_RATIO = 1e6
+LARGEST_EXPONENT = 30.0
+LARGEST_RATIO = 1e6
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ def observe(state: PidState, slot: int, rows: Ints, error: Floats, gains: tuple[
     measured, last_slot = state.measured.reshape(-1), state.last_slot.reshape(-1)
     errors = state.errors.reshape(-1, window)
     count = measured[rows]
+    before = errors[rows, (count - 1) % window]  # read first: with T_i = 1 the new error takes its place
     errors[rows, count % window] = error
     mean = errors[rows].sum(axis=1) / np.minimum(count + 1, window)
     delta = proportional * error + integral * mean
     if derivative:
-        before = errors[rows, (count - 1) % window]
         elapsed = np.maximum(slot - last_slot[rows], 1)
         delta = delta + np.where(count > 0, derivative * (error - before) / elapsed, 0.0)
     measured[rows] = count + 1
@@ -89,11 +89,11 @@ def schedule(state: PidState, slot: int, rows: Ints, interval: Floats) -> None:
 
 def fast_interval(interval: Floats, delta: Floats, theta: float, xi: float) -> Floats:
     """FAST's new interval."""
-    exponent = np.minimum((delta - xi) / xi, _LARGEST_EXPONENT)
+    exponent = np.minimum((delta - xi) / xi, LARGEST_EXPONENT)
     return np.maximum(1.0, interval + theta * (1.0 - np.exp(exponent)))
 
 
 def rescue_interval(interval: Floats, delta: Floats, theta: float, epsilon_remaining: Floats) -> Floats:
     """RescueDP's new interval; lambda_r = 1/epsilon_remaining."""
-    ratio = np.minimum(delta * epsilon_remaining, _LARGEST_RATIO)
+    ratio = np.minimum(delta * epsilon_remaining, LARGEST_RATIO)
     return np.maximum(1.0, interval + theta * (1.0 - ratio * ratio))

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 def check_interval(interval: int) -> int:
     """A whole number of slots >= 1."""
-    if isinstance(interval, bool) or interval != int(interval) or interval < 1:
+    if isinstance(interval, bool) or not 1 <= interval < float("inf") or interval != int(interval):
         raise BadInput(f"sampling interval must be a whole number of slots >= 1; given {interval}.")
     return int(interval)
 
@@ -32,7 +32,7 @@ def due(slot: int, interval: int, phases: Ints) -> NDArray[np.bool_]:
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:
     """How many samples each server takes in slots 0 .. horizon - 1."""
-    return np.maximum(0, -(-(horizon - phases) // interval))
+    return -(-(horizon - phases % interval) // interval)
 
 
 def samples_in_window(window: int, interval: int) -> int:
@@ -41,18 +41,22 @@ def samples_in_window(window: int, interval: int) -> int:
 
 
 def spread_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], interval: int) -> Ints:
-    """Phases 0 .. I - 1 for staggered sampling: greedy, each server takes the phase rarest around it.
+    """Phases 0 .. I - 1 for staggered sampling, so that those whom a server hears speak in different slots.
 
-    Servers are visited in ascending id; ties go to the phase rarest in the whole network so far, then to the
-    smallest. The result depends on the public graph alone, so every server computes the same.
+    Greedy, in ascending id: a server takes the phase that fewest of its listeners (its neighbours and itself) hear from
+    somebody already; ties go to the phase heard least often, then to the one rarest in the whole network so far,
+    then to the smallest. To look at the neighbours' own phases only is worse than chance on a grid: two neighbours of
+    one listener need not be neighbours. The result depends on the public graph alone: every server computes the same.
     """
     servers = len(indptr) - 1
-    phases = np.full(servers, -1, dtype=np.int64)
+    phases = np.empty(servers, dtype=np.int64)
+    heard = np.zeros((servers, interval), dtype=np.int32)  # by whom, in which phase, how many
     overall = np.zeros(interval, dtype=np.int64)
     for server in range(servers):
-        heard = phases[indices[indptr[server] : indptr[server + 1]]]
-        nearby = np.bincount(heard[heard >= 0], minlength=interval)
-        phase = int(np.lexsort((overall, nearby))[0])
+        listeners = np.append(indices[indptr[server] : indptr[server + 1]], server)
+        around = heard[listeners]
+        phase = int(np.lexsort((overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
         phases[server] = phase
+        heard[listeners, phase] += 1
         overall[phase] += 1
     return phases

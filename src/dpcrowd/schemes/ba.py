@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.privacy.allocation import absorption
+from dpcrowd.privacy.allocation import absorption, dissimilarity
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.republish import RepublishScheme, RepublishState
 
@@ -25,6 +25,7 @@ class BA(RepublishScheme):
         return absorption(guarantee.total, guarantee.length, state.skipped)
 
     def _after(self, state: RepublishState, plan: Plan, publish: NDArray[np.bool_]) -> None:
-        used = np.minimum(state.skipped, state.setting.need_guarantee().length - 1)
+        guarantee = state.setting.need_guarantee()
+        used = plan.amount // dissimilarity(guarantee.total, guarantee.length) - 1  # shares beyond the slot's own
         state.nullified_until = np.where(publish, plan.slot + 1 + used, state.nullified_until)
         state.skipped = np.where(publish, 0, state.skipped + plan.due)

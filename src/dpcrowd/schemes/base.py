@@ -26,9 +26,10 @@ from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.grouping import Grouper
 from dpcrowd.network.hearing import Hearing, Reach
 from dpcrowd.privacy import Accounting, Guarantee, Noise
+from dpcrowd.sampling.pid_loop import PidLoop
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "run_slot"]
+__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "every_region", "run_slot"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,6 +47,7 @@ class Setting:
     model     A and Q
     guarantee what is promised; None only for schemes without privacy
     grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
+    pid_loop  the controllers' loop, compiled (`dpcrowd.sampling.pid_loop`); None: array operations
     phases    (N,) public phases, for staggered sampling only
     """
 
@@ -58,6 +60,7 @@ class Setting:
     form: Form = "diagonal"
     grouper: Grouper | None = None
     phases: Ints | None = None
+    pid_loop: PidLoop | None = None
 
     def __post_init__(self) -> None:
         if self.servers < 1:
@@ -164,7 +167,7 @@ class Scheme(ABC):
     """Whether a live server may run it."""
     independent_errors: ClassVar[bool] = False
     """Whether different servers' errors are independent, so that averaging them divides the variance."""
-    keeps_raw_counts: ClassVar[bool] = False
+    keeps_raw_counts: bool = False
     """Whether its state holds raw counts across slots: such a state may never be stored."""
 
     @abstractmethod
@@ -207,6 +210,11 @@ def any_region(mask: Bools) -> Bools:
     if mask.shape[1] == 1:
         return mask[:, 0]
     return np.asarray(mask.any(axis=1))
+
+
+def every_region(mask: Bools, regions: int) -> Bools:
+    """A mask (N, 1) or (N, d) as (N, d)."""
+    return mask if mask.shape[1] == regions else np.broadcast_to(mask, (len(mask), regions))
 
 
 def run_slot(

@@ -22,6 +22,7 @@ from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
 from dpcrowd.schemes.dpcrowd_w import DPCrowdW
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.sampled import Sampling
 
 __all__ = ["Central"]
 
@@ -36,7 +37,7 @@ class CentralState:
 
 
 class Central(Scheme):
-    """Options are those of DPCrowd; with a window and an interval it samples on that schedule."""
+    """Options are those of DPCrowd and DPCrowd+; with a window and an interval it samples on that schedule."""
 
     name = "central"
     kinds = frozenset({"finite", "window"})
@@ -44,18 +45,19 @@ class Central(Scheme):
     reach = "central"
     message_vectors = 2  # info_vec and info_mat, to the centre
 
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+    def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None, grouping: str = "dynamic") -> None:
+        DPCrowd(sampling, interval), DPCrowdPlus(grouping)  # refuse now what the servers could not run later
+        self.sampling, self.interval, self.grouping = sampling, interval, grouping
 
     def start(self, setting: Setting) -> CentralState:
         self.check(setting)
         scheme: FilterScheme
         if setting.need_guarantee().kind == "finite":
-            scheme = DPCrowd(**self.options)
-        elif self.options.get("interval") is not None:
-            scheme = DPCrowdW(**self.options)
+            scheme = DPCrowd(self.sampling, self.interval)
+        elif self.interval is not None:
+            scheme = DPCrowdW(self.sampling, self.interval)
         else:
-            scheme = DPCrowdPlus(**self.options)
+            scheme = DPCrowdPlus(self.grouping)
         return CentralState(scheme, scheme.start(setting), FilterState(**filter_start(setting)))
 
     def plan(self, state: CentralState, slot: int, shares: NDArray[np.float64]) -> Plan:

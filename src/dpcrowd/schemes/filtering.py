@@ -25,6 +25,7 @@ from dpcrowd.filters import (
 )
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
+from dpcrowd.schemes.absorb_few import absorb_few, few_speak
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting, any_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
@@ -84,7 +85,7 @@ class FilterScheme(Scheme):
         assert plan.prior is not None and plan.prior_var is not None
         setting, share = state.setting, plan.shares
         matrix = setting.form == "matrix"
-        speaks = any_region(plan.due)
+        speaks = self._speaks(plan)
         known = np.repeat(state.known[:, None], setting.regions, axis=1) if matrix else np.isfinite(plan.prior_var)
         expected = plan.prior
         if setting.observation == "binomial" and not known.all():
@@ -111,6 +112,11 @@ class FilterScheme(Scheme):
         group_spread = np.einsum("ngk,nk->ng", members, spread)
         return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
 
+    def _speaks(self, plan: Plan) -> Bools:
+        """Who sampled and has somebody to tell, (N,)."""
+        sampled = any_region(plan.due)
+        return np.zeros_like(sampled) if self.reach == "alone" else sampled
+
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
         self.absorb(state, plan.prior, plan.prior_var, messages, hearing)
@@ -119,6 +125,9 @@ class FilterScheme(Scheme):
     @staticmethod
     def absorb(state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> None:
         """The posterior from a prior and from what is heard (Eqs. kgain, posterior)."""
+        if state.setting.form == "diagonal" and few_speak(messages, hearing):
+            state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing)
+            return
         info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
         if state.setting.form == "diagonal":
             state.posterior, state.posterior_var = fuse(
@@ -133,7 +142,7 @@ class FilterScheme(Scheme):
         """Adjust the sampling from what was just released."""
 
     def release(self, state: FilterState, plan: Plan, reading: Reading) -> Release:
-        speaks = any_region(plan.due)
+        speaks = self._speaks(plan)
         estimate = state.posterior
         if state.setting.form == "diagonal":
             variance = state.posterior_var

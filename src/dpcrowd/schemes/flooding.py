@@ -35,10 +35,9 @@ __all__ = ["DBA", "DBD", "DFAST", "DPeGaSus", "DRescueDP", "DSample", "DUniform"
 
 @dataclass
 class FloodingState:
-    """The state of the scheme below, its release of this slot, and the average."""
+    """The state of the scheme below, and the average."""
 
     inner: Any
-    local: Release | None
     average: NDArray[np.float64]
     average_var: NDArray[np.float64]
 
@@ -47,6 +46,9 @@ class Flooding(Scheme):
     """The wrapper; subclasses name what they wrap, and `Flooding(scheme)` wraps any scheme that works alone."""
 
     wraps: ClassVar[type[Scheme] | None] = None
+    name = "flooding"
+    kinds = frozenset({"finite", "window"})
+    summary = ("flooding", "as the scheme below", "average of all", "as the scheme below")
     reach = "flooding"
     message_vectors = 2  # estimate and variance
 
@@ -58,6 +60,7 @@ class Flooding(Scheme):
         if inner.reach != "alone":
             raise BadInput(f"flooding wraps schemes that work alone; '{inner.name}' hears {inner.reach}.")
         self.inner = inner
+        self.keeps_raw_counts = inner.keeps_raw_counts
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -65,11 +68,11 @@ class Flooding(Scheme):
             _, sampling, fusion, guarantee = cls.wraps.summary
             cls.kinds = cls.wraps.kinds
             cls.summary = ("flooding", sampling, f"{fusion}, average of all", guarantee)
-            cls.keeps_raw_counts = cls.wraps.keeps_raw_counts
 
     def start(self, setting: Setting) -> FloodingState:
+        self.check(setting)
         unknown = np.full((setting.servers, setting.regions), np.nan)
-        return FloodingState(self.inner.start(setting), None, unknown, unknown)
+        return FloodingState(self.inner.start(setting), unknown, unknown)
 
     def plan(self, state: FloodingState, slot: int, shares: NDArray[np.float64]) -> Plan:
         return self.inner.plan(state.inner, slot, shares)
@@ -77,12 +80,11 @@ class Flooding(Scheme):
     def perturb(self, state: FloodingState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
         reading = self.inner.perturb(state.inner, plan, counts, noise)
         self.inner.fuse(state.inner, plan, reading, self.inner.message(state.inner, plan, reading), Hearing())
-        state.local = self.inner.release(state.inner, plan, reading)
         return reading
 
     def message(self, state: FloodingState, plan: Plan, reading: Reading) -> EstimateMessages:
-        assert state.local is not None
-        return EstimateMessages(_has_estimate(state.local), state.local.estimate, state.local.variance)
+        local = self.inner.release(state.inner, plan, reading)
+        return EstimateMessages(_has_estimate(local), local.estimate, local.variance)
 
     def fuse(
         self, state: FloodingState, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing
@@ -98,9 +100,8 @@ class Flooding(Scheme):
                 state.average_var = np.square(sums[:, 2 * regions : -1] / heard)
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
-        assert state.local is not None
-        speaks = _has_estimate(state.local)
-        return Release(plan.slot, state.average, state.average_var, state.local.sampled, reading.charge, speaks)
+        local = self.inner.release(state.inner, plan, reading)
+        return Release(plan.slot, state.average, state.average_var, local.sampled, reading.charge, _has_estimate(local))
 
 
 def _has_estimate(release: Release) -> NDArray[np.bool_]:

@@ -2,8 +2,10 @@
 
 A slot has epsilon/w: the perturber 0.8 of it, the grouper 0.2, both paid in every slot. The grouper keeps a group of
 slots open while Sum|c - mean| of its raw counts, the new one included, plus Lap(8/eps_g) stays below
-theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once a group. The released value is the median
-of the noisy counts of the open group so far. Regions are independent.
+theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once a group. The count that closes a group
+has been read by that group's test, so it stands alone: were it to open the next group, two tests would read it and
+the grouper would cost it twice. The released value is the median of the noisy counts of the open group so far. Regions
+are independent.
 
 The open group keeps raw counts across slots, so this scheme is for the simulator only. n Sum|c - mean| is a whole
 number for a group of n slots, so all noise is discrete. The loops are plain Python that Numba compiles where it is
@@ -71,13 +73,13 @@ class PeGaSus(DirectScheme):
     def plan(self, state: PegasusState, slot: int, shares: Floats) -> Plan:
         guarantee = state.setting.need_guarantee()
         every = np.ones((state.setting.servers, 1), dtype=np.bool_)
-        amount = np.array([[uniform(guarantee.total, guarantee.length)]])
+        amount = np.array([[uniform(guarantee.total, 5 * guarantee.length) * 5]])
         return Plan(slot, shares, every, amount, noise_var(amount, guarantee.sensitivity))
 
     def perturb(self, state: PegasusState, plan: Plan, counts: Ints, noise: Noise) -> Reading:
         unit = state.setting.need_guarantee().sensitivity
         every = np.ones(counts.shape, dtype=np.bool_)
-        grouper = np.maximum(plan.amount // 5, 1)
+        grouper = plan.amount // 5
         perturber = plan.amount - grouper
         whole = np.ones((len(counts), 1), dtype=np.int64)
         state.ledger.spend(plan.slot, whole * grouper)
@@ -94,11 +96,13 @@ class PeGaSus(DirectScheme):
         noisy_deviation = (
             noise.noisy(plan.slot, scaled, grouper, 8 * unit * members, every, read=_DEVIATION_READ) / members
         )
-        full = state.size >= state.raw.shape[-1]
-        fresh = (state.size == 0) | full | (noisy_deviation >= state.threshold)
+        untested = (state.size == 0) | (state.size >= state.raw.shape[-1])
+        closes = ~untested & (noisy_deviation >= state.threshold)
+        fresh = untested | closes
         state.threshold = np.where(fresh, threshold, state.threshold)
         released = np.empty(counts.shape)
         smooth(state.raw, state.ordered, state.size, fresh, counts, noisy, released)
+        state.size[closes] = 0
         state.last = released
         return Reading(released, plan.noise_var, whole * plan.amount)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Ledger, Noise
-from dpcrowd.schemes.base import Plan, Reading
+from dpcrowd.schemes.base import Plan, Reading, every_region
 
 __all__ = ["check_counts", "group_totals", "perturb_counts"]
 
@@ -28,7 +28,7 @@ def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensi
     ledger.spend(plan.slot, charge)
     if plan.pivot is not None:
         return _perturb_groups(plan, counts, noise, sensitivity, charge)
-    where = np.broadcast_to(plan.due, counts.shape)
+    where = every_region(plan.due, counts.shape[1])
     noisy = noise.noisy(plan.slot, counts, plan.amount, sensitivity, where)
     return Reading(noisy, plan.noise_var, charge)
 
@@ -36,16 +36,16 @@ def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensi
 def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, charge: Ints) -> Reading:
     assert plan.pivot is not None
     servers, regions = counts.shape
-    due = np.broadcast_to(plan.due, counts.shape)
+    due = every_region(plan.due, regions)
     pivot = np.where(due, plan.pivot, np.arange(regions))
     sums, sizes = group_totals(np.where(due, counts, 0), pivot)
     leads = due & (pivot == np.arange(regions))
     group_noisy = noise.noisy(plan.slot, sums, plan.amount, sensitivity, leads)
-    rows = np.arange(servers)[:, None]
-    part = 1.0 / sizes[rows, pivot] if plan.parts is None else plan.parts
+    place = np.arange(servers)[:, None] * regions + pivot
+    part = 1.0 / sizes.take(place) if plan.parts is None else plan.parts
     group_var = np.broadcast_to(plan.noise_var, counts.shape)
     return Reading(
-        noisy=np.where(due, group_noisy[rows, pivot] * part, 0.0),
+        noisy=np.where(due, group_noisy.take(place) * part, 0.0),
         noise_var=group_var * (part * part),
         charge=charge,
         group_noisy=group_noisy,

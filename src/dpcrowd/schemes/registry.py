@@ -60,7 +60,7 @@ def staggered_interval(scheme: Scheme) -> int | None:
     if isinstance(scheme, Flooding):
         return staggered_interval(scheme.inner)
     if isinstance(scheme, Central):
-        return scheme.options.get("interval") if scheme.options.get("sampling") == "staggered" else None
+        return scheme.interval if scheme.sampling == "staggered" else None
     if isinstance(scheme, SampledScheme) and scheme.sampling == "staggered":
         return scheme.interval
     return None
@@ -71,7 +71,7 @@ def groups_regions(scheme: Scheme) -> bool:
     if isinstance(scheme, Flooding):
         return groups_regions(scheme.inner)
     if isinstance(scheme, Central):
-        return scheme.options.get("interval") is None and scheme.options.get("grouping") != "none"
+        return scheme.interval is None and scheme.grouping != "none"
     return isinstance(scheme, RescueScheme) and scheme.grouping != "none"
 
 
@@ -87,11 +87,9 @@ def make_scheme(name: str, **options: Any) -> Scheme:
             raise BadInput(f"scheme '{name}' takes no sampling interval; these do: {fit}.")
         given.setdefault("sampling", "fixed")
     target = getattr(scheme, "wraps", None) or scheme
-    allowed = set(inspect.signature(target.__init__).parameters) - {"self"}
-    if "options" not in allowed:
-        for key in given:
-            if key not in allowed:
-                raise BadInput(
-                    f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}."
-                )
+    takes_none = target.__init__ is object.__init__
+    allowed = set() if takes_none else set(inspect.signature(target.__init__).parameters) - {"self"}
+    for key in given:
+        if key not in allowed:
+            raise BadInput(f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}.")
     return scheme(**given)

@@ -7,8 +7,8 @@ Sound accounting: the server has one remaining budget; if any region is due, all
 that a due region asks for. Per-region accounting (the paper's): each region has a budget of its own, and a group is
 read at the smallest epsilon of its members; a user who moves between regions pays more than epsilon.
 
-A sample worth less than epsilon/w, what spreading the budget evenly would give, is not taken: the region waits until
-budget comes back. Without this rule the budget decays to nothing and the noise explodes.
+No region asks for less than epsilon/w, what spreading the budget evenly would give; while the window has less than that
+left, it waits. Without this rule the budget decays to nothing and the noise explodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import rescue, uniform
 from dpcrowd.privacy.units import NANO
 from dpcrowd.sampling import pid
-from dpcrowd.schemes.base import Plan, Reading, Setting, any_region
+from dpcrowd.sampling.pid_loop import rescue_step
+from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["RescueScheme", "RescueState"]
@@ -86,7 +87,9 @@ class RescueScheme(FilterScheme):
         largest = max(least, int(guarantee.total * tuning.epsilon_max))
         if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
             largest = least
-        amount = rescue(state.ledger.remaining(slot), state.controllers.interval, tuning.phi, tuning.p_max, largest)
+        left = state.ledger.remaining(slot)
+        amount = rescue(left, state.controllers.interval, tuning.phi, tuning.p_max, largest)
+        amount = np.where(left >= least, np.maximum(amount, least), 0)
         if setting.accounting == "sound":
             amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
             due = amount >= least
@@ -115,9 +118,8 @@ class RescueScheme(FilterScheme):
             return
         assert state.ledger is not None
         tuning = state.setting.tuning
-        due = np.broadcast_to(plan.due, state.posterior.shape)
         release = plan.shares * state.posterior
-        rows = np.flatnonzero(due)
+        rows = np.flatnonzero(every_region(plan.due, release.shape[1]))
         released, before = release.reshape(-1)[rows], state.last_release.reshape(-1)[rows]
         intervals = state.controllers.interval.reshape(-1)
         compared = np.isfinite(before)
@@ -126,10 +128,9 @@ class RescueScheme(FilterScheme):
         state.last_release.reshape(-1)[rows] = released
         self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
-        delta = pid.observe(state.controllers, plan.slot, rows, error, tuning.gains)
         left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
-        wider = pid.rescue_interval(intervals[rows], delta, tuning.rescue_theta, left)
-        pid.schedule(state.controllers, plan.slot, rows, wider)
+        loop = state.setting.pid_loop
+        rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, loop)
 
     @staticmethod
     def _remember(state: RescueState, sampled: Bools, release: Floats) -> None:

@@ -23,8 +23,9 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample, uniform
 from dpcrowd.sampling import pid
+from dpcrowd.sampling.pid_loop import fast_step
 from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
-from dpcrowd.schemes.base import Plan, Reading, Setting, any_region
+from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["SampledScheme", "SampledState", "Sampling"]
@@ -90,9 +91,12 @@ class SampledScheme(FilterScheme):
             return np.array([[amount]])
         if self.sampling == "staggered" and guarantee.users == "roaming":
             raise BadInput("staggered sampling is for pinned users; with roaming users take 'lockstep' or 'fixed'.")
+        phases = self._phases(setting)
         if guarantee.kind == "window":
             return np.array([[per_sample(total, samples_in_window(length, self.interval))]])
-        return total // np.maximum(samples_in_horizon(length, self.interval, self._phases(setting)), 1)
+        samples = np.maximum(samples_in_horizon(length, self.interval, phases), 1)
+        per_sample(total, int(samples.max()))  # refuses a budget too small for so many
+        return total // samples
 
     def _phases(self, setting: Setting) -> Ints:
         """(1, 1): slot 0 for all, or (N, 1) if staggered."""
@@ -100,7 +104,14 @@ class SampledScheme(FilterScheme):
             return np.zeros((1, 1), dtype=np.int64)
         if setting.phases is None:
             raise BadInput("staggered sampling needs the servers' public phases in the setting.")
-        return np.asarray(setting.phases, dtype=np.int64).reshape(-1, 1)
+        phases = np.asarray(setting.phases, dtype=np.int64)
+        assert self.interval is not None
+        if phases.shape != (setting.servers,) or (phases < 0).any() or (phases >= self.interval).any():
+            raise BadInput(
+                f"staggered sampling needs one phase >= 0 and below the interval {self.interval} for each of "
+                f"{setting.servers} servers; given {phases.tolist()[:10]}."
+            )
+        return phases[:, None]
 
     @staticmethod
     def _most_samples(setting: Setting) -> int:
@@ -112,7 +123,7 @@ class SampledScheme(FilterScheme):
         prior, prior_var = self.predict(state)
         guarantee = state.setting.need_guarantee()
         if self.interval is None:
-            self._open_block(state, guarantee, slot)
+            self._open_block(state, guarantee, slot, state.ledger.slot)
             ask = state.controllers.next_slot <= slot
             if state.samples.shape[1] == 1 and ask.shape[1] > 1:
                 ask = any_region(ask)[:, None]
@@ -123,9 +134,12 @@ class SampledScheme(FilterScheme):
         return Plan(slot, shares, ask, state.amount, state.amount_var, prior, prior_var, state.known)
 
     @staticmethod
-    def _open_block(state: SampledState, guarantee: Guarantee, slot: int) -> None:
-        """At the start of a block of w slots every controller begins anew; what the filter knows is kept."""
-        if guarantee.kind == "window" and slot % guarantee.length == 0 and slot > 0:
+    def _open_block(state: SampledState, guarantee: Guarantee, slot: int, before: int) -> None:
+        """In the first slot of a block of w slots every controller begins anew; what the filter knows is kept.
+
+        before  the slot planned before this one; a server may skip slots, the first one of a block too
+        """
+        if guarantee.kind == "window" and slot // guarantee.length > before // guarantee.length:
             fresh = pid.start(state.setting.servers, state.setting.regions, state.setting.tuning.integral_window)
             fresh.next_slot[:] = slot
             state.controllers = fresh
@@ -135,7 +149,7 @@ class SampledScheme(FilterScheme):
         if self.interval is not None:
             return
         state.samples += plan.due
-        rows = np.flatnonzero(np.broadcast_to(plan.due, state.posterior.shape))
+        rows = np.flatnonzero(every_region(plan.due, state.posterior.shape[1]))
         if not rows.size:
             return
         tuning = state.setting.tuning
@@ -146,9 +160,8 @@ class SampledScheme(FilterScheme):
             pid.schedule(state.controllers, plan.slot, rows[~had_prior], intervals[rows[~had_prior]])
             rows = rows[had_prior]
         error = pid.relative_error(plan.prior.reshape(-1)[rows], state.posterior.reshape(-1)[rows], tuning.floor)
-        delta = pid.observe(state.controllers, plan.slot, rows, error, tuning.gains)
-        wider = pid.fast_interval(intervals[rows], delta, tuning.theta, tuning.xi)
-        pid.schedule(state.controllers, plan.slot, rows, wider)
+        loop = state.setting.pid_loop
+        fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, loop)
 
     @staticmethod
     def _had_prior(plan: Plan, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

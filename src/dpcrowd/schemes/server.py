@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import default_gain
+from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.units import from_nano
@@ -70,12 +70,14 @@ class Server:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
         if not 0 < share <= 1:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
+        if scheme.reach == "central":
+            raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place: simulate it instead.")
         self.scheme = scheme
         self.setting = setting
         self.number = number
         self._noise = noise
         self._shares = np.array([[float(share)]])
-        self._gain = default_gain(max_degree) if beta is None else beta
+        self._gain = default_gain(max_degree) if beta is None else check_gain(beta, max_degree)
         self._state = scheme.start(setting)
         self._slot = -1
         self._pending: tuple[Plan, Reading] | None = None
@@ -111,6 +113,10 @@ class Server:
         heard = dict(messages or {})
         if self.number in heard:
             raise BadInput(f"server {self.number} was given its own message as a neighbour's.")
+        if heard and self.scheme.reach == "alone":
+            raise BadInput(f"scheme '{self.scheme.name}' works alone and hears nobody; given {len(heard)} messages.")
+        if self.scheme.reach == "one-hop":
+            check_gain(self._gain, len(heard))
         plan, reading = self._pending
         own: Messages = self.scheme.message(self._state, plan, reading)
         heard[self.number] = own
@@ -138,6 +144,7 @@ class Server:
         if self.scheme.keeps_raw_counts:
             raise BadInput(f"scheme '{self.scheme.name}' keeps raw counts between slots: its state must not be stored.")
         arrays = pack(self._state, "state")
+        arrays["scheme"] = np.frombuffer(self.scheme.name.encode(), dtype=np.uint8)
         arrays["slot"] = np.array(self._slot)
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
@@ -147,6 +154,9 @@ class Server:
     def restore(self, saved: bytes) -> None:
         """Take over a state that `save` gave; scheme and setting must be the same."""
         arrays = from_bytes(saved)
+        whose = arrays.get("scheme", np.zeros(0, dtype=np.uint8)).tobytes().decode(errors="replace")
+        if whose != self.scheme.name or "slot" not in arrays:
+            raise BadInput(f"the saved state is of scheme '{whose}'; this server runs '{self.scheme.name}'.")
         state = self.scheme.start(self.setting)
         load_into(state, arrays, "state")
         self._state = state

@@ -18,9 +18,18 @@ from dpcrowd.sim.topology import NetworkSpec
 if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet
 
-__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for"]
+__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for", "whole_number"]
 
 DEFAULT_WINDOW = 100
+MOST_RUNS = 1_000_000
+
+
+def whole_number(name: str, value: object, least: int, most: int | None = None, why: str = "") -> None:
+    """Refuse anything but a whole number from `least` to `most`."""
+    whole = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    if whole is None or whole < least or (most is not None and whole > most):
+        span = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise BadInput(f"{name} must be a whole number {span}{why}; given {value}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +65,10 @@ class SimulationConfig:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise BadInput(f"runs must be at least 1; given {self.runs}.")
-        if self.seed < 0:
-            raise BadInput(f"seed must be 0 or more; given {self.seed}.")
-        if not 0 <= self.burn_in < self.data.slots:
-            raise BadInput(
-                f"burn-in must be from 0 to {self.data.slots - 1}, since '{self.data.name}' has {self.data.slots} "
-                f"slots; given {self.burn_in}."
-            )
+        whole_number("runs", self.runs, 1, MOST_RUNS)
+        whole_number("seed", self.seed, 0)
+        has = f", since '{self.data.name}' has {self.data.slots} slots"
+        whole_number("burn-in", self.burn_in, 0, self.data.slots - 1, has)
         if not self.entrants:
             raise BadInput("no scheme was given.")
         labels = [entrant.label for entrant in self.entrants]
@@ -119,7 +123,7 @@ def guarantee_for(
         )
     if guarantee.kind == "window" and guarantee.length > slots:
         raise BadInput(
-            f"the data have {slots} slots, fewer than the window of {guarantee.length} of scheme '{scheme.name}'; "
-            f"give a window of at most {slots}."
+            f"the data have {slots} slots, fewer than the {'default ' if window is None else ''}window of "
+            f"{guarantee.length} of scheme '{scheme.name}'; give a window of at most {slots}."
         )
     return guarantee

@@ -3,35 +3,60 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = ["check_table_path", "write_table"]
+__all__ = ["check_table_path", "check_writable", "refuse_failed_write", "write_table"]
 
 
 def check_table_path(path: Path) -> None:
     """Refuse, before any work is done, a path to which no table can be written."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise BadInput(f"cannot write a table to '{path.name}'; allowed endings: .csv, .parquet.")
-    if not path.parent.is_dir():
-        raise BadInput(f"cannot write '{path.name}': the folder '{path.parent}' does not exist.")
+    check_writable(path)
     if path.suffix.lower() == ".parquet":
         _parquet()
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written. Opening it to append is the one test that every system answers truly."""
+    if not path.parent.is_dir():
+        raise BadInput(f"cannot write '{path.name}': the folder '{path.parent}' does not exist.")
+    new = not path.exists()
+    with refuse_failed_write(path):
+        path.open("ab").close()
+        if new:
+            path.unlink()
+
+
+@contextmanager
+def refuse_failed_write(path: Path) -> Iterator[None]:
+    """Turn an error of the file system into a line for people."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot write '{path}': {error.strerror or error}.") from None
 
 
 def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
     """Write columns of equal length to .csv or .parquet."""
     check_table_path(path)
-    if path.suffix.lower() == ".parquet":
-        arrow, parquet = _parquet()
-        parquet.write_table(arrow.table(columns), path)
-        return path
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+    with refuse_failed_write(path):
+        if path.suffix.lower() == ".parquet":
+            arrow, parquet = _parquet()
+            # A column that is undefined throughout is one of numbers all the same, so that files fit together.
+            undefined = {name: all(value is None for value in values) for name, values in columns.items()}
+            typed = {name: arrow.array(v, arrow.float64() if undefined[name] else None) for name, v in columns.items()}
+            parquet.write_table(arrow.table(typed), path)
+            return path
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
     return path
 
 

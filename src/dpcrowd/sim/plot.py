@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.sim.export import check_writable, refuse_failed_write
 from dpcrowd.sim.result import SimulationResult
+from dpcrowd.sim.statistics import means_with_halves
 
 __all__ = ["check_plot_path", "plot_errors"]
 
@@ -19,8 +21,7 @@ def check_plot_path(path: Path) -> None:
     """Refuse, before any work is done, a path to which nothing can be drawn."""
     if path.suffix.lower() not in _ENDINGS:
         raise BadInput(f"cannot draw to '{path.name}'; allowed endings: {', '.join(_ENDINGS)}.")
-    if not path.parent.is_dir():
-        raise BadInput(f"cannot write '{path.name}': the folder '{path.parent}' does not exist.")
+    check_writable(path)
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -37,9 +38,8 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
     names = (("are_by_slot", "average relative error"), ("ace_by_slot", "average consensus error"))
     for panel, (field, title) in zip(panels, names, strict=True):
         for number, record in enumerate(result.records.values()):
-            values = getattr(record, field)
-            mean = values.mean(axis=0)
-            half = 1.96 * values.std(axis=0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
+            mean, half = means_with_halves(getattr(record, field))
+            half = np.where(np.isnan(half), 0.0, half)  # one run has no interval
             slots = np.arange(len(mean))
             style = _LINES[number // 10 % len(_LINES)]  # matplotlib's colours repeat after ten
             (line,) = panel.plot(slots, mean, label=record.label, linewidth=1.2, linestyle=style)
@@ -49,7 +49,9 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
         panel.set_xlabel("slot")
         panel.set_ylabel(title)
         # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.
-        panel.set_yscale("symlog" if field == "ace_by_slot" else "log")
+        logarithmic = field == "are_by_slot" and any((line.get_ydata() > 0).any() for line in panel.lines)
+        panel.set_yscale("log" if logarithmic else "symlog")
         panel.grid(alpha=0.3)
     panels[0].legend(fontsize="small")
-    figure.savefig(path)
+    with refuse_failed_write(path):
+        figure.savefig(path)

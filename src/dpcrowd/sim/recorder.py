@@ -129,20 +129,20 @@ class Recorder:
         slots = len(self._sampled)
         if static is not None:
             self._static_costs(static)
-        packets = self._packets[start:].mean(axis=0)
+        packets = _over_slots(self._packets[start:])
         size = message_bytes(self._shape[2], self._entrant.scheme.message_vectors)
         silent = self._entrant.scheme.reach in ("alone", "central")
-        are, ace, coverage = (nan_mean(error[start:], (0,)) for error in self._errors)
+        are, ace, coverage = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
         return RunRecords(
             label=self._entrant.label,
             runs=self._runs,
             are=are,
             ace=ace,
-            frequency=self._sampled[start:].mean(axis=0),
+            frequency=_over_slots(self._sampled[start:]),
             packets_per_slot=packets,
             bytes_per_slot=packets * size,
-            latency_ms=np.full(len(self._runs), np.nan) if silent else nan_mean(self._latency[start:], (0,)),
+            latency_ms=np.full(len(self._runs), np.nan) if silent else _over_slots(self._latency[start:]),
             coverage95=coverage,
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
@@ -166,3 +166,12 @@ class Recorder:
         window = guarantee.length if guarantee.kind == "window" else None
         by_run = self._charges.reshape(len(self._charges), len(self._runs), self._shape[1], -1)
         return tuple(worst_paid(by_run[:, run], window) for run in range(len(self._runs)))
+
+
+def _over_slots(values: Floats) -> Floats:
+    """Means of (slots, runs) over the slots, (runs,).
+
+    Each run's slots are laid side by side first: NumPy adds up a lone column in another order than one among others,
+    and the last bit of a run's mean would depend on who shares its batch.
+    """
+    return nan_mean(np.ascontiguousarray(values.T), (1,))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
+from dpcrowd.sim.metrics import nan_mean
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interval
 
@@ -21,7 +22,7 @@ METRICS = ("are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "lat
 _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulationResult:
     """Results by scheme, in the order in which the schemes were given.
 
@@ -33,6 +34,15 @@ class SimulationResult:
     records: dict[str, RunRecords]
     guarantees: dict[str, str | None]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """A line a scheme; the arrays themselves would fill many pages."""
+        runs = max((len(record.runs) for record in self.records.values()), default=0)
+        lines = [f"SimulationResult of {runs} runs"]
+        for row in self.summary():
+            errors = (f"{name.upper()} {_shown(row[name])}" for name in ("are", "ace"))
+            lines.append(f"  {row['scheme']}: {', '.join(errors)}, frequency {row['frequency']:.3g}")
+        return "\n".join(lines)
 
     def __getitem__(self, scheme: str) -> RunRecords:
         if scheme not in self.records:
@@ -63,8 +73,8 @@ class SimulationResult:
             slots = record.are_by_slot.shape[1]
             rows["scheme"] += [record.label] * slots
             rows["slot"] += range(slots)
-            rows["are"] += _listed(record.are_by_slot.mean(axis=0))
-            rows["ace"] += _listed(record.ace_by_slot.mean(axis=0))
+            rows["are"] += _listed(nan_mean(record.are_by_slot, (0,)))
+            rows["ace"] += _listed(nan_mean(record.ace_by_slot, (0,)))
         return rows
 
     def compare(self, first: str, second: str, metric: str = "are") -> Comparison:
@@ -76,6 +86,13 @@ class SimulationResult:
     def write(self, path: str | Path) -> Path:
         """Write `table()` to a .csv or .parquet file."""
         return write_table(self.table(), Path(path))
+
+
+def _shown(metric: dict[str, Any]) -> str:
+    if metric["mean"] is None:
+        return "undefined"
+    half = "" if metric["ci95"] is None else f" ± {(metric['ci95'][1] - metric['ci95'][0]) / 2:.2g}"
+    return f"{metric['mean']:.4g}{half}"
 
 
 def _listed(values: NDArray[np.float64]) -> list[float | None]:

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from dpcrowd.errors import BadInput
-from dpcrowd.filters import Observation
-from dpcrowd.network.density import lowest_density
-from dpcrowd.network.topologies import TOPOLOGIES
-from dpcrowd.privacy import Accounting, Users
-from dpcrowd.schemes.base import Form, Scheme
-from dpcrowd.schemes.registry import groups_regions, make_scheme
-from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
-from dpcrowd.sim.data import CheckIns, DataSet, load
+from dpcrowd.schemes.registry import groups_regions
+from dpcrowd.sim.config import Entrant, SimulationConfig, whole_number
+from dpcrowd.sim.configure import Schemes, configure
+from dpcrowd.sim.data import CheckIns, DataSet
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import SimulationResult, merge_records
-from dpcrowd.sim.topology import NetworkSpec
 
 __all__ = ["configure", "simulate"]
 
-_DENSITY = 0.1
-_BATCH_VALUES = (
-    16_384  # values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache
-)
+# Values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache.
+_BATCH_VALUES = 16_384
 _BATCH_BYTES = 2**28
 _WORTH_A_WORKER = 20_000_000  # values x slots x schemes below which starting workers costs more than it saves
 
 Progress = Callable[[int, int], None]
-Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 
 
 def simulate(
@@ -54,6 +40,8 @@ def simulate(
     progress  called with (work done, all work)
     settings  see `configure`: servers, density, epsilon, window, horizon, runs, seed, accounting, users, ...
     """
+    if jobs is not None:
+        whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as pay off")
     config = configure(schemes, data, **settings)
     batches = _batches(config, jobs)
     total = config.data.slots * config.runs
@@ -74,7 +62,7 @@ def simulate(
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     return SimulationResult(
         records={record.label: record for record in merged},
-        guarantees={e.label: None if e.guarantee is None else str(e.guarantee) for e in config.entrants},
+        guarantees={entrant.label: _promise(config, entrant) for entrant in config.entrants},
         notes=(*config.data.notes, *_notes(config)),
     )
 
@@ -94,133 +82,6 @@ def _run_parallel(
     return parts
 
 
-def configure(
-    schemes: Schemes,
-    data: str | os.PathLike[str] | DataSet = "linear",
-    *,
-    servers: int = 50,
-    density: float | None = None,
-    epsilon: float = 1.0,
-    window: int | None = None,
-    horizon: int | None = None,
-    runs: int = 50,
-    seed: int = 0,
-    accounting: Accounting = "sound",
-    users: Users = "pinned",
-    observation: Observation | None = None,
-    shares: str | Sequence[float] = "uniform",
-    graph: str | os.PathLike[str] = "random",
-    dynamic: bool | None = None,
-    interval: int | None = None,
-    sampling: str | None = None,
-    grouping: str | None = None,
-    form: Form = "diagonal",
-    beta: float | None = None,
-    burn_in: int = 20,
-    tuning: Tuning | dict[str, Any] | None = None,
-    servers_per_slot: int = 1,
-    correlation: float = 1.0,
-    keep_estimates: bool = False,
-    slots: int | None = None,
-    regions: Sequence[str] | None = None,
-    process_var: object | None = None,
-    slot_length: str | float | None = None,
-    round_counts: bool = False,
-    data_dir: str | os.PathLike[str] | None = None,
-) -> SimulationConfig:
-    """Check everything and build the configuration of a simulation.
-
-    density           of the network, 2 links/(m (m - 1)); without: 0.1, or the lowest possible where that is higher
-    window, horizon   w or T; without: finite schemes take the whole stream, window schemes 100
-    accounting        "sound", or "per-region" (the paper's, which a moving user pays more for)
-    users             "pinned" or "roaming"
-    observation       how counts arise, and the filter's idea of it: "paper" or "binomial"; without: "paper", but
-                      "binomial" where every user is at one server (shares="partition", check-ins)
-    shares            "uniform", "per-slot", "partition", or a list
-    graph             random, ring, grid, small-world, scale-free, geometric, complete, or a file of links
-    dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
-    interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
-    beta              consensus step size; without: 1/(2 (1 + max degree))
-    tuning            parameters of sampling, budget and grouping; without: those of the data set
-    """
-    if not isinstance(data, DataSet):
-        data = load(
-            data,
-            slots=slots,
-            process_var=process_var,
-            slot_length=slot_length,
-            round_counts=round_counts,
-            data_dir=data_dir,
-            regions=regions,
-        )
-    if observation is None:
-        one_server = shares == "partition" or isinstance(data, CheckIns)
-        observation = "binomial" if one_server else "paper"
-    network = _network(graph, servers, density, dynamic)
-    options = {"sampling": sampling, "interval": interval, "grouping": grouping}
-    entrants = []
-    for label, scheme in _labelled(schemes):
-        made = make_scheme(scheme, **options) if isinstance(scheme, str) else scheme
-        guarantee = guarantee_for(
-            made,
-            epsilon=epsilon,
-            window=window,
-            horizon=horizon,
-            slots=data.slots,
-            users=users,
-            servers_per_slot=servers_per_slot,
-            correlation=correlation,
-        )
-        entrants.append(Entrant(label or made.name, made, guarantee))
-    return SimulationConfig(
-        data=data,
-        entrants=tuple(entrants),
-        network=network,
-        runs=runs,
-        seed=seed,
-        shares=shares if isinstance(shares, str) else np.asarray(shares, dtype=np.float64),
-        observation=observation,
-        users=users,
-        accounting=accounting,
-        form=form,
-        beta=beta,
-        burn_in=burn_in,
-        tuning=_tuned(data.tuning, tuning),
-        keep_estimates=keep_estimates,
-    )
-
-
-def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
-    if isinstance(schemes, Mapping):
-        return list(schemes.items())
-    if isinstance(schemes, str):
-        schemes = [name.strip() for name in schemes.split(",") if name.strip()]
-    return [(None, scheme) for scheme in ([schemes] if isinstance(schemes, Scheme) else schemes)]
-
-
-def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
-    if isinstance(given, Tuning):
-        return given
-    try:
-        return replace(base, **(given or {}))
-    except TypeError as error:
-        raise BadInput(f"unknown tuning parameter: {error}.") from None
-
-
-def _network(graph: str | os.PathLike[str], servers: int, density: float | None, dynamic: bool | None) -> NetworkSpec:
-    name = os.fspath(graph)
-    if density is None:
-        density = max(_DENSITY, lowest_density(max(servers, 2)))
-    path = Path(name)
-    if name not in TOPOLOGIES and (path.suffix or path.exists()):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"cannot read the graph file '{name}': {error}.") from None
-        return NetworkSpec("file", servers, density, bool(dynamic), text)
-    return NetworkSpec(name, servers, density, name == "random" if dynamic is None else dynamic)
-
-
 def _work(config: SimulationConfig) -> int:
     return config.runs * config.servers * len(config.data.regions) * config.data.slots * len(config.entrants)
 
@@ -230,14 +91,23 @@ def _batches(config: SimulationConfig, jobs: int | None) -> list[list[int]]:
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
     by_memory = _BATCH_BYTES // (8 * each * config.data.slots * (2 + 2 * config.keep_estimates))
-    cores = jobs if jobs and jobs > 0 else os.cpu_count() or 1
+    cores = jobs or os.cpu_count() or 1
     by_cores = -(-config.runs // cores)
     size = max(1, min(by_cache, by_memory, by_cores))
     return [list(range(first, min(first + size, config.runs))) for first in range(0, config.runs, size)]
 
 
+def _promise(config: SimulationConfig, entrant: Entrant) -> str | None:
+    """The guarantee in words; the paper's accounting keeps it for some users only."""
+    if entrant.guarantee is None:
+        return None
+    stays = config.accounting == "per-region" and len(config.data.regions) > 1
+    only = "Only for a user who stays in one region, since accounting is per region: " if stays else ""
+    return f"{only}{entrant.guarantee}"
+
+
 def _notes(config: SimulationConfig) -> list[str]:
-    notes = []
+    notes = _different_promises(config)
     if (
         isinstance(config.shares, str)
         and config.shares in ("uniform", "per-slot")
@@ -257,3 +127,16 @@ def _notes(config: SimulationConfig) -> list[str]:
             "diagonal form takes for several."
         )
     return notes
+
+
+def _different_promises(config: SimulationConfig) -> list[str]:
+    """Finite and window schemes side by side spend the same epsilon on different things."""
+    lengths: dict[str, list[str]] = {}
+    for entrant in config.entrants:
+        if entrant.guarantee is not None:
+            where = "any window of" if entrant.guarantee.kind == "window" else "a whole stream of"
+            lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
+    if len(lengths) < 2:
+        return []
+    told = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
+    return [f"epsilon covers {told}: their errors are not at the same privacy."]

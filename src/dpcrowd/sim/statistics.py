@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 
-__all__ = ["Comparison", "Mean", "compare_paired", "mean_with_interval"]
+__all__ = ["Comparison", "Mean", "compare_paired", "mean_with_interval", "means_with_halves"]
 
 Floats = NDArray[np.float64]
 
@@ -31,14 +32,26 @@ def mean_with_interval(values: Floats) -> Mean:
     mean = float(there.mean())
     if there.size == 1:
         return Mean(mean, None)
-    half = _t_quantile(there.size - 1) * float(there.std(ddof=1)) / math.sqrt(there.size)
+    half = float(_t_quantile(there.size - 1)) * float(there.std(ddof=1)) / math.sqrt(there.size)
     return Mean(mean, (mean - half, mean + half))
 
 
-def _t_quantile(freedom: int) -> float:
+def means_with_halves(values: Floats) -> tuple[Floats, Floats]:
+    """The same for every column of (runs, n): means, and half the widths of their intervals; NaN where undefined."""
+    there = np.isfinite(values)
+    count = there.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(there, values, 0.0).sum(axis=0) / count
+        apart = np.where(there, values - mean, 0.0)
+        spread = np.sqrt((apart * apart).sum(axis=0) / (count - 1))
+        half = _t_quantile(np.maximum(count - 1, 1)) * spread / np.sqrt(count)
+    return mean, half  # 0/0 is NaN: no runs have no mean, and one run has no interval
+
+
+def _t_quantile(freedom: int | NDArray[np.int64]) -> Any:
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.975))
+    return stdtrit(freedom, 0.975)
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,8 @@ class Comparison:
 
 def compare_paired(first: str, second: str, metric: str, a: Floats, b: Floats) -> Comparison:
     """Compare two schemes' values of the same runs."""
-    both = np.isfinite(a) & np.isfinite(b)
-    if a.shape != b.shape or not both.any():
+    both = np.isfinite(a) & np.isfinite(b) if a.shape == b.shape else np.zeros(1, dtype=np.bool_)
+    if not both.any():
         raise BadInput(f"'{first}' and '{second}' have no runs in common with a defined {metric}.")
     a, b = a[both], b[both]
     difference = mean_with_interval(a - b)

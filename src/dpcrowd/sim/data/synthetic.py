@@ -22,6 +22,7 @@ from dpcrowd.sim.data.dataset import Counts, DataSet, Floats, region_indexes
 __all__ = ["SyntheticData", "linear", "markov_matrix", "multi_linear", "select_regions"]
 
 SLOTS = 1000
+MOST_SLOTS = 10_000_000
 LINEAR_START = (20_000.0,)
 LINEAR_VAR = 1e5
 MULTI_START = (20_000.0, 8_000.0, 3_000.0, 1_000.0, 300.0, 100.0)
@@ -118,6 +119,8 @@ def _build(
     slots = SLOTS if slots is None else slots
     if slots < 1:
         raise BadInput(f"slots={slots} asked of {name}; allowed: 1 or more.")
+    if slots > MOST_SLOTS:
+        raise BadInput(f"slots={slots} asked of {name}; allowed: at most {MOST_SLOTS}.")
     return SyntheticData(
         name=name,
         regions=regions,

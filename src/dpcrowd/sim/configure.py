@@ -1,0 +1,194 @@
+"""From what a user asks for to a `SimulationConfig`: names become schemes, data and networks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import Observation
+from dpcrowd.network.adjacency import parse_adjacency
+from dpcrowd.network.density import lowest_density
+from dpcrowd.network.topologies import TOPOLOGIES
+from dpcrowd.privacy import Accounting, Users
+from dpcrowd.schemes.base import Form, Scheme
+from dpcrowd.schemes.registry import SCHEMES, make_scheme
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
+from dpcrowd.sim.data import CheckIns, DataSet, load
+from dpcrowd.sim.data.shares import checked_shares
+from dpcrowd.sim.topology import NetworkSpec
+
+__all__ = ["Schemes", "configure"]
+
+_SERVERS = 50
+_MOST_SERVERS = 10_000_000
+_DENSITY = 0.1
+
+Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
+
+
+def configure(
+    schemes: Schemes,
+    data: str | os.PathLike[str] | DataSet = "linear",
+    *,
+    servers: int | None = None,
+    density: float | None = None,
+    epsilon: float = 1.0,
+    window: int | None = None,
+    horizon: int | None = None,
+    runs: int = 50,
+    seed: int = 0,
+    accounting: Accounting = "sound",
+    users: Users = "pinned",
+    observation: Observation | None = None,
+    shares: str | Sequence[float] = "uniform",
+    graph: str | os.PathLike[str] = "random",
+    dynamic: bool | None = None,
+    interval: int | None = None,
+    sampling: str | None = None,
+    grouping: str | None = None,
+    form: Form = "diagonal",
+    beta: float | None = None,
+    burn_in: int = 20,
+    tuning: Tuning | dict[str, Any] | None = None,
+    servers_per_slot: int = 1,
+    correlation: float = 1.0,
+    keep_estimates: bool = False,
+    slots: int | None = None,
+    regions: Sequence[str] | None = None,
+    process_var: object | None = None,
+    slot_length: str | float | None = None,
+    round_counts: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> SimulationConfig:
+    """Check everything and build the configuration of a simulation.
+
+    servers           m; without: 50, or as many as the file of links has
+    density           of the network, 2 links/(m (m - 1)); without: 0.1, or the lowest possible where that is higher;
+                      ring, grid, complete and a file have their own
+    window, horizon   w or T; without: finite schemes take the whole stream, window schemes 100
+    accounting        "sound", or "per-region" (the paper's, which a moving user pays more for)
+    users             "pinned" or "roaming"
+    observation       how counts arise, and the filter's idea of it: "paper" or "binomial"; without: "paper", but
+                      "binomial" where every user is at one server (shares="partition", check-ins)
+    shares            "uniform", "per-slot", "partition", or a list
+    graph             random, ring, grid, small-world, scale-free, geometric, complete, or a file of links
+    dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
+    interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
+    beta              consensus step size; without: 1/(2 (1 + max degree))
+    tuning            parameters of sampling, budget and grouping; without: those of the data set
+    """
+    loading = {
+        "slots": slots,
+        "process_var": process_var,
+        "slot_length": slot_length,
+        "round_counts": round_counts or None,
+        "data_dir": data_dir,
+        "regions": regions,
+    }
+    data = _loaded(data, {name: value for name, value in loading.items() if value is not None})
+    if observation is None:
+        one_server = shares == "partition" or isinstance(data, CheckIns)
+        observation = "binomial" if one_server else "paper"
+    network = _network(graph, servers, density, dynamic)
+    options = {"sampling": sampling, "interval": interval, "grouping": grouping}
+    entrants = []
+    for label, scheme in _labelled(schemes):
+        made = make_scheme(scheme, **options) if isinstance(scheme, str) else scheme
+        guarantee = guarantee_for(
+            made,
+            epsilon=epsilon,
+            window=window,
+            horizon=horizon,
+            slots=data.slots,
+            users=users,
+            servers_per_slot=servers_per_slot,
+            correlation=correlation,
+        )
+        entrants.append(Entrant(label or made.name, made, guarantee))
+    return SimulationConfig(
+        data=data,
+        entrants=tuple(entrants),
+        network=network,
+        runs=runs,
+        seed=seed,
+        shares=shares if isinstance(shares, str) else checked_shares(shares, network.servers, data.slots),
+        observation=observation,
+        users=users,
+        accounting=accounting,
+        form=form,
+        beta=beta,
+        burn_in=burn_in,
+        tuning=_tuned(data.tuning, tuning),
+        keep_estimates=keep_estimates,
+    )
+
+
+def _loaded(data: str | os.PathLike[str] | DataSet, options: dict[str, Any]) -> DataSet:
+    if not isinstance(data, DataSet):
+        return load(data, **options)
+    if options:
+        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; give it to load_data() instead.")
+    return data
+
+
+def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
+    """(label, scheme) of each scheme that was asked for; a label of None stands for the scheme's own name."""
+    if isinstance(schemes, str):
+        schemes = [name.strip() for name in schemes.split(",") if name.strip()]
+    elif isinstance(schemes, Scheme) or not isinstance(schemes, Iterable):
+        schemes = [schemes]
+    pairs: Iterable[tuple[str | None, str | Scheme]]
+    pairs = schemes.items() if isinstance(schemes, Mapping) else ((None, scheme) for scheme in schemes)
+    labelled = list(pairs)
+    if not labelled:
+        raise BadInput(f"no scheme was given; allowed: {', '.join(SCHEMES)}.")
+    for _, scheme in labelled:
+        if not isinstance(scheme, (str, Scheme)):
+            raise BadInput(f"{scheme!r} was given as a scheme; allowed: a name such as 'dpcrowd', or DPCrowd().")
+    return labelled
+
+
+def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
+    if isinstance(given, Tuning):
+        return given
+    known = [field.name for field in fields(Tuning)]
+    for name in given or {}:
+        if name not in known:
+            raise unknown_name("tuning parameter", name, known)
+    return replace(base, **(given or {}))
+
+
+def _network(
+    graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
+) -> NetworkSpec:
+    name = os.fspath(graph)
+    if name not in TOPOLOGIES and name and (Path(name).suffix or Path(name).exists()):
+        return _network_from_file(Path(name), servers, dynamic)
+    known = [topology for topology in TOPOLOGIES if topology != "file"]
+    if name not in known:
+        raise BadInput(f"{unknown_name('graph', name, known)} The path of a file of links is allowed too.")
+    servers = _SERVERS if servers is None else servers
+    whole_number("servers", servers, 2, _MOST_SERVERS)
+    if density is None:
+        density = max(_DENSITY, lowest_density(servers))
+    return NetworkSpec(name, servers, density, name == "random" if dynamic is None else dynamic)
+
+
+def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) -> NetworkSpec:
+    if dynamic:
+        raise BadInput(f"the network of '{path}' is always the same and cannot be dynamic; leave that out.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one a line.") from None
+    except OSError as error:
+        raise BadInput(f"cannot read graph file '{path}': {error.strerror or error}.") from None
+    try:
+        return NetworkSpec("file", parse_adjacency(text, servers).servers, text=text)
+    except BadInput as error:
+        raise BadInput(f"graph file '{path}': {error}") from None

@@ -1,0 +1,46 @@
+"""Schedules against counting slot by slot, for any interval, phase, window and graph."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcrowd.network.graph import Graph
+from dpcrowd.sampling.schedule import due, samples_in_horizon, samples_in_window, spread_phases
+
+
+@given(interval=st.integers(1, 12), horizon=st.integers(1, 60), data=st.data())
+def test_samples_in_horizon_are_the_due_slots(interval: int, horizon: int, data: st.DataObject) -> None:
+    """The number by which epsilon is divided is the number of samples, also for a phase beyond the interval."""
+    phases = np.array(data.draw(st.lists(st.integers(0, 3 * interval), min_size=1, max_size=6)))
+    counted = sum(due(slot, interval, phases).astype(int) for slot in range(horizon))
+    assert samples_in_horizon(horizon, interval, phases).tolist() == counted.tolist()
+
+
+@given(interval=st.integers(1, 12), window=st.integers(1, 40), phase=st.integers(0, 11))
+def test_no_window_holds_more_samples_than_it_is_charged_for(interval: int, window: int, phase: int) -> None:
+    """ceil(w/I) bounds every window, and some window reaches it: the budget is neither overspent nor wasted."""
+    slots = np.array([due(slot, interval, np.array([phase]))[0] for slot in range(window + 3 * interval)], dtype=int)
+    held = [slots[first : first + window].sum() for first in range(3 * interval)]
+    assert max(held) == samples_in_window(window, interval)
+
+
+@given(seed=st.integers(0, 2**32 - 1), servers=st.integers(2, 30), interval=st.integers(1, 9))
+@settings(max_examples=60)
+def test_phases_follow_the_rule_and_use_every_phase(seed: int, servers: int, interval: int) -> None:
+    """Each server in turn takes the phase that fewest of its listeners hear already; written out with lists."""
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.random((servers, servers)) < rng.random(), 1)
+    graph = Graph.from_edges(servers, *np.nonzero(upper), check=False)
+    phases = spread_phases(graph.indptr, graph.indices, interval).tolist()
+    assert set(phases) == set(range(min(servers, interval)))
+    circles = [{i, *graph.neighbours(i).tolist()} for i in range(servers)]
+    for server in range(servers):
+        so_far = phases[:server]
+
+        def cost(phase: int, server: int = server, so_far: list[int] = so_far) -> tuple[int, int, int, int]:
+            heard = [sum(so_far[j] == phase for j in circles[i] if j < server) for i in circles[server]]
+            return sum(each > 0 for each in heard), sum(heard), so_far.count(phase), phase
+
+        assert phases[server] == min(range(interval), key=cost)

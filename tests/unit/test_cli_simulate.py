@@ -1,0 +1,257 @@
+"""`dpcrowd simulate`: the JSON object, the table, files, and that it says what the Python API says."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcrowd
+from dpcrowd.cli.main import main
+from dpcrowd.cli.simulate import _number
+from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
+
+KEYS = {
+    *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "epsilon_paid"),
+    *("coverage95", "server_slots_per_second"),
+}
+ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample"}
+WITHOUT_INTERVALS = {"bd", "ba", "dbd", "dba", "pegasus", "dpegasus"}
+
+
+def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> list[dict[str, Any]]:
+    assert main([*words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    whole: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    assert list(whole) == ["results"]
+    results: list[dict[str, Any]] = whole["results"]
+    return results
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scheme_gives_the_promised_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs rely on these keys, on numbers where there is something to say, and on null where there is not."""
+    (row,) = _json(capsys, tiny_words(name))
+    assert row["scheme"] == name
+    assert set(row) == KEYS
+    for metric in ("are", "ace"):
+        assert set(row[metric]) == {"mean", "ci95"}
+        low, high = row[metric]["ci95"]
+        assert low < row[metric]["mean"] < high
+    assert 0 < row["frequency"] <= 1
+    assert row["server_slots_per_second"] > 0
+    assert set(row["epsilon_paid"]) == {"server", "moving", "roaming"}
+    paid = row["epsilon_paid"].values()
+    assert all(value is None for value in paid) if name == "non-private" else all(value > 0 for value in paid)
+    assert (row["latency_ms"] is None) == (name in ALONE | {"central"})
+    assert (row["packets_per_slot"] == 0) == (row["bytes_per_slot"] == 0) == (name in ALONE)
+    assert (row["coverage95"] is None) == (name in WITHOUT_INTERVALS)
+    assert row["coverage95"] is None or 0 < row["coverage95"] <= 1
+
+
+def test_one_run_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """An interval of width 0 would claim certainty after one run."""
+    (row,) = _json(capsys, tiny_words("dpcrowd", "--runs", "1"))
+    assert row["are"]["ci95"] is None
+    assert row["are"]["mean"] > 0
+
+
+CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "plain": ([], {}),
+    "seed": (["--seed", "7"], {"seed": 7}),
+    "epsilon": (["--epsilon", "0.3"], {"epsilon": 0.3}),
+    "horizon": (["--horizon", "20"], {"horizon": 20}),
+    "roaming": (["--users", "roaming"], {"users": "roaming"}),
+    "binomial": (["--observation", "binomial"], {"observation": "binomial"}),
+    "partition": (["--shares", "partition"], {"shares": "partition"}),
+    "per-slot": (["--shares", "per-slot"], {"shares": "per-slot"}),
+    "ring": (["--graph", "ring"], {"graph": "ring"}),
+    "static": (["--static"], {"dynamic": False}),
+    "dynamic": (["--graph", "small-world", "--dynamic"], {"graph": "small-world", "dynamic": True}),
+    "interval": (["--interval", "5"], {"interval": 5}),
+    "staggered": (["--interval", "5", "--sampling", "staggered"], {"interval": 5, "sampling": "staggered"}),
+    "beta": (["--beta", "0.05"], {"beta": 0.05}),
+    "burn-in": (["--burn-in", "0"], {"burn_in": 0}),
+    "process-var": (["--process-var", "5e4"], {"process_var": 5e4}),
+    "regions": (
+        ["--data", "multi-linear", "--regions", "region-2, region-5", "--accounting", "per-region"],
+        {"data": "multi-linear", "regions": ["region-2", "region-5"], "accounting": "per-region"},
+    ),
+    "matrix": (["--data", "multi-linear", "--form", "matrix"], {"data": "multi-linear", "form": "matrix"}),
+    "jobs": (["--jobs", "1"], {"jobs": 1}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_those_of_the_python_api(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that is dropped or misread on its way would simulate something else, and nobody would notice."""
+    words, settings = CASES[case]
+    rows = _json(capsys, tiny_words("dpcrowd,central", *words))
+    wanted = dpcrowd.simulate("dpcrowd,central", **{**TINY, **settings}).summary()
+    for row in (*rows, *wanted):
+        row.pop("server_slots_per_second")
+    assert rows == wanted
+    if case not in ("plain", "jobs"):
+        plain = dpcrowd.simulate("dpcrowd,central", **TINY).summary()
+        assert [row["are"] for row in plain] != [row["are"] for row in rows], "the option has an effect"
+
+
+def test_files_of_data_and_of_links_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check-ins with a slot length, fractional counts to be rounded, a network of one's own."""
+    checkins = write_checkins(tmp_path / "checkins.csv")
+    fractions = tmp_path / "fractions.csv"
+    fractions.write_text("a\n" + "".join(f"{10 + t / 2}\n" for t in range(40)))
+    net = tmp_path / "net.txt"
+    net.write_text("0,1\n1,2\n2,0\n")
+    rest = ["--runs", "2", "--burn-in", "2", "--graph", str(net)]
+    (row,) = _json(capsys, ["simulate", "--scheme", "dpcrowd", "--data", str(checkins), "--slot-length", "2d", *rest])
+    api = dpcrowd.simulate("dpcrowd", checkins, slot_length="2d", runs=2, burn_in=2, graph=net)
+    assert row["are"]["mean"] == api.summary()[0]["are"]["mean"]
+    assert api["dpcrowd"].are_by_slot.shape[1] == 21
+    (row,) = _json(capsys, ["simulate", "--scheme", "non-private", "--data", str(fractions), "--round", *rest])
+    assert row["packets_per_slot"] == 6.0
+
+
+def test_published_sets_come_from_the_folder_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--data flu --data-dir FOLDER` for those who keep data elsewhere."""
+    (tmp_path / "flu.csv").write_text("week,count\n" + "".join(f"{t},{100 + t % 9}\n" for t in range(40)))
+    words = ["simulate", "--scheme", "dpcrowd", "--data", "flu", "--data-dir", str(tmp_path), "--runs", "2"]
+    (row,) = _json(capsys, [*words, "--servers", "5"])
+    assert row["are"]["mean"] > 0
+
+
+def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """A heading, a line a scheme, the promises and the notes; and nothing on standard error without a terminal."""
+    assert main(tiny_words("non-private,fast,dpcrowd")) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    head, *lines = out.splitlines()
+    for heading in ("scheme", "ARE", "± ARE", "ACE", "packets/slot", "latency ms", "ε moving", "coverage"):
+        assert heading in head
+    assert [line.split()[0] for line in lines[:3]] == ["non-private", "fast", "dpcrowd"]
+    api = {row["scheme"]: row for row in dpcrowd.simulate("non-private,fast,dpcrowd", **TINY).summary()}
+    for line in lines[:3]:
+        name, are, half, *_ = line.split()
+        assert are == f"{api[name]['are']['mean']:.4g}"
+        low, high = api[name]["are"]["ci95"]
+        assert half == f"{(high - low) / 2:.4g}"
+    assert lines[0].split()[9:12] == ["–", "–", "–"], "no privacy, nothing paid"
+    assert lines[3] == "promise of non-private: none at all, exact counts are shared."
+    assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
+    assert lines[5].startswith("note: shares are drawn from U(0.05, 1) and sum to about 3:")
+    assert len(lines) == 6
+
+
+def test_every_cell_of_the_table_is_a_figure_of_the_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column under another one's heading would be believed."""
+    from dpcrowd.sim import simulate as simulate_module
+
+    fixed = dpcrowd.simulate("dpcrowd", "multi-linear", accounting="per-region", **TINY)
+    monkeypatch.setattr(simulate_module, "simulate", lambda *a, **k: fixed)
+    (row,) = _json(capsys, tiny_words("dpcrowd"))
+    assert main(tiny_words("dpcrowd")) == 0
+    head, line, *_ = capsys.readouterr().out.splitlines()
+    halves = [(row[metric]["ci95"][1] - row[metric]["ci95"][0]) / 2 for metric in ("are", "ace")]
+    paid = row["epsilon_paid"]
+    assert paid["server"] < paid["moving"] < paid["roaming"]
+    figures = {
+        "ARE": row["are"]["mean"],
+        "± ARE": halves[0],
+        "ACE": row["ace"]["mean"],
+        "± ACE": halves[1],
+        "frequency": row["frequency"],
+        "packets/slot": row["packets_per_slot"],
+        "bytes/slot": row["bytes_per_slot"],
+        "latency ms": row["latency_ms"],
+        "ε server": paid["server"],
+        "ε moving": paid["moving"],
+        "ε roaming": paid["roaming"],
+        "coverage": row["coverage95"],
+        "M server-slots/s": row["server_slots_per_second"] / 1e6,
+    }
+    headings = [heading.strip() for heading in head.split("  ") if heading.strip()]
+    assert headings == ["scheme", *figures]
+    assert line.split() == ["dpcrowd", *(_number(value) for value in figures.values())]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (0.012345678, "0.01235"),
+        (7.12e-13, "7e-13"),
+        (9999.4, "9999"),
+        (12231.4, "12,231"),
+        (1.0, "1"),
+        (-0.5, "-0.5"),
+    ],
+)
+def test_numbers_are_short(value: float | None, shown: str) -> None:
+    """Four digits are what 50 runs can tell; rounding errors show as such, and thousands stay readable."""
+    assert _number(value) == shown
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_plot_is_drawn_beside_the_result(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plot is an extra: the object on standard output stays the same."""
+    path = tmp_path / f"errors.{ending}"
+    assert len(_json(capsys, tiny_words("fast,dpcrowd", "--plot", str(path)))) == 2
+    assert path.read_bytes()[:4] == (b"\x89PNG" if ending == "png" else b"<?xm")
+
+
+def test_a_row_for_each_scheme_and_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CSV and Parquet hold what `result.table()` holds."""
+    import pyarrow.parquet
+
+    table = dpcrowd.simulate("fast,dpcrowd", **TINY).table()
+    paths = [tmp_path / "runs.csv", tmp_path / "runs.parquet"]
+    for path in paths:
+        assert main(tiny_words("fast,dpcrowd", "--out", str(path))) == 0
+    with paths[0].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["scheme"] for row in rows] == table["scheme"] == ["fast", "fast", "dpcrowd", "dpcrowd"]
+    assert [float(row["are"]) for row in rows] == table["are"]
+    assert pyarrow.parquet.read_table(paths[1]).to_pydict() == table
+    capsys.readouterr()
+
+
+def test_a_file_that_fails_in_the_end_does_not_cost_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk may fill up while the simulation runs: the figures are printed before files are written."""
+    path = tmp_path / "runs.csv"
+    real = dpcrowd.SimulationResult.table
+
+    def vanish(self: Any) -> Any:
+        path.mkdir()
+        return real(self)
+
+    monkeypatch.setattr(dpcrowd.SimulationResult, "table", vanish)
+    assert main(tiny_words("fast", "--json", "--out", str(path))) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"][0]["scheme"] == "fast"
+    assert err.startswith("dpcrowd: error: cannot write ")
+    assert err.count("\n") == 1
+
+
+def test_windows_and_whole_streams_may_be_mixed_and_the_note_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --window each scheme takes its own default; that the promises differ has to be said."""
+    assert main(["simulate", "--scheme", "dpcrowd,uniform", "--servers", "6", "--slots", "100", "--runs", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "promise of uniform: Pure 100-event" in out
+    assert "note: epsilon covers a whole stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+
+
+def test_every_window_scheme_takes_its_window(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them side by side, on several regions, by the paper's accounting."""
+    names = ",".join(WINDOW)
+    rows = _json(capsys, tiny_words(names, "--data", "multi-linear", "--accounting", "per-region"))
+    assert tuple(row["scheme"] for row in rows) == WINDOW
+    assert all(row["epsilon_paid"]["server"] <= 1 for row in rows)

@@ -1,0 +1,149 @@
+"""A network of single servers that pass messages releases the same bits as the batch that the simulator runs.
+
+This is what makes a simulated figure a statement about a live network: one arithmetic, two drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.network.costs import components
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.base import Form, Release, Setting
+from dpcrowd.schemes.messages import Messages
+from dpcrowd.schemes.registry import SCHEMES, make_scheme
+from dpcrowd.schemes.server import Server, ServerRelease
+from schemes_support import CASES, SERVERS, Case, World, bits, make_setting, make_world, play
+
+# Central hears all servers in one place, so no single server can run it.
+SINGLE = [case for case in CASES if case.name != "central"]
+Meddle = Callable[[int, list[Server]], None]
+
+
+def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
+    alone = replace(setting, servers=1, phases=None if setting.phases is None else setting.phases[number : number + 1])
+    share = float(world.shares[number, 0])
+    options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
+    noise = world.noise(only=number)
+    return Server(make_scheme(name, **options), alone, noise, number=number, share=share, beta=world.gain)
+
+
+def audience(world: World, reach: str, slot: int, server: int) -> list[int]:
+    """Whose messages reach a server."""
+    if reach == "one-hop":
+        return [int(n) for n in world.graph(slot).neighbours(server)]
+    if reach == "flooding":
+        labels = components(world.graph(slot))
+        return [int(n) for n in np.flatnonzero(labels == labels[server]) if n != server]
+    return []
+
+
+def run_network(world: World, servers: list[Server], meddle: Meddle | None = None) -> list[list[ServerRelease]]:
+    """Slot by slot: everybody observes, messages travel along the links, everybody hears."""
+    releases = []
+    for slot in range(world.slots):
+        said: Mapping[int, Messages] = {
+            number: message
+            for number, server in enumerate(servers)
+            if (message := server.observe(slot, world.counts[slot, number])) is not None
+        }
+        if meddle is not None:
+            meddle(slot, servers)
+        heard = [audience(world, server.scheme.reach, slot, number) for number, server in enumerate(servers)]
+        releases.append([server.hear({n: said[n] for n in heard[i] if n in said}) for i, server in enumerate(servers)])
+    return releases
+
+
+def assert_same_bits(singles: list[list[ServerRelease]], batch: list[Release]) -> None:
+    for single, release in zip(singles, batch, strict=True):
+        low, high = release.interval
+        for number, one in enumerate(single):
+            for mine, theirs in (
+                (one.estimate, release.estimate),
+                (one.variance, release.variance),
+                (one.low, low),
+                (one.high, high),
+            ):
+                assert bits(mine) == bits(theirs[number]), (release.slot, number)
+            assert (one.sampled == release.sampled[number]).all()
+            assert one.epsilon == int(release.charge[number].max()) / 1e9
+            assert one.slot == release.slot
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
+    """A sum in another order, another step size or another draw would make the simulator speak of another system."""
+    one_graph = case == Case(case.name)  # in all other cases the links change from slot to slot
+    world = make_world(2, regions=case.regions, slots=24, changing=not one_graph)
+    setting = case.setting()
+    servers = [make_server(world, case.name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers), play(case.scheme(), setting, world))
+
+
+def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
+    """Servers whose phase comes later start without an estimate; the message of the first neighbour gives them one."""
+    world = make_world(2, regions=2, slots=12, changing=True)
+    guarantee = Guarantee.window(6, 2.0)
+    setting = make_setting(SERVERS, 2, guarantee, phases=np.array([0, 1, 2, 2, 2, 2]))
+    servers = [make_server(world, "dpcrowd-w", setting, number) for number in range(SERVERS)]
+    singles = run_network(world, servers)
+    assert_same_bits(singles, play(make_scheme("dpcrowd-w", sampling="staggered", interval=3), setting, world))
+    heard = {0} | {int(n) for n in world.graph(0).neighbours(0)}
+    for number, release in enumerate(singles[0]):
+        assert np.isfinite(release.estimate).all() == (number in heard)
+        assert np.isnan(release.low).all() == (number not in heard)
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+@pytest.mark.parametrize("observation", ["paper", "binomial"])
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "drescuedp"])
+def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: Observation) -> None:
+    """Products with A take another path for one row than for many; the bits must not depend on it."""
+    world = make_world(5, regions=5, slots=30)
+    rng = np.random.default_rng(0)
+    markov = 0.9 * np.eye(5) + 0.1 * rng.dirichlet(np.ones(5), 5).T
+    guarantee = Guarantee.window(8, 3.0)
+    setting = replace(
+        make_setting(SERVERS, 5, guarantee),
+        model=ProcessModel.of(markov, np.linspace(300.0, 3.0, 5)),
+        form=form,
+        observation=observation,
+    )
+    servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers), play(make_scheme(name), setting, world))
+
+
+@pytest.mark.parametrize("name", [n for n in SCHEMES if n != "central" and not n.endswith("pegasus")])
+def test_restarts_between_and_within_slots_change_nothing(name: str) -> None:
+    """A server that is killed and restored must go on with the noisy values it paid for: same message, same bits."""
+    world = make_world(3, regions=3, slots=24)
+    case = Case(name, regions=3)
+    setting = case.setting()
+    rng = np.random.default_rng(0)
+    restarts = 0
+
+    def restart(slot: int, servers: list[Server]) -> None:
+        nonlocal restarts
+        for number, server in enumerate(servers):
+            if rng.random() < 0.3:
+                before = server.pending_message()
+                fresh = make_server(world, name, setting, number)
+                fresh.restore(server.save())
+                after = fresh.pending_message()
+                assert (before is None) == (after is None)
+                if before is not None and after is not None:
+                    assert {k: bits(v) for k, v in before.arrays().items()} == {
+                        k: bits(v) for k, v in after.arrays().items()
+                    }
+                assert fresh.slot == slot
+                servers[number] = fresh
+                restarts += 1
+
+    servers = [make_server(world, name, setting, number) for number in range(SERVERS)]
+    assert_same_bits(run_network(world, servers, restart), play(case.scheme(), setting, world))
+    assert restarts > 20

@@ -1,0 +1,174 @@
+"""One server: what it refuses, and what a refusal must leave as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.tuning import Tuning
+from schemes_support import COUNTS, bits, lone_server, make_setting, neighbour_message, watched_noise
+
+
+def test_slots_are_observed_once_and_in_order() -> None:
+    """Two draws for one slot would pay once and reveal twice."""
+    server = lone_server()
+    with pytest.raises(BadInput, match=r"no slot is open: call observe\(\) first"):
+        server.hear()
+    server.observe(3, COUNTS)
+    with pytest.raises(BadInput, match=r"slot 3 is still open: call hear\(\) before observing slot 4"):
+        server.observe(4, COUNTS)
+    server.hear()
+    for slot in (3, 2, -1):
+        with pytest.raises(BadInput, match=rf"slot {slot} was given after slot 3"):
+            server.observe(slot, COUNTS)
+    with pytest.raises(BadInput, match="no slot is open"):
+        server.hear()
+    assert server.pending_message() is None
+    server.observe(9, COUNTS)
+    assert server.slot == 9
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        ([4711, 2, np.nan], "NaN or infinity"),
+        ([4711, 2, np.inf], "NaN or infinity"),
+        ([3, -4711, 5], "must be >= 0"),
+        ([3, 4711.5, 5], "given fractions"),
+        ([4711, 2], r"must have shape \(3,\)"),
+        ([[4711, 2, 3]], r"must have shape \(3,\)"),
+        (4711, r"must have shape \(3,\)"),
+        (["4711", "2", "3"], "whole numbers"),
+        ([True, False, True], "whole numbers"),
+        ([4711 * 10**13, 2, 3], r"at most 2\^52"),
+        (np.array([4711, 2, 3], dtype=complex), "whole numbers"),
+    ],
+)
+def test_what_is_no_count_is_refused_without_saying_it(counts: Any, why: str) -> None:
+    """A raw count in an error message ends in a log; a refused one must not use up the slot either."""
+    server = lone_server()
+    with pytest.raises(BadInput, match=why) as refused:
+        server.observe(0, counts)
+    assert "4711" not in str(refused.value)
+    assert server.slot == -1
+    assert server.observe(0, COUNTS) is not None
+
+
+def test_whole_numbers_may_come_in_any_type() -> None:
+    """Counts from files arrive as floats, from databases as unsigned numbers: the release must be the same."""
+    releases = []
+    for kind in (list, np.float32, np.uint64, np.int8):
+        server = lone_server()
+        server.observe(0, COUNTS if kind is list else np.array(COUNTS, dtype=kind))
+        releases.append(bits(server.hear().estimate))
+    assert len(set(releases)) == 1
+
+
+def test_messages_that_do_not_fit_are_refused_and_change_nothing() -> None:
+    """A message counted twice, or broadcast from a wrong shape, would corrupt the estimate for good."""
+    server, twin = lone_server(), lone_server()
+    for one in (server, twin):
+        one.observe(0, COUNTS)
+    silent = EstimateMessages(np.ones(1, dtype=np.bool_), np.ones((1, 3)), np.ones((1, 3)))
+    wrong: list[tuple[dict[int, Messages], str]] = [
+        ({0: neighbour_message()}, "server 0 was given its own message as a neighbour's"),
+        ({2: silent}, "server 2 sent EstimateMessages; this scheme hears InfoMessages"),
+        ({2: neighbour_message(2)}, r"server 2 sent info_vec of shape \(1, 2\); allowed: \(1, 3\)"),
+        (
+            {2: neighbour_message(), 1: replace(neighbour_message(), info_mat=np.ones((1, 1)))},
+            r"server 1 sent info_mat of shape \(1, 1\)",
+        ),
+        ({2: InfoMessages.stack([neighbour_message(), neighbour_message()])}, r"server 2 sent speaks of shape \(2,\)"),
+    ]
+    for messages, why in wrong:
+        with pytest.raises(BadInput, match=why):
+            server.hear(messages)
+    assert bits(server.hear({2: neighbour_message()}).estimate) == bits(twin.hear({2: neighbour_message()}).estimate)
+
+
+def test_a_scheme_that_works_alone_says_and_hears_nothing() -> None:
+    """A message to nobody would be sent by a node all the same; one heard would turn one server's state into two's."""
+    for name in ("rescuedp", "uniform", "bd"):
+        server = lone_server(name)
+        assert server.observe(0, COUNTS) is None
+        with pytest.raises(BadInput, match=f"scheme '{name}' works alone and hears nobody; given 1 message"):
+            server.hear({1: neighbour_message()})
+        assert server.hear().estimate.shape == (3,)
+
+
+def test_more_neighbours_than_the_step_allows_are_refused() -> None:
+    """A server told of too small a degree would take steps that can diverge, silently and for the whole network."""
+    server = lone_server(max_degree=1)
+    server.observe(0, COUNTS)
+    with pytest.raises(BadInput, match="beta = 0.25 can diverge: a server here has up to 3 neighbours"):
+        server.hear({n: neighbour_message() for n in (1, 2, 3)})
+    assert np.isfinite(server.hear({n: neighbour_message() for n in (1, 2)}).estimate).all()
+
+
+def test_a_silent_server_sends_nothing() -> None:
+    """Only who sampled speaks (Algorithm 2): a message without a sample would be a packet that the paper saves."""
+    server = lone_server("dpcrowd-plus")
+    said = []
+    for slot in range(20):
+        said.append(server.observe(slot, COUNTS) is not None)
+        assert server.hear().sampled.any() == said[-1]
+    assert 0 < sum(said) < 20
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"share": 0.0}, "share must be above 0 and at most 1; given 0"),
+        ({"share": 1.5}, "share must be above 0 and at most 1; given 1.5"),
+        ({"share": float("nan")}, "share must be above 0"),
+        ({"beta": 0.2}, "beta = 0.2 can diverge: a server here has up to 3 neighbours"),
+        ({"beta": -0.1}, "beta must be a finite number >= 0"),
+    ],
+)
+def test_bad_settings_of_a_server(more: dict[str, Any], why: str) -> None:
+    """A step that can diverge, or a share that divides by zero, is refused before the first slot."""
+    with pytest.raises(BadInput, match=why):
+        lone_server(**more)
+
+
+def test_a_server_is_one_and_not_the_centre() -> None:
+    """A setting for a whole network, or a scheme that needs one, cannot run in one server."""
+    with pytest.raises(BadInput, match="a server's setting is for 1 server; given 2"):
+        Server(
+            make_scheme("uniform"), make_setting(2, 3, Guarantee.window(8, 1.0)), watched_noise(), number=0, share=0.5
+        )
+    with pytest.raises(BadInput, match="'central' needs every server's samples in one place"):
+        lone_server("central")
+
+
+def test_the_step_follows_the_degree() -> None:
+    """beta = 1/(2 (1 + max_degree)): given as a degree or as a number, the consensus must pull equally."""
+    released = []
+    for more in ({"max_degree": 3}, {"max_degree": 3, "beta": 1 / 8}, {"max_degree": 1, "beta": None}):
+        server = lone_server(**more)
+        for slot in (0, 1):
+            server.observe(slot, COUNTS)
+            release = server.hear({2: neighbour_message()})
+        released.append(bits(release.estimate))
+    assert released[0] == released[1] != released[2]
+
+
+def test_a_block_begins_even_if_its_first_slot_is_skipped() -> None:
+    """DPCrowdW that waited for a multiple of w would sample nothing for a whole block after one missed slot."""
+    scheme = make_scheme("dpcrowd-w")
+    setting = make_setting(1, 3, Guarantee.window(8, 3.0), tuning=Tuning(sample_fraction=0.25, xi=1e9))
+    server = Server(scheme, setting, watched_noise(), number=0, share=0.5)
+    sampled = []
+    for slot in [*range(8), *range(9, 16), *range(33, 40)]:
+        server.observe(slot, COUNTS)
+        if server.hear().sampled.any():
+            sampled.append(slot)
+    assert [sum(first <= slot < first + 8 for slot in sampled) for first in (0, 8, 32)] == [2, 2, 2]

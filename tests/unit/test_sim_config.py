@@ -1,0 +1,263 @@
+"""From what a user asks for to a configuration: defaults, guarantees, and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.errors import BadInput
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data import load
+from dpcrowd.sim.simulate import simulate
+from sim_support import TINY
+
+RING = "0,1\n1,2\n2,3\n3,0\n"
+
+
+def test_defaults_are_the_papers() -> None:
+    """m = 50, density 0.1, a graph a slot, epsilon 1, 50 runs, errors from slot 20 on."""
+    config = configure("dpcrowd")
+    assert (config.servers, config.network.name, config.network.density, config.network.dynamic) == (
+        50,
+        "random",
+        0.1,
+        True,
+    )
+    assert (config.runs, config.seed, config.burn_in, config.shares, config.users) == (50, 0, 20, "uniform", "pinned")
+    assert (config.observation, config.accounting, config.form, config.beta) == ("paper", "sound", "diagonal", None)
+    assert config.data.name == "linear"
+    assert config.entrants[0].guarantee == Guarantee.finite(1000, 1.0)
+    assert config.tuning == config.data.tuning
+
+
+def test_a_guarantee_that_was_not_asked_for_is_the_natural_one() -> None:
+    """Finite schemes take the whole stream, window schemes 100 slots, a scheme for both the stream."""
+    config = configure("fast,uniform,central,non-private", slots=300)
+    kinds = {e.label: None if e.guarantee is None else (e.guarantee.kind, e.guarantee.length) for e in config.entrants}
+    assert kinds == {
+        "fast": ("finite", 300),
+        "uniform": ("window", 100),
+        "central": ("finite", 300),
+        "non-private": None,
+    }
+    asked = configure("central,uniform,non-private", slots=300, window=40, epsilon=0.5, users="roaming")
+    for entrant in asked.entrants[:2]:
+        assert entrant.guarantee == Guarantee.window(40, 0.5, users="roaming")
+    assert asked.entrants[2].guarantee is None
+    assert configure("fast", horizon=70).entrants[0].guarantee == Guarantee.finite(70, 1.0)
+    many = configure("fast", servers_per_slot=3, correlation=2.0).entrants[0].guarantee
+    assert many == Guarantee.finite(1000, 1.0, servers_per_slot=3, correlation=2.0)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "asked", "text"),
+    [
+        (dpcrowd.FAST(), {"window": 10}, "scheme 'fast' takes a horizon, not a window; leave --window out"),
+        (dpcrowd.BD(), {"horizon": 10}, "scheme 'bd' takes a window, not a horizon; leave --horizon out"),
+        (dpcrowd.BD(), {"window": 10, "horizon": 10}, "give a window or a horizon, not both"),
+        (dpcrowd.BD(), {"window": 51}, "have 50 slots, fewer than the window of 51 of scheme 'bd'; .* at most 50"),
+        (dpcrowd.BD(), {}, "have 50 slots, fewer than the default window of 100 of scheme 'bd'; .* at most 50"),
+        (dpcrowd.NonPrivate(), {"window": 0}, "window must be a whole number of slots >= 1; given 0"),
+        (dpcrowd.FAST(), {"epsilon": 0}, "epsilon must be > 0; given 0"),
+        (dpcrowd.FAST(), {"users": "roming"}, "unknown kind of users 'roming'. Did you mean 'roaming'?"),
+    ],
+)
+def test_a_guarantee_that_does_not_fit_is_refused(scheme: Any, asked: dict[str, Any], text: str) -> None:
+    """A scheme under a guarantee that it cannot keep would give numbers that mean nothing."""
+    whole: dict[str, Any] = {"epsilon": 1.0, "window": None, "horizon": None, "slots": 50, "users": "pinned"}
+    with pytest.raises(BadInput, match=text):
+        guarantee_for(scheme, **{**whole, **asked})
+
+
+def test_a_window_as_long_as_the_data_fits() -> None:
+    """The bound is the number of slots itself, not one less."""
+    whole: dict[str, Any] = {"epsilon": 1.0, "horizon": None, "slots": 50, "users": "pinned"}
+    assert guarantee_for(dpcrowd.BD(), window=50, **whole) == Guarantee.window(50, 1.0)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "3", None, True, float("nan")])
+def test_whole_numbers_only(value: object) -> None:
+    """2.0 runs or True servers are slips; a TypeError deep inside would not say which argument it was."""
+    with pytest.raises(BadInput, match=r"^runs must be a whole number from 1 to 9; given "):
+        whole_number("runs", value, 1, 9)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    """Loops over numpy.arange are common."""
+    whole_number("runs", np.int64(9), 1, 9)
+    with pytest.raises(BadInput, match="of at least 1 or so; given 0"):
+        whole_number("jobs", 0, 1, None, " or so")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"runs": 0}, "runs must be a whole number from 1 to 1000000; given 0"),
+        ({"runs": 10**7}, "given 10000000"),
+        ({"runs": 2.5}, "given 2.5"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; given -1"),
+        ({"burn_in": 30}, "burn-in must be a whole number from 0 to 29, since 'linear' has 30 slots; given 30"),
+        ({"burn_in": -1}, "burn-in must be .* given -1"),
+        ({"servers": "6"}, "servers must be a whole number from 2 to 10000000; given 6"),
+        ({"jobs": 0}, "jobs must be a whole number of at least 1; leave it out .*; given 0"),
+        ({"jobs": -1}, "jobs must be"),
+        ({"shares": [0.5] * 5}, r"shares have shape \(5,\); allowed: one for each of 6 servers"),
+        ({"shares": [0.5] * 5 + [0.0]}, "share of server 5 is 0; allowed: above 0, at most 1"),
+        ({"shares": [0.5] * 5 + [1.5]}, "share of server 5 is 1.5; allowed"),
+        ({"shares": [0.5] * 5 + [float("nan")]}, "share of server 5 is nan; allowed"),
+        ({"shares": ["a"] * 6}, "shares must be numbers; given .*'a'"),
+        ({"tuning": {"thta": 1.0}}, "unknown tuning parameter 'thta'. Did you mean 'theta'?"),
+        ({"schemes": []}, "no scheme was given; allowed: non-private, central, fast"),
+        ({"schemes": {}}, "no scheme was given"),
+        ({"schemes": 5}, "5 was given as a scheme; allowed: a name such as 'dpcrowd', or DPCrowd()"),
+        ({"schemes": [dpcrowd.FAST]}, "'dpcrowd.schemes.fast.FAST'> was given as a scheme"),
+        ({"schemes": dpcrowd.FAST}, "was given as a scheme"),
+        ({"schemes": ["fast", "fast"]}, "scheme 'fast' is given twice"),
+        ({"schemes": [dpcrowd.FAST(), "fast"]}, "scheme 'fast' is given twice"),
+        ({"interval": 3, "schemes": "bd", "window": 10}, "scheme 'bd' takes no sampling interval; these do: central"),
+        ({"grouping": "non", "schemes": "rescuedp", "window": 10}, "unknown grouping 'non'. Did you mean 'none'?"),
+        ({"correlation": 0.5}, "correlation must be a finite factor >= 1; given 0.5"),
+        ({"beta": 1.0}, "beta = 1 can diverge"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(settings: dict[str, Any], text: str) -> None:
+    """What was given and what is allowed, instead of a traceback from inside NumPy."""
+    settings = {"schemes": "dpcrowd", **TINY, **settings}
+    with pytest.raises(BadInput, match=text) as refused:
+        simulate(settings.pop("schemes"), **settings)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_configuration_checks_itself() -> None:
+    """`SimulationConfig` is what travels to workers; made by hand it is checked as well."""
+    config = configure("fast", **TINY)
+    values = {name: getattr(config, name) for name in SimulationConfig.__dataclass_fields__}
+    with pytest.raises(BadInput, match="no scheme was given"):
+        SimulationConfig(**{**values, "entrants": ()})
+    twice = (config.entrants[0], Entrant("fast", dpcrowd.FAST(), None))
+    with pytest.raises(BadInput, match="'fast' is given twice; each has to have a name of its own"):
+        SimulationConfig(**{**values, "entrants": twice})
+    assert config.model is config.data.model
+
+
+@pytest.mark.parametrize(
+    "schemes",
+    ["fast, dpcrowd,", ["fast", "dpcrowd"], ("fast", dpcrowd.DPCrowd()), iter(["fast", "dpcrowd"])],
+    ids=["text", "list", "mixed", "iterator"],
+)
+def test_schemes_may_be_given_in_many_ways(schemes: Any) -> None:
+    """Text from a command line, names, objects, anything to loop over."""
+    assert [entrant.label for entrant in configure(schemes).entrants] == ["fast", "dpcrowd"]
+
+
+def test_a_mapping_gives_schemes_labels() -> None:
+    """Two settings of one scheme in one paired comparison need two names."""
+    schemes = {"every slot": dpcrowd.DPCrowd("fixed", 1), "every fifth": dpcrowd.DPCrowd("fixed", 5), "pid": "dpcrowd"}
+    result = simulate(schemes, **TINY)
+    assert list(result.records) == list(schemes)
+    assert [row["scheme"] for row in result.summary()] == list(schemes)
+    assert result["every slot"].frequency.tolist() == [1.0, 1.0]
+    assert result["every fifth"].frequency == pytest.approx([0.2, 0.2])
+    assert list(result.guarantees) == list(schemes)
+
+
+def test_options_of_schemes_reach_them() -> None:
+    """An option that is dropped on the way would simulate something else than was asked for."""
+    staggered = configure("dpcrowd", interval=4, sampling="staggered").entrants[0].scheme
+    assert isinstance(staggered, dpcrowd.DPCrowd)
+    assert (staggered.sampling, staggered.interval) == ("staggered", 4)
+    fixed = configure("dfast", interval=4).entrants[0].scheme
+    assert isinstance(fixed, dpcrowd.DFAST)
+    assert fixed.inner.sampling == "fixed"  # type: ignore[attr-defined]
+    plain = configure("rescuedp", grouping="none").entrants[0].scheme
+    assert isinstance(plain, dpcrowd.RescueDP)
+    assert plain.grouping == "none"
+
+
+def test_tuning_changes_what_is_named_and_keeps_the_rest() -> None:
+    """The paper's parameters of the data set stay for everything that was not given."""
+    config = configure("fast", tuning={"theta": 9.0})
+    assert config.tuning.theta == 9.0
+    assert config.tuning.xi == config.data.tuning.xi
+    own = Tuning(xi=0.5)
+    assert configure("fast", tuning=own).tuning is own
+
+
+@pytest.mark.parametrize(
+    ("shares", "given", "expected"),
+    [("uniform", None, "paper"), ("partition", None, "binomial"), ("partition", "paper", "paper")],
+)
+def test_observation_follows_the_shares_unless_it_is_given(shares: str, given: Any, expected: str) -> None:
+    """A partition of real people is binomial; the paper's formula would make people out of nothing."""
+    assert configure("fast", shares=shares, observation=given).observation == expected
+
+
+def test_a_loaded_data_set_is_taken_as_it_is() -> None:
+    """Options of loading come too late then; ignoring them would simulate other data than were asked for."""
+    data = load("linear", slots=40)
+    assert configure("fast", data).data is data
+    with pytest.raises(BadInput, match=r"slots, regions cannot change a loaded data set; give it to load_data\(\)"):
+        configure("fast", data, slots=30, regions=["crowd"])
+
+
+def test_a_file_of_links_brings_its_number_of_servers(tmp_path: Path) -> None:
+    """Whoever gives a network of 4 servers should not have to say 4, and 50 by default would be refused."""
+    file = tmp_path / "net.txt"
+    file.write_text(RING)
+    for graph in (file, str(file)):
+        network = configure("dpcrowd", graph=graph).network
+        assert (network.name, network.servers, network.dynamic) == ("file", 4, False)
+    assert configure("dpcrowd", graph=file, servers=4).servers == 4
+    with pytest.raises(BadInput, match=r"graph file '.*net.txt': no link at server 4 of 5"):
+        configure("dpcrowd", graph=file, servers=5)
+    with pytest.raises(BadInput, match=r"net.txt' is always the same and cannot be dynamic"):
+        configure("dpcrowd", graph=file, dynamic=True)
+    record = simulate("non-private", graph=file, slots=30, runs=1)["non-private"]
+    assert record.packets_per_slot.tolist() == [8.0]
+
+
+def test_the_default_density_is_raised_where_nobody_could_be_linked() -> None:
+    """Six servers at density 0.1 would leave some alone; refusing a default would be odd."""
+    assert configure("dpcrowd", servers=6).network.density == pytest.approx(0.2)
+    assert configure("dpcrowd", servers=2).network.density == 1.0
+    assert configure("dpcrowd", servers=12).network.density == 0.1
+
+
+@pytest.mark.parametrize(("graph", "dynamic"), [("random", True), ("small-world", False), ("ring", False)])
+def test_only_the_random_graph_is_dynamic_by_default(graph: str, dynamic: bool) -> None:
+    """As in the paper; a named topology is there to stay."""
+    assert configure("dpcrowd", graph=graph, servers=10, density=0.5).network.dynamic is dynamic
+    assert configure("dpcrowd", servers=10, density=0.5, dynamic=False).network.dynamic is False
+
+
+def test_notes_say_what_a_reader_should_know() -> None:
+    """Shares that sum to 26, a ledger that does not hold for moving users, promises that differ."""
+    notes = simulate("dpcrowd", **TINY).notes
+    assert len(notes) == 1
+    assert "sum to about 3: a user is at that many servers at once" in notes[0]
+    assert simulate("dpcrowd", shares="partition", **TINY).notes == ()
+    mixed = simulate("dpcrowd,uniform", **{**TINY, "slots": 100}, shares="partition").notes
+    assert mixed == (
+        "epsilon covers a whole stream of 100 slots for dpcrowd; any window of 100 slots for uniform: their errors are "
+        "not at the same privacy.",
+    )
+    region = simulate("rescuedp", "multi-linear", window=10, accounting="per-region", **TINY)
+    assert any("per-region accounting (the paper's)" in note for note in region.notes)
+    assert any("intervals of rescuedp are uncalibrated" in note for note in region.notes)
+
+
+def test_the_promise_is_printed_in_words_and_says_whom_it_holds_for() -> None:
+    """The paper's accounting does not keep the promise for those who move; printing it as if it did would be a lie."""
+    sound = simulate("rescuedp,non-private", "multi-linear", window=10, **TINY).guarantees
+    assert sound["non-private"] is None
+    assert sound["rescuedp"] is not None
+    assert sound["rescuedp"].startswith("Pure 10-event differential privacy with ε = 1")
+    region = simulate("rescuedp", "multi-linear", window=10, accounting="per-region", **TINY).guarantees["rescuedp"]
+    assert region == f"Only for a user who stays in one region, since accounting is per region: {sound['rescuedp']}"

@@ -1,0 +1,161 @@
+"""Frequency, packets, bytes and latency against loops over who spoke to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.network.graph import Graph
+from dpcrowd.schemes.base import Scheme
+from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.simulate import configure, simulate
+from dpcrowd.sim.topology import Networks
+from sim_support import TINY, spy_on_engine
+
+SERVERS, SLOTS, RUNS, BURN_IN = TINY["servers"], TINY["slots"], TINY["runs"], TINY["burn_in"]
+HEADER = 64
+
+
+def _nx(graph: Graph) -> nx.Graph:
+    network = nx.Graph()
+    network.add_nodes_from(range(graph.servers))
+    network.add_weighted_edges_from(zip(*(part.tolist() for part in graph.pairs()), strict=True))
+    return network
+
+
+def _observed(
+    monkeypatch: pytest.MonkeyPatch, scheme: Scheme, **more: Any
+) -> tuple[RunRecords, list[list[nx.Graph]], np.ndarray]:
+    """The records, the networks [slot][run], and who spoke (slots, runs, servers)."""
+    spy = spy_on_engine(monkeypatch)
+    settings = {**TINY, **more}
+    record = simulate(scheme, jobs=1, **settings)[scheme.name]
+    networks = Networks(configure(scheme, **settings).network, 0, range(RUNS), None, "scipy")
+    graphs = []
+    for slot in range(SLOTS):
+        union = networks.at(slot).graph
+        graphs.append([_nx(union.part(run * SERVERS, SERVERS)) for run in range(RUNS)])
+    spoke = np.array([release.speaks for release in spy.of(scheme)]).reshape(SLOTS, RUNS, SERVERS)
+    return record, graphs, spoke
+
+
+def _check(record: RunRecords, packets: np.ndarray, latest: np.ndarray, vectors: int) -> None:
+    """packets, latest: (slots, runs), with 0 as the latest arrival where nobody speaks."""
+    for run in range(RUNS):
+        mean = packets[BURN_IN:, run].mean()
+        assert record.packets_per_slot[run] == pytest.approx(mean, rel=1e-12)
+        assert record.bytes_per_slot[run] == pytest.approx(mean * (HEADER + 8 * vectors), rel=1e-12)
+        arrivals = latest[BURN_IN:, run]
+        assert record.latency_ms[run] == pytest.approx(arrivals[arrivals > 0].mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("scheme", [dpcrowd.DPCrowd(), dpcrowd.NonPrivate()], ids=["dpcrowd", "non-private"])
+def test_one_hop_costs_a_packet_a_link_of_each_speaker(
+    monkeypatch: pytest.MonkeyPatch, scheme: Scheme, dynamic: bool
+) -> None:
+    """The paper's main claim is about these packets: counting silent servers, or links once, would be wrong."""
+    record, graphs, spoke = _observed(monkeypatch, scheme, dynamic=dynamic)
+    packets, latest = np.zeros((SLOTS, RUNS)), np.zeros((SLOTS, RUNS))
+    for slot in range(SLOTS):
+        for run, graph in enumerate(graphs[slot]):
+            for speaker in np.flatnonzero(spoke[slot, run]):
+                for _, _, delay in graph.edges(int(speaker), data="weight"):
+                    packets[slot, run] += 1
+                    latest[slot, run] = max(latest[slot, run], delay)
+    assert spoke[BURN_IN:].any()
+    _check(record, packets, latest, vectors=4)
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("density", [0.2, 0.5])
+def test_flooding_costs_every_link_of_the_component_for_each_message(
+    monkeypatch: pytest.MonkeyPatch, density: float, dynamic: bool
+) -> None:
+    """Every server forwards a new message once on all its links; at density 0.2 the network is in pieces."""
+    record, graphs, spoke = _observed(monkeypatch, dpcrowd.DFAST(), dynamic=dynamic, density=density)
+    packets, latest = np.zeros((SLOTS, RUNS)), np.zeros((SLOTS, RUNS))
+    for slot in range(SLOTS):
+        for run, graph in enumerate(graphs[slot]):
+            for speaker in np.flatnonzero(spoke[slot, run]):
+                away = nx.single_source_dijkstra_path_length(graph, int(speaker))
+                packets[slot, run] += sum(graph.degree(server) for server in away)
+                latest[slot, run] = max(latest[slot, run], *away.values())
+    assert spoke.all(), "a server that floods does so in every slot"
+    _check(record, packets, latest, vectors=2)
+
+
+def test_a_central_filter_hears_one_packet_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of comparison: a message to the centre is one packet, and how far away the centre is, is not known."""
+    record, _, spoke = _observed(monkeypatch, dpcrowd.Central())
+    np.testing.assert_allclose(record.packets_per_slot, spoke[BURN_IN:].sum(axis=2).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(record.bytes_per_slot, record.packets_per_slot * (HEADER + 16), rtol=1e-12)
+    assert np.isnan(record.latency_ms).all()
+
+
+def test_a_server_alone_costs_nothing_and_has_no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No message is no packet, no byte; a latency of 0 ms would be a message that arrives at once."""
+    for scheme in (dpcrowd.FAST(), dpcrowd.Uniform()):
+        window = {"window": 10} if scheme.name == "uniform" else {}
+        record, _, _spoke = _observed(monkeypatch, scheme, **window)
+        assert (record.packets_per_slot == 0).all()
+        assert (record.bytes_per_slot == 0).all()
+        assert np.isnan(record.latency_ms).all()
+
+
+def test_bytes_grow_with_the_regions() -> None:
+    """A message holds a number for each region and vector."""
+    record = simulate("dpcrowd", "multi-linear", **TINY)["dpcrowd"]
+    np.testing.assert_allclose(record.bytes_per_slot, record.packets_per_slot * (HEADER + 8 * 6 * 4), rtol=1e-12)
+
+
+@pytest.mark.parametrize("interval", [1, 5])
+@pytest.mark.parametrize("sampling", [None, "lockstep", "staggered"])
+def test_the_frequency_of_an_interval_is_one_over_it(interval: int, sampling: str | None) -> None:
+    """The paper prints I/T; a schedule that reads counts more often than 1/I would spend more than it says."""
+    result = simulate("dpcrowd,fast,central", interval=interval, sampling=sampling, **TINY)
+    for record in result.records.values():
+        np.testing.assert_allclose(record.frequency, 1 / interval, rtol=1e-12)
+
+
+@pytest.mark.parametrize("accounting", ["sound", "per-region"])
+def test_frequency_counts_slots_in_which_any_region_is_read(monkeypatch: pytest.MonkeyPatch, accounting: str) -> None:
+    """With many regions a server that reads one of them has sampled; from the burn-in on, over all servers."""
+    spy = spy_on_engine(monkeypatch)
+    scheme = dpcrowd.FAST()
+    record = simulate(scheme, "multi-linear", jobs=1, accounting=accounting, **TINY)["fast"]
+    sampled = [release.sampled.any(axis=1).reshape(RUNS, SERVERS) for release in spy.of(scheme)]
+    np.testing.assert_allclose(record.frequency, np.mean(sampled[BURN_IN:], axis=(0, 2)), rtol=1e-12)
+    assert 0 < record.frequency.min() < 1
+
+
+def test_the_burn_in_is_left_out_of_every_metric() -> None:
+    """Figures "from slot 20 on" that hold the start would make every scheme look worse than it is."""
+    whole, late = (simulate("dpcrowd,dfast", **{**TINY, "burn_in": burn_in}) for burn_in in (0, 12))
+    for name in whole.records:
+        a, b = whole[name], late[name]
+        np.testing.assert_array_equal(a.are_by_slot, b.are_by_slot)
+        for metric in ("are", "ace"):
+            by_slot = getattr(a, f"{metric}_by_slot")
+            np.testing.assert_allclose(getattr(a, metric), by_slot.mean(axis=1), rtol=1e-12)
+            np.testing.assert_allclose(getattr(b, metric), by_slot[:, 12:].mean(axis=1), rtol=1e-12)
+        assert a.paid == b.paid, "what the first slots cost is paid all the same"
+        assert not np.isclose(a.frequency, b.frequency).any()
+
+
+def test_flooding_in_a_long_changing_network_is_timed_in_some_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All shortest paths of every slot would take longer than the simulation; the slots timed are spread evenly."""
+    from dpcrowd.sim import recorder
+
+    monkeypatch.setattr(recorder, "_LATENCY_SLOTS", 5)
+    record, graphs, _ = _observed(monkeypatch, dpcrowd.DFAST())
+    for run in range(RUNS):
+        timed = [
+            max(max(lengths.values()) for _, lengths in nx.all_pairs_dijkstra_path_length(graphs[slot][run]))
+            for slot in range(BURN_IN, SLOTS, 5)
+        ]
+        assert record.latency_ms[run] == pytest.approx(np.mean(timed), rel=1e-6)

@@ -1,0 +1,189 @@
+"""Tables and plots as files: what is written can be read back, and what cannot be written is refused at once."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.sim.export import check_table_path, check_writable, refuse_failed_write
+from dpcrowd.sim.plot import check_plot_path, plot_errors
+from dpcrowd.sim.result import SimulationResult
+from dpcrowd.sim.simulate import simulate
+from sim_support import TINY
+
+
+@pytest.fixture(scope="module")
+def result() -> SimulationResult:
+    return simulate("non-private,fast,dpcrowd", **TINY)
+
+
+def test_csv_gives_the_table_back(result: SimulationResult, tmp_path: Path) -> None:
+    """Every digit and every undefined value: a float that is cut short would not be the one that was computed."""
+    path = result.write(tmp_path / "runs.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    table = result.table()
+    assert list(rows[0]) == list(table)
+    for name, column in table.items():
+        read = [row[name] for row in rows]
+        if name == "scheme":
+            assert read == column
+        else:
+            assert [None if text == "" else float(text) for text in read] == column
+
+
+def test_parquet_gives_the_table_back_with_types(result: SimulationResult, tmp_path: Path) -> None:
+    """Columns keep their types even where all values are undefined, so that files of several runs fit together."""
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(result.write(str(tmp_path / "runs.parquet")))
+    assert read.to_pydict() == result.table()
+    alone = pyarrow.parquet.read_table(simulate("fast", **TINY).write(tmp_path / "alone.PARQUET"))
+    assert alone.schema == read.schema
+    assert str(read.schema.field("latency_ms").type) == "double"
+    assert str(read.schema.field("run").type) == "int64"
+
+
+def test_an_existing_file_is_replaced(result: SimulationResult, tmp_path: Path) -> None:
+    """A second simulation into the same file must not be appended to the first."""
+    path = tmp_path / "runs.csv"
+    path.write_text("old\n" * 1000)
+    result.write(path)
+    assert path.read_text().startswith("scheme,run,are,")
+    assert len(path.read_text().splitlines()) == 7
+
+
+@pytest.mark.parametrize("check", [check_table_path, check_plot_path])
+def test_a_check_leaves_no_trace(check: object, tmp_path: Path) -> None:
+    """Asking whether a file can be written must neither make one nor touch one that is there."""
+    ending = ".csv" if check is check_table_path else ".png"
+    assert callable(check)
+    check(tmp_path / f"new{ending}")
+    assert list(tmp_path.iterdir()) == []
+    there = tmp_path / f"there{ending}"
+    there.write_bytes(b"precious")
+    check(there)
+    assert there.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.txt", r"cannot write a table to 'x.txt'; allowed endings: \.csv, \.parquet\."),
+        ("x", "cannot write a table to 'x'; allowed endings"),
+        ("nowhere/x.csv", r"cannot write 'x.csv': the folder '.*nowhere' does not exist\."),
+        ("folder.csv", r"cannot write '.*folder.csv': "),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_refused_before_any_work(name: str, text: str, tmp_path: Path) -> None:
+    """After an hour of simulation it would be too late to say so."""
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(BadInput, match=text):
+        check_table_path(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.gif", r"cannot draw to 'x.gif'; allowed endings: \.png, \.svg, \.pdf\."),
+        ("nowhere/x.png", "the folder '.*nowhere' does not exist"),
+        ("folder.png", r"cannot write '.*folder.png': "),
+    ],
+)
+def test_a_plot_that_cannot_be_written_is_refused_before_any_work(name: str, text: str, tmp_path: Path) -> None:
+    """The same for figures."""
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(BadInput, match=text):
+        check_plot_path(tmp_path / name)
+
+
+def test_an_error_of_the_file_system_is_one_line(tmp_path: Path) -> None:
+    """A full disk is nobody's bug: no traceback."""
+    with pytest.raises(BadInput, match=r"^cannot write '.*x.csv': No space left on device\.$") as refused:  # noqa: SIM117
+        with refuse_failed_write(tmp_path / "x.csv"):
+            raise OSError(28, "No space left on device")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(BadInput, match="does not exist"):
+        check_writable(tmp_path / "no" / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "text"),
+    [
+        ("pyarrow", "x.parquet", r"writing Parquet needs pyarrow.*pip install \"dpcrowd\[parquet\]\""),
+        ("matplotlib", "x.png", r"drawing needs matplotlib.*pip install \"dpcrowd\[plot\]\""),
+    ],
+)
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str, name: str, text: str
+) -> None:
+    """Both libraries are optional: whoever lacks one should read how to get it, before the simulation runs."""
+    monkeypatch.setitem(sys.modules, library, None)
+    check = check_plot_path if library == "matplotlib" else check_table_path
+    with pytest.raises(DpcrowdError, match=text):
+        check(tmp_path / name)
+
+
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_plots_are_what_their_ending_says(result: SimulationResult, tmp_path: Path, ending: str, magic: bytes) -> None:
+    """A picture in another format than its name does not open."""
+    path = tmp_path / f"errors.{ending}"
+    plot_errors(result, path)
+    assert path.read_bytes().startswith(magic)
+
+
+def test_a_plot_names_every_scheme_and_both_errors(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that nobody can tell from the others, or an axis without a name, is no result."""
+    import matplotlib as mpl
+
+    monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")
+    path = tmp_path / "errors.svg"
+    plot_errors(result, path)
+    text = path.read_text(encoding="utf-8")
+    for word in ("non-private", "fast", "dpcrowd", "average relative error", "average consensus error", ">slot<"):
+        assert word in text
+
+
+def test_the_lines_are_the_series_and_the_band_its_interval(
+    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is drawn is what is written: the mean over the runs of each slot and Student's interval."""
+    from matplotlib.figure import Figure
+    from scipy import stats
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    plot_errors(result, tmp_path / "errors.png")
+    panels = figures[0].axes
+    series = result.series()
+    for panel, metric in zip(panels, ("are", "ace"), strict=True):
+        for number, line in enumerate(panel.lines):
+            np.testing.assert_allclose(line.get_ydata(), series[metric][30 * number : 30 * number + 30])
+    assert panels[0].get_yscale() == "log"
+    values = result["fast"].are_by_slot
+    top = values.mean(axis=0) + stats.t.ppf(0.975, 1) * stats.sem(values, axis=0)
+    drawn = panels[0].collections[1].get_paths()[0].vertices[:, 1]
+    assert drawn.max() == pytest.approx(top.max())
+
+
+def test_one_run_and_undefined_slots_can_be_drawn(tmp_path: Path) -> None:
+    """No interval, and slots in which nobody knows anything yet: still a plot, and no warning."""
+    one = simulate("dpcrowd", interval=9, sampling="staggered", graph="ring", **{**TINY, "runs": 1, "density": None})
+    plot_errors(one, tmp_path / "one.png")
+    assert (tmp_path / "one.png").stat().st_size > 1000
+
+
+def test_errors_of_zero_can_be_drawn(tmp_path: Path) -> None:
+    """A logarithmic axis has no zero; exact estimates must not end in a warning."""
+    file = tmp_path / "zeros.csv"
+    file.write_text("a\n" + "0\n" * 30)
+    exact = simulate("non-private", str(file), observation="binomial", **TINY)
+    assert exact["non-private"].are.tolist() == [0.0, 0.0]
+    plot_errors(exact, tmp_path / "zero.png")
