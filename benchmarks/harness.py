@@ -9,6 +9,7 @@ A target that is missed is printed as such; with `--check` on the command line i
 
 from __future__ import annotations
 
+# ruff: noqa: E402
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -78,12 +79,15 @@ def per_second(count: float, seconds: float) -> str:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
     """A table; the first column is text, the others are figures."""
-    table = Table(title=title, title_justify="left", title_style="bold", caption=note or None, caption_justify="left")
+    table = Table()
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=number > 0)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
+    _console.print(f"\n[bold]{title}[/bold]")
     _console.print(table)
+    if note:
+        _console.print(note)
 
 
 def print_targets(targets: Sequence[Target]) -> None:
@@ -97,7 +101,8 @@ def print_targets(targets: Sequence[Target]) -> None:
         )
         for target in targets
     ]
-    print_table("Targets", ("what", "measured", "target", ""), rows, _machine())
+    print_table("Targets", ("what", "measured", "target", ""), rows)
+    _console.print(_machine())
     if "--check" in sys.argv[1:] and not all(target.reached for target in targets):
         sys.exit(1)
 

@@ -108,7 +108,7 @@ def test_more_neighbours_than_the_step_allows_are_refused() -> None:
     """A server told of too small a degree would take steps that can diverge, silently and for the whole network."""
     server = lone_server(max_degree=1)
     server.observe(0, COUNTS)
-    with pytest.raises(BadInput, match="beta = 0.25 can diverge: a server here has up to 3 neighbours"):
+    with pytest.raises(BadInput, match=r"beta = 0\.25 can diverge: a server here has up to 3 neighbours"):
         server.hear({n: neighbour_message() for n in (1, 2, 3)})
     assert np.isfinite(server.hear({n: neighbour_message() for n in (1, 2)}).estimate).all()
 
