@@ -57,7 +57,7 @@ def series(slots: int | None = None) -> DataSet:
 
 
 def config(data: DataSet, runs: int, more: dict[str, Any]) -> SimulationConfig:
-    return configure("dpcrowd-plus", data, servers=SERVERS, density=0.1, runs=runs, dynamic=False, window=50, **more)
+    return configure("dpcrowd-plus", data, servers=SERVERS, density=0.1, runs=runs, dynamic=False, **more)
 
 
 def main() -> None:

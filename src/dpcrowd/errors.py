@@ -7,7 +7,7 @@ allowed, what to do. The command line prints that line and exits with code 2; a 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 __all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
 
@@ -25,6 +25,10 @@ class MissingExtra(DpcrowdError):
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f'{purpose} needs {library}, which is not installed: pip install "dpcrowd[{extra}]"')
+        self._arguments = (library, extra, purpose)
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
+        return type(self), self._arguments  # an error of a worker process has to reach the user whole
 
 
 class BudgetExhausted(DpcrowdError):
@@ -39,6 +43,13 @@ class BudgetExhausted(DpcrowdError):
         self.requested = requested
         self.remaining = remaining
         self.returns_at = returns_at
+
+    def __reduce__(self) -> tuple[Callable[..., BudgetExhausted], tuple[str, int, int, int | None]]:
+        return _exhausted, (str(self), self.requested, self.remaining, self.returns_at)
+
+
+def _exhausted(message: str, requested: int, remaining: int, returns_at: int | None) -> BudgetExhausted:
+    return BudgetExhausted(message, requested=requested, remaining=remaining, returns_at=returns_at)
 
 
 def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> BadInput:

@@ -1,4 +1,4 @@
-"""The simulator's compiled loops against the array operations that they stand in for."""
+"""What is written for speed (compiled loops, noise for a few rows) against the plain operations that it stands for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpcrowd.filters import fuse
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import Hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.privacy import SeededNoise, noise_scale
 from dpcrowd.sampling import pid
 from dpcrowd.sampling.pid_loop import compiled_pid, fast_step, rescue_step
 from dpcrowd.schemes.absorb_few import absorb_few, few_speak
@@ -121,3 +122,40 @@ def test_steps_of_nobody_change_nothing() -> None:
         fast_step(state, 3, rows, nothing, (0.9, 0.1, 0.0), 2.5, 0.05, loop)
         rescue_step(state, 3, rows, nothing, (0.9, 0.1, 0.0), 1.0, nothing, loop)
     assert same(state, pid.start(4, 1, 5))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_huge_error_ends_at_interval_one_and_a_theta_of_zero_changes_nothing(compiled: bool) -> None:
+    """Without the caps, 0 * inf would make the interval NaN, and the controller would never sample again."""
+    loop = compiled_pid() if compiled else None
+    rows, error, left = np.array([0]), np.array([1e200]), np.array([1.0])
+    for theta, expected in ((0.0, 3.0), (2.5, 1.0)):
+        fast, rescue = pid.start(1, 1, 5), pid.start(1, 1, 5)
+        for state in (fast, rescue):
+            state.interval[:] = 3.0
+        fast_step(fast, 7, rows, error, (0.9, 0.1, 0.0), theta, 0.05, loop)
+        rescue_step(rescue, 7, rows, error, (0.9, 0.1, 0.0), theta, left, loop)
+        for state in (fast, rescue):
+            assert state.interval.tolist() == [[expected]]
+            assert state.next_slot.tolist() == [[7 + int(expected)]]
+
+
+def test_noise_for_a_few_rows_is_the_noise_of_their_places() -> None:
+    """If a value got the noise of another place, schemes would no longer be compared on the same luck."""
+    rng = np.random.default_rng(4)
+    shape = (30, 4)
+    counts, sensitivity = rng.integers(0, 1000, shape), rng.integers(1, 4, shape)
+    where = rng.random(shape) < 0.2
+    for charge in (np.array([[10**7]]), rng.integers(10**6, 10**8, (30, 1)), rng.integers(10**6, 10**8, shape)):
+        noise = SeededNoise([np.random.SeedSequence(5)], *shape)
+        first, second = noise._unit(2, 0)
+        scale = noise_scale(charge, sensitivity)
+        everywhere = counts + (np.floor(first * scale) - np.floor(second * scale))
+        assert np.array_equal(noise.noisy(2, counts, charge, sensitivity, where), np.where(where, everywhere, 0.0))
+
+
+def test_where_nobody_reads_nothing_is_checked_or_drawn() -> None:
+    """A slot in which no server samples has no charge, and must not be refused for it."""
+    noise = SeededNoise([np.random.SeedSequence(5)], 3, 2)
+    none = np.zeros((3, 2), dtype=np.bool_)
+    assert not noise.noisy(0, np.ones((3, 2), dtype=np.int64), np.array([[0]]), 1, none).any()

@@ -25,7 +25,7 @@ def charge(*values: int) -> Any:
     ("bad", "why"),
     [
         (np.array([[-1]]), "must be >= 0; given -1e-9"),
-        (np.array([[5, -1, 5]]), "must be >= 0"),
+        (np.array([[5, -1, 5]]), "must be >= 0; given -1e-9"),
         (np.array([5]), "must have shape"),
         (np.array([[5], [5]]), "must have shape"),
         (np.array([[5, 5]]), r"must have shape \(1, 1\) or \(1, 3\); given \(1, 2\)"),

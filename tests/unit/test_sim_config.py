@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +184,9 @@ def test_options_of_schemes_reach_them() -> None:
 
 def test_tuning_changes_what_is_named_and_keeps_the_rest() -> None:
     """The paper's parameters of the data set stay for everything that was not given."""
-    config = configure("fast", tuning={"theta": 9.0})
-    assert config.tuning.theta == 9.0
-    assert config.tuning.xi == config.data.tuning.xi
+    data = replace(load("linear"), tuning=Tuning(xi=0.7, theta=0.1))
+    assert configure("fast", data, tuning={"theta": 9.0}).tuning == Tuning(xi=0.7, theta=9.0)
+    assert configure("fast", data).tuning == Tuning(xi=0.7, theta=0.1)
     own = Tuning(xi=0.5)
     assert configure("fast", tuning=own).tuning is own
 

@@ -162,3 +162,16 @@ def test_every_scheme_runs_and_fills_every_array(name: str) -> None:
     assert record.are_by_slot.shape == record.ace_by_slot.shape == (2, 30)
     assert record.server_slots == 2 * 6 * 30
     assert record.seconds > 0
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_the_clock_of_a_scheme_holds_its_own_work_and_the_drawing(
+    monkeypatch: pytest.MonkeyPatch, dynamic: bool
+) -> None:
+    """Speed is that of a scheme with networks and noise, as if it ran alone, and not that of all schemes together."""
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(engine.time, "perf_counter", lambda: float(next(ticks)))
+    result = tiny("dpcrowd,fast,dfast", runs=1, dynamic=dynamic)
+    for record in result.records.values():
+        assert record.seconds == 2 * 30, "one tick for the drawing and one for the scheme in each of 30 slots"
+    assert result.summary()[0]["server_slots_per_second"] == 6 * 30 / 60

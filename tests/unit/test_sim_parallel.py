@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,31 @@ def test_little_work_starts_no_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(simulate_module, "_run_parallel", refuse)
     simulate("dpcrowd", jobs=2, **TINY)
     monkeypatch.setattr(simulate_module, "_WORTH_A_WORKER", 0)
-    simulate("dpcrowd", jobs=1, **TINY)
+    with monkeypatch.context() as small:
+        small.setattr(simulate_module, "_BATCH_VALUES", 1)
+        simulate("dpcrowd", jobs=1, **TINY)
     simulate("dpcrowd", jobs=2, **{**TINY, "runs": 1})
     with pytest.raises(AssertionError, match="workers were started"):
         simulate("dpcrowd", jobs=2, **TINY)
+
+
+@pytest.mark.parametrize(("jobs", "asked"), [(2, 2), (3, 3), (None, -1)])
+def test_as_many_workers_start_as_were_asked_for(jobs: int | None, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--jobs 2 on a shared machine means two; without it, all cores."""
+    import joblib
+
+    seen: list[dict[str, Any]] = []
+
+    class Here(joblib.Parallel):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            seen.append(options)
+            super().__init__(**{**options, "n_jobs": 1})
+
+    monkeypatch.setattr(joblib, "Parallel", Here)
+    monkeypatch.setattr(simulate_module, "_WORTH_A_WORKER", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    simulate("dpcrowd", jobs=jobs, **TINY)
+    assert seen == [{"n_jobs": asked, "return_as": "generator_unordered"}]
 
 
 def test_without_jobs_every_core_gets_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,5 +101,7 @@ def test_work_is_cut_for_cores_cache_and_memory(monkeypatch: pytest.MonkeyPatch)
         assert [run for batch in batches for run in batch] == list(range(10))
     monkeypatch.setattr(simulate_module, "_BATCH_BYTES", 8 * 6 * 30 * 2 * 3)
     assert [len(batch) for batch in simulate_module._batches(config, 1)] == [3, 3, 3, 1]
+    kept = simulate_module.configure("dpcrowd", keep_estimates=True, **{**TINY, "runs": 4})
+    assert [len(batch) for batch in simulate_module._batches(kept, 1)] == [1] * 4, "kept estimates take as much again"
     monkeypatch.setattr(simulate_module, "_BATCH_BYTES", 1)
     assert [len(batch) for batch in simulate_module._batches(config, 1)] == [1] * 10

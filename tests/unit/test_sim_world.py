@@ -88,6 +88,7 @@ def test_check_ins_are_simulated_as_they_are(tmp_path: Path) -> None:
         truth.setdefault(day, dict.fromkeys("abc", 0))[place] += 1
     expected = np.array([[truth[day][place] for place in "abc"] for day in sorted(truth)])
 
+    servers = {}
     for users in ("pinned", "roaming"):
         settings = {**TINY, "slots": None, "users": users, "keep_estimates": True}
         config = configure("non-private,dpcrowd", str(file), **settings)
@@ -96,12 +97,14 @@ def test_check_ins_are_simulated_as_they_are(tmp_path: Path) -> None:
         world = engine._World(config, [0, 1])
         np.testing.assert_array_equal(world.truth[:, 0], expected)
         np.testing.assert_array_equal(world.counts[:, :6].sum(axis=1), expected)
+        servers[users] = world.counts
         result = simulate("non-private,dpcrowd", str(file), **settings)
         estimates = result["non-private"].estimates
         assert estimates is not None
         errors = np.abs(estimates[0] - expected[:, None, :]) / np.maximum(expected, 1)[:, None, :]
         np.testing.assert_allclose(result["non-private"].are_by_slot[0], errors.mean(axis=(1, 2)), rtol=1e-12)
         assert any("last check-in wins" in note for note in result.notes)
+    assert not np.array_equal(servers["pinned"], servers["roaming"]), "who roams is counted elsewhere"
 
 
 def test_a_file_of_counts_is_the_truth_of_every_run(tmp_path: Path) -> None:

@@ -131,7 +131,6 @@ class Recorder:
             self._static_costs(static)
         packets = _over_slots(self._packets[start:])
         size = message_bytes(self._shape[2], self._entrant.scheme.message_vectors)
-        silent = self._entrant.scheme.reach in ("alone", "central")
         are, ace, coverage = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
         return RunRecords(
@@ -142,7 +141,7 @@ class Recorder:
             frequency=_over_slots(self._sampled[start:]),
             packets_per_slot=packets,
             bytes_per_slot=packets * size,
-            latency_ms=np.full(len(self._runs), np.nan) if silent else _over_slots(self._latency[start:]),
+            latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
             coverage95=coverage,
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
