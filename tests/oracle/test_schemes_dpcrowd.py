@@ -1,14 +1,16 @@
-"""DPCrowd, DPCrowdW, FAST and DFAST against Algorithm 2 written out in plain Python, one region.
+"""DPCrowd, DPCrowdW, FAST and DFAST against Algorithm 2 written out in plain Python.
 
-Every server, slot and sum is a loop over plain numbers. Only the noise is shared: the oracle asks for the same draws.
-The text below is the paper's Algorithm 2 with the corrections of the design: the first sample is noised and paid, a
-slot without a sample has no measurement, M(0) = R/H^2, and consensus is with the neighbours that speak.
+Every server, region, slot and sum is a loop over plain numbers. Only the noise is shared: the oracle asks for the same
+draws. It is the paper's Algorithm 2 with the corrections of the design: the first sample is noised and paid, a
+slot without a sample has no measurement, M(0) = R/H^2, and consensus is with the neighbours that speak. With several
+regions the account is sound: if any region is due, all are sampled at the price of one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,108 +53,126 @@ class Controller:
 
 
 @dataclass
-class Provider:
-    """One server SP_i: posterior and its variance (None: no information yet), sampling and budget."""
+class Region:
+    """One region at one server: posterior (None: no information yet), its variance, and the sampling control."""
 
-    share: float
     posterior: float | None = None
     posterior_var: float = math.inf
     control: Controller = field(default_factory=Controller)
+
+
+@dataclass
+class Provider:
+    """One server SP_i."""
+
+    share: float
+    regions: list[Region]
     samples: int = 0
     paid: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Says:
-    """msg_i(t): u, U and the prior."""
+    """msg_i(t) about one region: u, U and the prior."""
 
     info_vec: float
     info_mat: float
     prior: float | None
 
 
-def algorithm_2(world: World, setting: Setting, *, neighbours: bool) -> list[list[tuple[float, float, bool]]]:
-    """(estimate, variance, sampled) of each server in each slot; without neighbours it is FAST."""
+def is_due(sp: Provider, phase: int | None, slot: int, most: int) -> bool:
+    """Adaptive: some region's interval has passed and samples are left; staggered: the server's own phase of four."""
+    if phase is not None:
+        return (slot - phase) % STAGGER == 0
+    return sp.samples < most and any(region.control.next_sample <= slot for region in sp.regions)
+
+
+def algorithm_2(world: World, setting: Setting, *, neighbours: bool) -> np.ndarray:
+    """(slots, servers, regions, 3): estimate, variance, sampled; without neighbours it is FAST."""
     guarantee, tuning = setting.guarantee, setting.tuning
     assert guarantee is not None
     blocks = guarantee.kind == "window"  # DPCrowdW: begin anew in each block of w slots, half of the budget a block
     most = max(1, int(tuning.sample_fraction * guarantee.length))
-    price = round(guarantee.epsilon * NANO) // (2 if blocks else 1) // most
-    noise_variance = laplace_var(price / NANO)
-    A, Q = float(setting.model.transition), float(setting.model.process_var[0])
-    providers = [Provider(float(share)) for share in world.shares[:, 0]]
-    history = []
+    total = round(guarantee.epsilon * NANO)
+    A = float(setting.model.transition)
+    Q = [float(q) for q in setting.model.process_var]
+    providers = [Provider(float(share), [Region() for _ in Q]) for share in world.shares[:, 0]]
+    history = np.full((world.slots, world.servers, len(Q), 3), np.nan)
     for slot in range(world.slots):
-        noise = drawn(world, slot, price)
-        priors: list[float | None] = []
-        prior_vars: list[float] = []
-        messages: dict[int, Says] = {}
+        priors = [[None if r.posterior is None else A * r.posterior for r in sp.regions] for sp in providers]
+        messages: dict[int, list[Says]] = {}
         for i, sp in enumerate(providers):
-            prior = None if sp.posterior is None else A * sp.posterior
-            priors.append(prior)
-            prior_vars.append(A * A * sp.posterior_var + Q)
             if blocks and slot % guarantee.length == 0:
-                sp.control, sp.samples = Controller(next_sample=slot), 0
-            over = not blocks and slot >= guarantee.length
-            if sp.control.next_sample <= slot and sp.samples < most and not over:
-                z = float(world.counts[slot, i, 0]) + noise[i][0]
-                expected = z / sp.share if prior is None else prior
-                spread = sp.share**2 * Q
+                sp.samples = 0
+                for region in sp.regions:
+                    region.control = Controller(next_sample=slot)
+            phase = None if setting.phases is None else int(setting.phases[i])
+            price = total // (2 if blocks else 1) // most
+            if phase is not None:
+                price = total // len(range(phase, guarantee.length, STAGGER))
+            if not is_due(sp, phase, slot, most) or (not blocks and slot >= guarantee.length):
+                continue
+            sp.samples += 1
+            sp.paid[slot] = price
+            noise = drawn(world, slot, price)[i]
+            messages[i] = []
+            for k, prior in enumerate(priors[i]):
+                z = float(world.counts[slot, i, k]) + noise[k]
+                spread = sp.share**2 * Q[k]
                 if setting.observation == "binomial":
-                    spread = sp.share * (1 - sp.share) * max(expected, 1.0)
-                R = tuning.alpha * noise_variance + max(spread, 1 / 12)
-                messages[i] = Says(sp.share * z / R, sp.share**2 / R, prior)
-                sp.samples += 1
-                sp.paid[slot] = price
-        row = []
+                    spread = sp.share * (1 - sp.share) * max(z / sp.share if prior is None else prior, 1.0)
+                R = tuning.alpha * laplace_var(price / NANO) + max(spread, 1 / 12)
+                messages[i].append(Says(sp.share * z / R, sp.share**2 / R, prior))
         for i, sp in enumerate(providers):
             near = [int(j) for j in world.graph(slot).neighbours(i)] if neighbours else []
             heard = [j for j in sorted([i, *near]) if j in messages]
-            y = sum(messages[j].info_vec for j in heard)
-            Y = sum(messages[j].info_mat for j in heard)
-            prior, P = priors[i], prior_vars[i]
-            if prior is None:
-                if heard:
-                    sp.posterior, sp.posterior_var = y / Y, 1 / Y
-            else:
-                M = 1 / (1 / P + Y)
-                C = world.gain * P / (abs(P) + 1)
-                others = [messages[j].prior for j in near if j in messages]
-                pull = C * sum(theirs - prior for theirs in others if theirs is not None)
-                sp.posterior, sp.posterior_var = prior + M * (y - Y * prior) + pull, M
-            if i in messages:
-                assert sp.posterior is not None
-                if prior is None:
-                    sp.control.wait(slot)
-                else:
-                    error = abs(sp.posterior - prior) / max(sp.posterior, tuning.floor)
-                    sp.control.adjust(slot, error, tuning)
-            row.append((math.nan if sp.posterior is None else sp.posterior, sp.posterior_var, i in messages))
-        history.append(row)
+            for k, region in enumerate(sp.regions):
+                prior, P = priors[i][k], A * A * region.posterior_var + Q[k]
+                y = sum(messages[j][k].info_vec for j in heard)
+                Y = sum(messages[j][k].info_mat for j in heard)
+                if prior is not None:
+                    M = 1 / (1 / P + Y)
+                    C = world.gain * P / (abs(P) + 1)
+                    others = [messages[j][k].prior for j in near if j in messages]
+                    pull = C * sum(theirs - prior for theirs in others if theirs is not None)
+                    region.posterior, region.posterior_var = prior + M * (y - Y * prior) + pull, M
+                elif heard:
+                    region.posterior, region.posterior_var = y / Y, 1 / Y
+                if i in messages:
+                    assert region.posterior is not None
+                    if prior is None:
+                        region.control.wait(slot)
+                    else:
+                        error = abs(region.posterior - prior) / max(region.posterior, tuning.floor)
+                        region.control.adjust(slot, error, tuning)
+                estimate = math.nan if region.posterior is None else region.posterior
+                history[slot, i, k] = estimate, region.posterior_var, i in messages
     for sp in providers:
         worst = max(sum(sp.paid.get(s, 0) for s in range(t, t + guarantee.length)) for t in range(world.slots))
-        assert worst <= guarantee.epsilon * NANO
+        assert worst <= total
     return history
 
 
+STAGGER = 4
 PAPER = Tuning(theta=2.5, xi=0.05, sample_fraction=0.3)
 OTHER = Tuning(theta=1.5, xi=0.1, sample_fraction=0.6, gains=(0.7, 0.2, 0.4), integral_window=3, alpha=0.7, floor=150.0)
 
 
 def settings(world: World, guarantee: Guarantee, tuning: Tuning, observation: Observation, A: float) -> Setting:
-    return Setting(world.servers, ProcessModel.of(A, [150.0]), guarantee, tuning=tuning, observation=observation)
+    model = ProcessModel.of(A, [150.0, 5.0, 0.0][: world.regions])
+    return Setting(world.servers, model, guarantee, tuning=tuning, observation=observation)
 
 
-def compare(name: str, world: World, setting: Setting, *, neighbours: bool) -> float:
+def compare(name: str, world: World, setting: Setting, *, neighbours: bool, **options: Any) -> float:
     """Assert that scheme and oracle agree everywhere; returns how often servers sampled."""
-    expected = np.array(algorithm_2(world, setting, neighbours=neighbours))
-    releases = play(make_scheme(name), setting, world)
+    expected = algorithm_2(world, setting, neighbours=neighbours)
+    releases = play(make_scheme(name, **options), setting, world)
     for slot, release in enumerate(releases):
-        estimate, variance, sampled = expected[slot].T
-        assert (release.sampled[:, 0] == sampled.astype(bool)).all(), slot
-        assert release.estimate[:, 0] == pytest.approx(estimate, rel=1e-9, abs=1e-9, nan_ok=True), slot
-        assert release.variance[:, 0] == pytest.approx(variance, rel=1e-9), slot
-    return float(expected[:, :, 2].mean())
+        estimate, variance, sampled = np.moveaxis(expected[slot], -1, 0)
+        assert (release.sampled == sampled.astype(bool)).all(), slot
+        assert release.estimate == pytest.approx(estimate, rel=1e-9, abs=1e-9, nan_ok=True), slot
+        assert release.variance == pytest.approx(variance, rel=1e-9), slot
+    return float(expected[..., 2].mean())
 
 
 VARIANTS = [(PAPER, "paper", 1.0), (OTHER, "paper", 0.995), (OTHER, "binomial", 1.0)]
@@ -183,23 +203,26 @@ def test_fast_is_algorithm_2_alone(tuning: Tuning, observation: Observation, A: 
     compare("fast", world, settings(world, Guarantee.finite(100, 10.0), tuning, observation, A), neighbours=False)
 
 
-def test_servers_that_nobody_reaches_in_time_start_by_hearing() -> None:
-    """With no budget of their own at first, servers take a neighbour's first record as their start."""
-    world = make_world(11, servers=7, slots=40)
-    setting = replace(settings(world, Guarantee.finite(30, 9.0), PAPER, "paper", 1.0), phases=np.arange(7) % 4)
-    releases = play(make_scheme("dpcrowd", sampling="staggered", interval=4), setting, world)
-    first = releases[0]
-    samplers = np.flatnonzero(first.sampled[:, 0])
-    for i in range(7):
-        heard = [j for j in [i, *world.graph(0).neighbours(i)] if j in samplers]
-        assert np.isfinite(first.estimate[i, 0]) == bool(heard)
-        if len(heard) == 1:  # one record alone: the estimate is z/H and its variance R/H^2
-            share = float(world.shares[heard[0], 0])
-            price = 9 * NANO // 8
-            z = world.counts[0, heard[0], 0] + drawn(world, 0, price)[heard[0]][0]
-            assert first.estimate[i, 0] == pytest.approx(z / share, rel=1e-9)
-            R = laplace_var(price / NANO) + share**2 * 150.0
-            assert first.variance[i, 0] == pytest.approx(R / share**2, rel=1e-9)
+@pytest.mark.parametrize(("name", "kind"), [("dpcrowd", "finite"), ("dpcrowd-w", "window"), ("fast", "finite")])
+def test_several_regions_are_sampled_together(name: str, kind: Any) -> None:
+    """Each region has a controller of its own; the first one that is due takes all others along."""
+    world = make_world(13, servers=6, regions=3, slots=100, changing=True)
+    setting = settings(world, Guarantee(kind, 90 if kind == "finite" else 20, 30.0), OTHER, "paper", 1.0)
+    assert 0.1 < compare(name, world, setting, neighbours=name != "fast") < 0.9
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_staggered_servers_start_by_hearing(changing: bool) -> None:
+    """A server takes a neighbour's first record as its start; nobody is pulled towards one that has no prior yet."""
+    world = make_world(11, servers=12, slots=40, changing=changing)
+    phases = np.array([0, 1, 2, 3] * 3)
+    setting = replace(settings(world, Guarantee.finite(30, 9.0), PAPER, "paper", 1.0), phases=phases)
+    compare("dpcrowd", world, setting, neighbours=True, sampling="staggered", interval=STAGGER)
+    first = algorithm_2(world, setting, neighbours=True)[:3, :, 0, 0]
+    assert np.isnan(first[0]).any()
+    late = [i for i in range(12) if np.isnan(first[phases[i] - 1, i]) and phases[i] > 0]
+    known = [i for i in late for j in world.graph(int(phases[i])).neighbours(i) if np.isfinite(first[phases[i] - 1, j])]
+    assert known  # somebody without a prior speaks to somebody who has one
 
 
 @pytest.mark.parametrize("changing", [False, True])
@@ -214,9 +237,9 @@ def test_dfast_is_the_average_of_fast(changing: bool) -> None:
     for slot, release in enumerate(play(make_scheme("dfast"), setting, world)):
         labels = components(world.graph(slot)).tolist()
         for i, label in enumerate(labels):
-            members = [alone[slot][j] for j in range(9) if labels[j] == label]
+            members = [alone[slot, j, 0] for j in range(9) if labels[j] == label]
             mean = sum(estimate for estimate, _, _ in members) / len(members)
             deviation = sum(math.sqrt(variance) for _, variance, _ in members) / len(members)
             assert release.estimate[i, 0] == pytest.approx(mean, rel=1e-9)
             assert release.variance[i, 0] == pytest.approx(deviation**2, rel=1e-9)
-            assert bool(release.sampled[i, 0]) == alone[slot][i][2]
+            assert release.sampled[i, 0] == alone[slot, i, 0, 2]

@@ -171,7 +171,7 @@ def compare(name: str, tuning: Tuning, seed: int, *, changing: bool) -> tuple[np
     return paid, largest
 
 
-GROUPED = Tuning(tau2=0.2, rescue_theta=2.0, phi=0.4, epsilon_max=0.3)
+GROUPED = Tuning(tau2=-0.5, rescue_theta=4.0, phi=0.4, epsilon_max=0.3, history=6)
 
 
 @pytest.mark.parametrize("name", ["dpcrowd-plus", "rescuedp"])

@@ -15,6 +15,7 @@ import pytest
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes import pegasus
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import make_scheme
 from schemes_support import World, drawn, make_world, play
@@ -22,12 +23,12 @@ from schemes_support import World, drawn, make_world, play
 NANO = 10**9
 
 
-def pegasus(world: World, server: int, region: int, total: int, window: int) -> Iterator[tuple[float, int]]:
+def chen(world: World, server: int, region: int, total: int, window: int, longest: int) -> Iterator[tuple[float, int]]:
     """(released value, size of its group) of one region at one server.
 
     A count that is found too far from the open group has been read by that group's test. It becomes a group of its own
     that is closed at once: in a second test its reading would be paid twice. A group is also closed, untested, when
-    it has w slots.
+    it is as long as memory allows.
     """
     grouper = total // (5 * window)
     perturber = 4 * grouper
@@ -39,7 +40,7 @@ def pegasus(world: World, server: int, region: int, total: int, window: int) -> 
     for slot in range(world.slots):
         count = int(world.counts[slot, server, region])
         value = count + drawn(world, slot, perturber)[server][region]
-        if is_open and len(raw) < window:
+        if is_open and len(raw) < longest:
             members = [*raw, count]
             n = len(members)
             whole = sum(abs(n * c - sum(members)) for c in members)  # n Sum|c - mean|
@@ -54,24 +55,25 @@ def pegasus(world: World, server: int, region: int, total: int, window: int) -> 
         yield statistics.median(noisy), len(noisy)
 
 
-@pytest.mark.parametrize(("epsilon", "size"), [(5.0, 400.0), (100.0, 400.0)])
-@pytest.mark.parametrize("window", [6, 20])
-def test_pegasus(epsilon: float, size: float, window: int) -> None:
+@pytest.mark.parametrize("epsilon", [5.0, 100.0])
+@pytest.mark.parametrize(("window", "longest"), [(6, 256), (20, 256), (6, 9)])
+def test_pegasus(epsilon: float, window: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which slots are grouped, and so every median, depends on every draw, threshold and count."""
-    world = make_world(41, servers=3, regions=2, slots=150, size=size)
+    monkeypatch.setattr(pegasus, "_LONGEST_GROUP", longest)
+    world = make_world(41, servers=3, regions=2, slots=150)
     total = round(epsilon * NANO)
     setting = Setting(3, ProcessModel.of(1.0, np.ones(2)), Guarantee.window(window, epsilon))
     releases = play(make_scheme("pegasus"), setting, world)
     sizes: list[int] = []
     for server in range(3):
         for region in range(2):
-            slots = list(pegasus(world, server, region, total, window))
+            slots = list(chen(world, server, region, total, window, longest))
             share = float(world.shares[server, 0])
             for release, (value, _) in zip(releases, slots, strict=True):
                 assert release.estimate[server, region] == pytest.approx(value / share, rel=1e-9)
             sizes += [group for _, group in slots]
     assert {1, 2, 3} <= set(sizes)
-    assert max(sizes) <= window
+    assert max(sizes) == 9 if longest == 9 and epsilon == 5.0 else max(sizes) > 3
     assert all((release.charge == 5 * (total // (5 * window))).all() for release in releases)
 
 

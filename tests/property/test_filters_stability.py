@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import (
     ProcessModel,
+    default_gain,
     fuse,
     fuse_matrix,
     observation_info,
@@ -161,3 +162,39 @@ def test_matrix_form_within_the_bound_stays_bounded(seed: int) -> None:
             beta,
         )
     assert abs(mean).max() < 1e4
+
+
+def largest_estimate(transition: np.ndarray, process_var: np.ndarray, info: np.ndarray, slots: int = 400) -> float:
+    """Two camps of six servers that hear each other only, start apart, and see nothing but zeros."""
+    half, d = 6, len(transition)
+    model = ProcessModel.of(transition, process_var)
+    mean = np.concatenate([np.ones((half, d)), -np.ones((half, d))])
+    cov, known = np.tile(np.eye(d), (2 * half, 1, 1)), np.ones(2 * half, dtype=bool)
+    links = np.kron([[0, 1], [1, 0]], np.ones((half, half))) + np.eye(2 * half)
+    heard = links.sum(axis=1)[:, None]
+    infos = np.tile(info, (2 * half, 1, 1))
+    for _ in range(slots):
+        prior, prior_cov = predict_matrix(mean, cov, model)
+        mean, cov, known = fuse_matrix(
+            prior, prior_cov, known, np.zeros_like(mean), infos, links @ prior, heard, default_gain(half)
+        )
+    return float(np.abs(mean).max())
+
+
+def test_the_matrix_form_is_stable_where_the_printed_gain_diverges() -> None:
+    """A full A and strongly correlated noise of the regions: C = beta P/(|P| + 1) reaches 1e43 here."""
+    transition = np.array([[0.353, 0.226], [0.647, 0.774]])
+    process_var = np.array([[307.0, 2012.0], [2012.0, 13654.0]])
+    assert largest_estimate(transition, process_var, np.diag([5.5e-2, 3.9e-6])) < 2.0
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000))
+def test_the_matrix_form_is_stable_for_any_markov_matrix(seed: int) -> None:
+    """The step may depend on the number of neighbours only: nobody can check a condition on A and Q by hand."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 4))
+    transition = rng.dirichlet(np.ones(d), size=d).T
+    root = rng.normal(size=(d, d)) * 10 ** rng.uniform(-1, 3, size=(d, 1))
+    info = np.diag(10.0 ** rng.uniform(-8, 0, size=d))
+    assert largest_estimate(transition, root @ root.T + 1e-6 * np.eye(d), info, slots=150) < 1e4

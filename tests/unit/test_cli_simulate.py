@@ -142,7 +142,7 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
     assert lines[0].split()[9:12] == ["–", "–", "–"], "no privacy, nothing paid"
     assert lines[3] == "promise of non-private: none at all, exact counts are shared."
     assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
-    assert lines[5].startswith("note: shares are drawn from U(0.05, 1) and sum to about 3:")
+    assert lines[5].startswith("note: shares sum to about 3.15: a user is at that many servers at once")
     assert len(lines) == 6
 
 
@@ -218,7 +218,9 @@ def test_a_row_for_each_scheme_and_run_is_written(tmp_path: Path, capsys: pytest
         rows = list(csv.DictReader(file))
     assert [row["scheme"] for row in rows] == table["scheme"] == ["fast", "fast", "dpcrowd", "dpcrowd"]
     assert [float(row["are"]) for row in rows] == table["are"]
-    assert pyarrow.parquet.read_table(paths[1]).to_pydict() == table
+    read = pyarrow.parquet.read_table(paths[1]).to_pydict()
+    assert {name: read[name] for name in table} == table
+    assert read["servers"] == [TINY["servers"]] * 4
     capsys.readouterr()
 
 

@@ -81,6 +81,8 @@ def test_only_what_is_read_gets_a_value() -> None:
     assert (np.abs(result[where] - 1_000_000) < 100).all()
     full = SeededNoise(seeds(0), 2, 3).noisy(0, counts, np.array([[NANO]]), 1, np.ones((2, 3), dtype=np.bool_))
     assert np.array_equal(result[where], full[where])
+    for unpaid in (charge * 0, charge[:1, 1:2]):
+        assert not SeededNoise(seeds(0), 2, 3).noisy(0, counts, unpaid, 1, where & False).any()
 
 
 @pytest.mark.parametrize("charge", [0, -1])
@@ -89,6 +91,8 @@ def test_a_read_without_a_charge_is_refused(charge: int) -> None:
     where = np.array([[True, False]])
     with pytest.raises(BadInput, match="noise needs a charge of at least 1e-9"):
         SeededNoise(seeds(0), 1, 2).noisy(0, np.zeros((1, 2), dtype=np.int64), np.array([[charge, NANO]]), 1, where)
+    smallest = SeededNoise(seeds(0), 1, 2).noisy(0, np.zeros((1, 2), dtype=np.int64), np.array([[1, 0]]), 1, where)
+    assert 10**6 < abs(smallest[0, 0]) < 10**11  # the smallest charge there is: a scale of 1e9
 
 
 def test_scale_is_sensitivity_over_epsilon() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dpcrowd.grouping import compiled_grouper
 from dpcrowd.privacy import SeededNoise
+from dpcrowd.sampling.pid_loop import compiled_pid
 from dpcrowd.schemes.base import Release, run_slot
 from dpcrowd.schemes.registry import SCHEMES
 from schemes_support import (
@@ -17,7 +20,9 @@ from schemes_support import (
     Case,
     bits,
     fingerprint,
+    guarantee_for,
     hearing_of,
+    make_setting,
     make_world,
     play,
     played,
@@ -100,6 +105,40 @@ def test_same_seed_same_bits_and_releases_stay(case: Case) -> None:
         early.append((fingerprint(release), release))
     assert same([release for _, release in early], played(case))
     assert all(before == fingerprint(release) for before, release in early)
+
+
+LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast")]
+
+
+@pytest.mark.parametrize("case", LOOPS, ids=str)
+def test_compiled_loops_change_no_bit(case: Case) -> None:
+    """The simulator compiles its hot loops and a live server does not: both must be the same scheme."""
+    pytest.importorskip("numba")
+    world, scheme = make_world(regions=case.regions), case.scheme()
+    setting = replace(case.setting(), grouper=compiled_grouper(), pid_loop=compiled_pid())
+    state, noise, releases = scheme.start(setting), world.noise(), []
+    for slot in range(world.slots):
+        hearing = replace(hearing_of(scheme, [world.graph(slot)], world.gain), engine="numba")
+        releases.append(run_slot(scheme, state, slot, world.shares, world.counts[slot], noise, hearing))
+    assert same(releases, played(case))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_shares_may_change_in_each_slot(name: str) -> None:
+    """A count belongs to the share of its own slot: divided by another one, the estimate would be off by a factor."""
+    case = Case(name, regions=3)
+    world, scheme = make_world(2, servers=5, regions=3, slots=60), case.scheme()
+    shares = np.random.default_rng(0).uniform(0.1, 1.0, (60, 5, 1))
+    crowd = np.array([400.0, 150.0, 60.0])
+    counts = np.rint(shares * crowd).astype(np.int64)
+    guarantee = case.guarantee and guarantee_for(name, epsilon=60.0)
+    state, noise, estimates = scheme.start(make_setting(5, 3, guarantee)), world.noise(), []
+    hearing = hearing_of(scheme, [world.graph(0)], world.gain)
+    for slot in range(world.slots):
+        release = run_slot(scheme, state, slot, shares[slot], counts[slot], noise, hearing)
+        estimates.append(release.estimate)
+    assert np.median(np.array(estimates), axis=(0, 1)) == pytest.approx(crowd, rel=0.03)
+    assert np.abs(np.array(estimates)[5:] / crowd - 1).mean() < 0.1
 
 
 @pytest.mark.parametrize("name", SCHEMES)

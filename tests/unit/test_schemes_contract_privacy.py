@@ -11,7 +11,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Guarantee, SeededNoise, worst_paid
-from dpcrowd.schemes.base import Release, Scheme
+from dpcrowd.schemes.base import Release, Scheme, run_slot
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from schemes_support import (
     CASES,
@@ -22,6 +22,7 @@ from schemes_support import (
     WatchedNoise,
     charges_of,
     guarantee_for,
+    hearing_of,
     make_setting,
     make_world,
     play,
@@ -69,6 +70,24 @@ def test_what_is_read_is_what_is_paid(case: Case) -> None:
         assert (spent.max(axis=1) == charge.max(axis=1)).all()
     window = guarantee.length if guarantee.kind == "window" else None
     assert worst_paid(charges, window).staying <= guarantee.total < guarantee.epsilon * 1e9
+
+
+@every_private_case
+def test_the_ledger_knows_all_that_was_paid(case: Case) -> None:
+    """A read that is reported but not written into the ledger could be spent again."""
+    world, scheme = make_world(regions=case.regions), case.scheme()
+    state, noise, charges = scheme.start(case.setting()), world.noise(), []
+    guarantee, inner = case.guarantee, state
+    assert guarantee is not None
+    while not hasattr(inner, "ledger"):
+        inner = inner.inner  # the D- schemes and Central keep the servers' state inside
+    for slot in range(world.slots):
+        hearing = hearing_of(scheme, [world.graph(slot)], world.gain)
+        release = run_slot(scheme, state, slot, world.shares, world.counts[slot], noise, hearing)
+        charges.append(release.charge)
+        begin = max(0, slot - guarantee.length + 1) if guarantee.kind == "window" else 0
+        inner.ledger.remaining(slot)
+        assert (inner.ledger.spent == np.sum(charges[begin:], axis=0)).all()
 
 
 @every_private_case

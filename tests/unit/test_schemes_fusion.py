@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,15 +58,12 @@ def test_an_old_release_is_no_new_measurement() -> None:
 
 
 @pytest.mark.parametrize("name", ["non-private", "dpcrowd-w", "dpcrowd-plus", "rescuedp"])
-@pytest.mark.parametrize(("regions", "gain"), [(1, 0.1), (4, 0.0)])
-def test_both_forms_agree_where_regions_do_not_mix(name: str, regions: int, gain: float) -> None:
-    """With A = I and no groups the matrix form is the diagonal one.
-
-    The consensus gains differ on purpose (Frobenius norm against one variance), so with several regions there is none.
-    """
+@pytest.mark.parametrize("regions", [1, 4])
+def test_both_forms_agree_where_regions_do_not_mix(name: str, regions: int) -> None:
+    """With A = I and no groups the matrix form is the diagonal one. Consensus is off: its gains differ on purpose."""
     world = make_world(3, regions=regions, slots=60)
     options = {"grouping": "none"} if name in ("dpcrowd-plus", "rescuedp") else {}
-    hearing = one_hop_hearing(world.graph(0), gain)
+    hearing = one_hop_hearing(world.graph(0), 0.0)
     diagonal, matrix = (
         run(
             make_scheme(name, **options),
@@ -161,8 +160,8 @@ def test_a_group_shares_one_draw(split: str, accounting: str) -> None:
     for slot in range(world.slots):
         plan = scheme.plan(state, slot, world.shares)
         reading = scheme.perturb(state, plan, world.counts[slot], noise)
-        scheme.fuse(state, plan, reading, scheme.message(state, plan, reading), Hearing())
         if plan.pivot is None or reading.group_noisy is None:
+            scheme.fuse(state, plan, reading, scheme.message(state, plan, reading), Hearing())
             continue
         due = np.broadcast_to(plan.due, (4, 4))
         whole = np.broadcast_to(plan.noise_var, (4, 4))
@@ -176,8 +175,52 @@ def test_a_group_shares_one_draw(split: str, accounting: str) -> None:
                 assert parts.sum() == pytest.approx(1.0)
                 charge = np.broadcast_to(reading.charge, (4, 4))[server, members]
                 assert (charge == charge[0]).all()
-                if split == "even":
-                    assert parts == pytest.approx(1 / len(members))
+                weights = np.maximum(state.history[server, -1, members], 1.0)
+                even = np.full(len(members), 1 / len(members))
+                assert parts == pytest.approx(even if split == "even" else weights / weights.sum())
+        scheme.fuse(state, plan, reading, scheme.message(state, plan, reading), Hearing())
+    assert groups > 20
+
+
+def test_a_server_groups_only_by_its_own_releases() -> None:
+    """A history that others' samples filled would hold zeros, and every region would look small and alike."""
+    world = grouped_world(8)
+    scheme = make_scheme("rescuedp")
+    state = scheme.start(make_setting(4, 4, Guarantee.window(12, 6.0), tuning=ALIKE))
+    state.controllers.next_slot[1:] = 7  # servers 1 to 3 have not sampled before slot 7
+    noise = world.noise()
+    for slot in range(7):
+        run_slot(scheme, state, slot, world.shares, world.counts[slot], noise, Hearing())
+    plan = scheme.plan(state, 7, world.shares)
+    assert plan.due[1:].all()
+    assert state.filled[0] >= 3
+    assert plan.pivot is not None
+    assert (plan.pivot[1:] == np.arange(4)).all()
+
+
+def test_the_matrix_form_takes_a_group_as_one_measurement() -> None:
+    """z_g = H sum r_k + noise is one number: its noise counts once, and the spreads of its regions add up."""
+    world, Q = grouped_world(30), np.array([1.0, 2.0, 50.0, 4.0])
+    model = ProcessModel.of(1.0, Q)
+    setting = Setting(4, model, Guarantee.window(12, 6.0), tuning=replace(ALIKE, alpha=0.8), form="matrix")
+    scheme = make_scheme("dpcrowd-plus")
+    state, noise, groups = scheme.start(setting), world.noise(), 0
+    for slot in range(world.slots):
+        plan = scheme.plan(state, slot, world.shares)
+        reading = scheme.perturb(state, plan, world.counts[slot], noise)
+        messages = scheme.message(state, plan, reading)
+        if plan.pivot is not None and reading.group_noisy is not None:
+            for server in np.flatnonzero(plan.due[:, 0]):
+                info_vec, info_mat = np.zeros(4), np.zeros((4, 4))
+                for pivot in set(plan.pivot[server].tolist()):
+                    member = (plan.pivot[server] == pivot).astype(float)
+                    groups += int(member.sum() > 1)
+                    R = 0.8 * float(plan.noise_var[server, 0]) + float((member * 0.25 * Q).sum())
+                    info_vec += 0.5 * member * reading.group_noisy[server, pivot] / R
+                    info_mat += 0.25 * np.outer(member, member) / R
+                assert messages.info_vec[server] == pytest.approx(info_vec, rel=1e-9)
+                assert messages.info_mat[server] == pytest.approx(info_mat, rel=1e-9)
+        scheme.fuse(state, plan, reading, messages, one_hop_hearing(world.graph(0), 0.1))
     assert groups > 20
 
 

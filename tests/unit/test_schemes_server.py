@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy import Guarantee, SeededNoise
 from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
@@ -26,8 +26,12 @@ def test_slots_are_observed_once_and_in_order() -> None:
     with pytest.raises(BadInput, match=r"slot 3 is still open: call hear\(\) before observing slot 4"):
         server.observe(4, COUNTS)
     server.hear()
-    for slot in (3, 2, -1):
+    for slot in (3, 2):
         with pytest.raises(BadInput, match=rf"slot {slot} was given after slot 3"):
+            server.observe(slot, COUNTS)
+    wrong: list[Any] = [-1, 4.0, True, "4", None]
+    for slot in wrong:
+        with pytest.raises(BadInput, match="a slot is a whole number >= 0"):
             server.observe(slot, COUNTS)
     with pytest.raises(BadInput, match="no slot is open"):
         server.hear()
@@ -77,21 +81,56 @@ def test_messages_that_do_not_fit_are_refused_and_change_nothing() -> None:
     server, twin = lone_server(), lone_server()
     for one in (server, twin):
         one.observe(0, COUNTS)
-    silent = EstimateMessages(np.ones(1, dtype=np.bool_), np.ones((1, 3)), np.ones((1, 3)))
+    estimates = EstimateMessages(np.ones(1, dtype=np.bool_), np.ones((1, 3)), np.ones((1, 3)))
+    said = neighbour_message()
     wrong: list[tuple[dict[int, Messages], str]] = [
-        ({0: neighbour_message()}, "server 0 was given its own message as a neighbour's"),
-        ({2: silent}, "server 2 sent EstimateMessages; this scheme hears InfoMessages"),
-        ({2: neighbour_message(2)}, r"server 2 sent info_vec of shape \(1, 2\); allowed: \(1, 3\)"),
-        (
-            {2: neighbour_message(), 1: replace(neighbour_message(), info_mat=np.ones((1, 1)))},
-            r"server 1 sent info_mat of shape \(1, 1\)",
-        ),
-        ({2: InfoMessages.stack([neighbour_message(), neighbour_message()])}, r"server 2 sent speaks of shape \(2,\)"),
+        ({0: said}, "server 0 was given its own message as a neighbour's"),
+        ({2: estimates}, "server 2 sent EstimateMessages; this scheme hears InfoMessages"),
+        ({2: neighbour_message(2)}, r"server 2 sent info_vec of float64\(1, 2\); allowed: float64\(1, 3\)"),
+        ({2: said, 1: replace(said, info_mat=np.ones((1, 1)))}, r"server 1 sent info_mat of float64\(1, 1\)"),
+        ({2: InfoMessages.stack([said, said])}, r"server 2 sent speaks of bool\(2,\)"),
+        ({2: replace(said, info_vec=np.ones((1, 3), dtype=np.float32))}, "server 2 sent info_vec of float32"),
+        ({2: replace(said, info_vec=np.array([[1.0, np.nan, 1.0]]))}, "server 2 sent info_vec with NaN or infinity"),
+        ({2: replace(said, prior=np.array([[1.0, np.inf, 1.0]]))}, "server 2 sent prior with NaN or infinity"),
+        ({2: replace(said, info_mat=np.array([[1.0, -1e-9, 1.0]]))}, "server 2 sent an info_mat that is not positive"),
     ]
     for messages, why in wrong:
         with pytest.raises(BadInput, match=why):
             server.hear(messages)
     assert bits(server.hear({2: neighbour_message()}).estimate) == bits(twin.hear({2: neighbour_message()}).estimate)
+
+
+def test_wrong_matrices_and_estimates_are_refused_too() -> None:
+    """An information matrix that no measurement has would make variances negative; so would a negative variance."""
+    setting = make_setting(1, 2, Guarantee.window(8, 3.0), form="matrix")
+    noise = SeededNoise([np.random.SeedSequence(1)], 1, 2)
+    server = Server(make_scheme("dpcrowd-plus"), setting, noise, number=0, share=0.5, max_degree=3)
+    said = server.observe(0, [40, 10])
+    assert isinstance(said, InfoMessages)
+    for matrix in ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]]):
+        with pytest.raises(BadInput, match="server 1 sent an info_mat that is not positive semi-definite"):
+            server.hear({1: replace(said, info_mat=np.array([matrix]))})
+    assert np.isfinite(server.hear({1: replace(said, info_mat=np.array([[[1.0, 0.5], [0.5, 1.0]]]))}).estimate).all()
+    flooded = lone_server("duniform")
+    flooded.observe(0, COUNTS)
+    good = EstimateMessages(np.ones(1, dtype=np.bool_), np.ones((1, 3)), np.ones((1, 3)))
+    for bad in (replace(good, estimate=np.full((1, 3), np.nan)), replace(good, variance=-np.ones((1, 3)))):
+        with pytest.raises(BadInput, match="server 1 sent an estimate that is not finite, or a negative variance"):
+            flooded.hear({1: bad})
+    assert np.isfinite(flooded.hear({1: good}).estimate).all()
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-plus", "duniform"])
+def test_a_message_without_data_changes_nothing(name: str) -> None:
+    """Whoever did not sample is silent, whatever its numbers say: a heartbeat is no measurement."""
+    released = []
+    for others in ({}, {1: np.zeros(1, dtype=np.bool_), 3: np.zeros(1, dtype=np.bool_)}):
+        server = lone_server(name)
+        said = server.observe(0, COUNTS)
+        assert said is not None
+        messages = {sender: replace(said, speaks=silent) for sender, silent in others.items()}
+        released.append(bits(server.hear(messages).estimate))
+    assert released[0] == released[1]
 
 
 def test_a_scheme_that_works_alone_says_and_hears_nothing() -> None:
@@ -108,7 +147,7 @@ def test_more_neighbours_than_the_step_allows_are_refused() -> None:
     """A server told of too small a degree would take steps that can diverge, silently and for the whole network."""
     server = lone_server(max_degree=1)
     server.observe(0, COUNTS)
-    with pytest.raises(BadInput, match=r"beta = 0\.25 can diverge: a server here has up to 3 neighbours"):
+    with pytest.raises(BadInput, match="messages of 3 neighbours, too many for its consensus step"):
         server.hear({n: neighbour_message() for n in (1, 2, 3)})
     assert np.isfinite(server.hear({n: neighbour_message() for n in (1, 2)}).estimate).all()
 
@@ -131,6 +170,8 @@ def test_a_silent_server_sends_nothing() -> None:
         ({"share": float("nan")}, "share must be above 0"),
         ({"beta": 0.2}, "beta = 0.2 can diverge: a server here has up to 3 neighbours"),
         ({"beta": -0.1}, "beta must be a finite number >= 0"),
+        ({"number": -1}, "a server's number is a whole number >= 0; given -1"),
+        ({"number": 1.5}, "a server's number is a whole number >= 0"),
     ],
 )
 def test_bad_settings_of_a_server(more: dict[str, Any], why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpcrowd.schemes.pegasus import PeGaSus
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.tuning import Tuning
-from schemes_support import COUNTS, bits, lone_server, make_setting, watched_noise
+from schemes_support import COUNTS, TUNING, bits, lone_server, make_setting, watched_noise
 
 
 class LoudNoise:
@@ -74,11 +75,20 @@ def test_the_state_of_another_scheme_is_refused(saver: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"regions": 2}, {"window": 9}, {"tuning": Tuning(history=5)}], ids=["regions", "window", "history"]
+    "other",
+    [
+        {"regions": 2},
+        {"window": 9},
+        {"tuning": Tuning(history=5)},
+        {"tuning": replace(TUNING, tau1=31.0)},
+        {"share": 0.6},
+        {"number": 1},
+    ],
+    ids=["regions", "window", "history", "threshold", "share", "number"],
 )
 def test_the_state_of_another_configuration_is_refused(other: dict[str, Any]) -> None:
-    """Arrays of another shape would broadcast, or fail many slots later."""
-    with pytest.raises(BadInput, match="saved"):
+    """Arrays of another shape would broadcast, or fail many slots later; another share would skew every release."""
+    with pytest.raises(BadInput, match=r"the saved state .* is of another server or setting"):
         lone_server().restore(lone_server(**other).save())
 
 
@@ -97,9 +107,13 @@ def test_a_state_that_was_cut_off_is_refused(end: int) -> None:
         lone_server().restore(saved[:end])
 
 
-@pytest.mark.parametrize("scheme", [PeGaSus(), make_scheme("dpegasus"), Flooding(PeGaSus())], ids=["alone", "d", "any"])
+@pytest.mark.parametrize(
+    "scheme",
+    [PeGaSus(), make_scheme("dpegasus"), Flooding(PeGaSus()), make_scheme("non-private")],
+    ids=["pegasus", "dpegasus", "flooding", "non-private"],
+)
 def test_raw_counts_are_never_stored(scheme: Any) -> None:
-    """PeGaSus keeps raw counts of its open group: saving them would write them to a disk, unnoised."""
+    """PeGaSus keeps raw counts of its open group, NonPrivate those it sends: saving would write them to a disk."""
     server = Server(scheme, make_setting(1, 3, Guarantee.window(8, 3.0)), watched_noise(), number=0, share=0.5)
     server.observe(0, COUNTS)
     server.hear()

@@ -23,6 +23,7 @@ def result() -> SimulationResult:
 def _record(label: str, runs: list[int], **more: Any) -> RunRecords:
     numbers = np.array(runs, dtype=np.float64)
     values: dict[str, Any] = {name: numbers + place for place, name in enumerate(METRICS)}
+    values |= {"missing": np.zeros(len(runs))}
     values |= {"are_by_slot": numbers[:, None] + np.arange(3.0), "ace_by_slot": numbers[:, None] * np.ones(3)}
     values |= {
         "paid": tuple(Paid(run, run + 1, run + 2) for run in runs),

@@ -23,7 +23,14 @@ def test_the_interval_is_students(size: int) -> None:
 def test_undefined_values_are_left_out() -> None:
     """One run without a value must not make the mean of all others undefined."""
     full = mean_with_interval(np.array([1.0, 2.0, 4.0]))
-    assert mean_with_interval(np.array([1.0, np.nan, 2.0, np.inf, 4.0])) == full
+    assert mean_with_interval(np.array([1.0, np.nan, 2.0, 4.0])) == full
+
+
+def test_a_run_that_diverged_leaves_no_mean() -> None:
+    """Were it left out, a scheme that sometimes diverges would look better than one that never does."""
+    assert mean_with_interval(np.array([1.0, 2.0, np.inf])).mean is None
+    with pytest.raises(BadInput, match="some runs diverged"):
+        compare_paired("a", "b", "are", np.array([1.0, np.inf]), np.array([1.0, 2.0]))
 
 
 def test_nothing_has_no_mean_and_one_run_no_interval() -> None:

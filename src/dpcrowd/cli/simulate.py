@@ -40,6 +40,13 @@ _COSTS = {
 @click.option("--horizon", type=int, help="Length of the finite stream. [default: all slots, for finite schemes]")
 @click.option("--runs", default=50, show_default=True, type=int, help="How many independent runs.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Runs depend on the seed alone.")
+@click.option(
+    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be at once."
+)
+@click.option(
+    "--regions-per-slot", default=1, show_default=True, type=int, help="In how many regions a user may count."
+)
+@click.option("--correlation", default=1.0, show_default=True, type=float, help="Divide epsilon by this factor.")
 @click.option("--accounting", default="sound", show_default=True, help="sound, or per-region (the paper's).")
 @click.option("--users", default="pinned", show_default=True, help="pinned to a server, or roaming between servers.")
 @click.option("--observation", help="paper or binomial. [default: paper; binomial for a partition or check-ins]")

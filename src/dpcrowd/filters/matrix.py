@@ -2,7 +2,13 @@
 
     prior = A posterior        prior_cov = A posterior_cov A^T + Q
     posterior_cov = (prior_cov^-1 + Y)^-1
-    posterior = prior + posterior_cov (y - Y prior) + C (sum_j prior_j - n prior),   C = beta P/(|P|_F + 1)
+    posterior = prior + posterior_cov (y - Y prior) + C (sum_j prior_j - n prior),   C = beta M/(|P|_F + 1)
+
+The paper prints C = beta P/(|P| + 1). With a full A and a strongly correlated Q that can diverge under any bound by the
+number of neighbours: where a sample has just settled a direction (M << P), the consensus must not stir it up again.
+With M in place of P, and servers that know equally much, an error e becomes M (P^-1 e + gamma sum_j (e_j - e)), whose
+size in the norm of M^-1 is at most that of e in the norm of P^-1 if gamma |P| n <= 1; and A cannot enlarge it, since
+A M A^T <= the next P: stable for any A.
 
 No inverse is formed. With the Cholesky factor P = L L^T and S = I + L^T Y L = K K^T,
 posterior_cov = (K^-1 L^T)^T (K^-1 L^T), which is symmetric and positive definite by construction. A process without
@@ -109,5 +115,5 @@ def fuse_matrix(
     """Posterior mean, covariance and `known`; sums as in `consensus.fuse`, `speakers` is (N, 1)."""
     posterior, posterior_cov, after = update_matrix(prior, prior_cov, known, info_vec_sum, info_mat_sum)
     size = np.linalg.norm(prior_cov, axis=(-2, -1))[:, None]
-    pull = np.einsum("nkl,nl->nk", prior_cov, prior_sum - speakers * prior) * (beta / (size + 1.0))
+    pull = np.einsum("nkl,nl->nk", posterior_cov, prior_sum - speakers * prior) * (beta / (size + 1.0))
     return posterior + np.where(known[:, None], pull, 0.0), posterior_cov, after

@@ -65,6 +65,11 @@ class ProcessModel:
         return self.transition if self.transition.ndim < 2 else np.ones(())
 
     @cached_property
+    def growth(self) -> float:
+        """By how much A can enlarge an error of the diagonal form in one slot, at least 1."""
+        return max(1.0, float(np.abs(self.diagonal_transition).max()))
+
+    @cached_property
     def noise_var(self) -> Floats:
         """The diagonal of Q, shape (d,)."""
         return self.process_var if self.process_var.ndim == 1 else np.diag(self.process_var).copy()

@@ -116,7 +116,12 @@ class Guarantee:
         else:
             span, lost = "of an endless stream", f"in any {self.length} consecutive slots"
             level = f"{self.length}-event"
-        whose = "all servers together release" if self.users == "roaming" else "one server releases"
+        if self.users == "roaming":
+            whose = "all servers together release"
+        elif self.servers_per_slot > 1:
+            whose = f"the {self.servers_per_slot} servers of any user together release"
+        else:
+            whose = "one server releases"
         lines = [
             f"Pure {level} differential privacy with ε = {epsilon} for everything that {whose} {span}: deleting or "
             f"adding all check-ins of one user {lost} changes the probability of any output by a factor of at most "

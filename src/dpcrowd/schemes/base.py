@@ -162,7 +162,7 @@ class Scheme(ABC):
     reach: Reach = "alone"
     """Who hears a server's message."""
     message_vectors: ClassVar[int] = 0
-    """How many vectors of d numbers a message holds, for counting bytes."""
+    """How many vectors of d numbers a message holds, in the diagonal form."""
     live: ClassVar[bool] = False
     """Whether a live server may run it."""
     independent_errors: ClassVar[bool] = False
@@ -193,6 +193,10 @@ class Scheme(ABC):
     @abstractmethod
     def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
         """What this slot publishes."""
+
+    def message_numbers(self, regions: int, form: Form) -> int:
+        """How many numbers a message holds, for counting bytes."""
+        return self.message_vectors * regions
 
     def check(self, setting: Setting) -> None:
         """Refuse a guarantee that does not fit."""

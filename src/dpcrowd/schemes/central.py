@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
-from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
 from dpcrowd.schemes.dpcrowd_w import DPCrowdW
@@ -44,6 +44,9 @@ class Central(Scheme):
     summary = ("central", "as DPCrowd (finite) or DPCrowd+ (window)", "Kalman over all servers' samples", "both")
     reach = "central"
     message_vectors = 2  # info_vec and info_mat, to the centre
+
+    def message_numbers(self, regions: int, form: Form) -> int:
+        return 2 * regions if form == "diagonal" else regions + regions * (regions + 1) // 2
 
     def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None, grouping: str = "dynamic") -> None:
         DPCrowd(sampling, interval), DPCrowdPlus(grouping)  # refuse now what the servers could not run later

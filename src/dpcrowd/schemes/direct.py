@@ -23,12 +23,13 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class DirectState:
-    """last (N, d) the last released counts of the server itself; last_var (N, d) their variance as counts."""
+    """last (N, d) the last released counts, made at the share last_share (N, 1); variance (N, d) of the estimate."""
 
     setting: Setting
     ledger: Ledger
     last: Floats
-    last_var: Floats
+    last_share: Floats
+    variance: Floats
 
 
 def direct_start(setting: Setting) -> dict[str, Any]:
@@ -39,7 +40,8 @@ def direct_start(setting: Setting) -> dict[str, Any]:
         "setting": setting,
         "ledger": open_ledger(guarantee, *shape, setting.accounting),
         "last": np.full(shape, np.nan),
-        "last_var": np.full(shape, np.nan),
+        "last_share": np.ones((setting.servers, 1)),
+        "variance": np.full(shape, np.nan),
     }
 
 
@@ -51,12 +53,12 @@ class DirectScheme(Scheme):
     def message(self, state: DirectState, plan: Plan, reading: Reading) -> EstimateMessages:
         """Nothing: these servers are alone."""
         silent = np.zeros(state.setting.servers, dtype=np.bool_)
-        return EstimateMessages(silent, state.last, state.last_var)
+        return EstimateMessages(silent, state.last, state.variance)
 
     def fuse(self, state: Any, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing) -> None:
         """Nothing is heard."""
 
     def release(self, state: DirectState, plan: Plan, reading: Reading) -> Release:
         silent = np.zeros(state.setting.servers, dtype=np.bool_)
-        variance = state.last_var / (plan.shares * plan.shares)
-        return Release(plan.slot, state.last / plan.shares, variance, reading.charge > 0, reading.charge, silent)
+        estimate = state.last / state.last_share  # an old count belongs to the share of its own slot
+        return Release(plan.slot, estimate, state.variance, reading.charge > 0, reading.charge, silent)

@@ -26,7 +26,7 @@ from dpcrowd.filters import (
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
 from dpcrowd.schemes.absorb_few import absorb_few, few_speak
-from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting, any_region
+from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
@@ -66,6 +66,11 @@ class FilterScheme(Scheme):
     """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
 
     message_vectors = 4  # info_vec, info_mat, prior, prior_var
+
+    def message_numbers(self, regions: int, form: Form) -> int:
+        numbers = super().message_numbers(regions, form)
+        # info_mat is symmetric: a triangle instead of a vector; of the prior's covariance the variances are enough.
+        return numbers if form == "diagonal" else numbers - regions + regions * (regions + 1) // 2
 
     def predict(self, state: FilterState) -> tuple[Floats, Floats]:
         """The prior of this slot."""

@@ -14,6 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.errors import BadInput
+
 __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
 
 Floats = NDArray[np.float64]
@@ -35,6 +37,9 @@ class Messages:
         """One batch from several, in the order given."""
         return cls(**{f.name: np.concatenate([getattr(m, f.name) for m in messages]) for f in fields(cls)})
 
+    def check_values(self, sender: str) -> None:
+        """Refuse numbers that no honest server sends."""
+
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """All fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -48,6 +53,14 @@ class InfoMessages(Messages):
     info_mat: Floats
     prior: Floats
     prior_known: Bools
+
+    def check_values(self, sender: str) -> None:
+        for name in ("info_vec", "info_mat", "prior"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise BadInput(f"{sender} sent {name} with NaN or infinity; allowed: finite numbers.")
+        least = self.info_mat.min(initial=0.0) if self.info_mat.ndim == 2 else _smallest_eigenvalue(self.info_mat)
+        if least < 0.0:
+            raise BadInput(f"{sender} sent an info_mat that is not positive semi-definite: no measurement has that.")
 
     def table(self) -> Floats:
         """Columns to be summed: info_vec, info_mat, the priors that take part in the consensus, and their number."""
@@ -74,12 +87,27 @@ class InfoMessages(Messages):
         )
 
 
+def _smallest_eigenvalue(matrices: Floats) -> float:
+    """The smallest one of all, relative to the largest; 0 stands for what rounding leaves around it."""
+    if not np.allclose(matrices, matrices.swapaxes(-1, -2)):
+        return -1.0
+    values = np.linalg.eigvalsh(matrices)
+    largest = float(np.abs(values).max(initial=0.0))
+    least = float(values.min(initial=0.0)) / largest if largest else 0.0
+    return least if least < -1e-9 else 0.0
+
+
 @dataclass(frozen=True)
 class EstimateMessages(Messages):
     """Each server's own estimate and its variance, (M, d); rows without an estimate do not speak."""
 
     estimate: Floats
     variance: Floats
+
+    def check_values(self, sender: str) -> None:
+        # A scheme without intervals sends NaN variances.
+        if self.speaks.any() and not (np.isfinite(self.estimate).all() and not (self.variance < 0).any()):
+            raise BadInput(f"{sender} sent an estimate that is not finite, or a negative variance.")
 
     def table(self) -> Floats:
         """Columns to be summed: estimates, variances, standard deviations, and how many there are."""

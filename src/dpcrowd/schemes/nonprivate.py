@@ -19,6 +19,7 @@ class NonPrivate(FilterScheme):
     kinds = frozenset()
     summary = ("one hop", "every slot, no noise", "KCIF", "none")
     reach = "one-hop"
+    keeps_raw_counts = True  # between observing and hearing, what it is about to send
 
     def start(self, setting: Setting) -> FilterState:
         return FilterState(**filter_start(setting))

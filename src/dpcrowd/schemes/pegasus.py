@@ -40,7 +40,7 @@ _LONGEST_GROUP = 256  # a public limit on memory: a group this long is closed wh
 class PegasusState(DirectState):
     """The open group of each (server, region).
 
-    raw, ordered  (N, d, longest): its raw counts, and its noisy counts in ascending order
+    raw, ordered  (N, d, longest): its raw counts, and its noisy counts by share in ascending order
     size          (N, d) how many slots it has
     threshold     (N, d) its noisy threshold
     """
@@ -61,11 +61,10 @@ class PeGaSus(DirectScheme):
     def start(self, setting: Setting) -> PegasusState:
         self.check(setting)
         shape = (setting.servers, setting.regions)
-        longest = min(setting.need_guarantee().length, _LONGEST_GROUP)
         return PegasusState(
-            **direct_start(setting),
-            raw=np.zeros((*shape, longest), dtype=np.int64),
-            ordered=np.zeros((*shape, longest)),
+            **direct_start(setting),  # last: medians of counts by share, so last_share stays 1
+            raw=np.zeros((*shape, _LONGEST_GROUP), dtype=np.int64),
+            ordered=np.zeros((*shape, _LONGEST_GROUP)),
             size=np.zeros(shape, dtype=np.int64),
             threshold=np.zeros(shape),
         )
@@ -101,10 +100,10 @@ class PeGaSus(DirectScheme):
         fresh = untested | closes
         state.threshold = np.where(fresh, threshold, state.threshold)
         released = np.empty(counts.shape)
-        smooth(state.raw, state.ordered, state.size, fresh, counts, noisy, released)
+        smooth(state.raw, state.ordered, state.size, fresh, counts, noisy / plan.shares, released)
         state.size[closes] = 0
         state.last = released
-        return Reading(released, plan.noise_var, whole * plan.amount)
+        return Reading(noisy, plan.noise_var, whole * plan.amount)
 
 
 def _scaled_deviation(raw: Ints, size: Ints, counts: Ints, out: Ints) -> None:

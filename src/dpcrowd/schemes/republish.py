@@ -73,7 +73,9 @@ class RepublishScheme(DirectScheme):
         test_charge = np.where(tested, dissimilarity(guarantee.total, guarantee.length), 0)
         if tested.any():
             state.ledger.spend(plan.slot, test_charge)
-            moved = np.abs(counts - np.where(tested, state.last, counts)).sum(axis=1, keepdims=True).astype(np.int64)
+            # Where shares change, the last release is brought to today's share, as a whole number like the counts.
+            known = np.rint(state.last * (plan.shares / state.last_share))
+            moved = np.abs(counts - np.where(tested, known, counts)).sum(axis=1, keepdims=True).astype(np.int64)
             price = np.maximum(test_charge, 1)
             noisy = noise.noisy(plan.slot, moved, price, guarantee.sensitivity, tested, read=_TEST_READ)
             publish |= tested & (noisy / counts.shape[1] > noise_scale(plan.amount, guarantee.sensitivity))
@@ -84,6 +86,7 @@ class RepublishScheme(DirectScheme):
             plan.slot, counts, plan.amount, guarantee.sensitivity, np.broadcast_to(publish, counts.shape)
         )
         state.last = np.where(publish, fresh, state.last)
+        state.last_share = np.where(publish, plan.shares, state.last_share)
         self._after(state, plan, publish)
         return Reading(np.where(publish, fresh, 0.0), plan.noise_var, charge + test_charge)
 

@@ -37,7 +37,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class RescueState(FilterState):
-    """Adds the PID controllers and the releases (in the server's own counts) that feed them and the grouping.
+    """Adds the PID controllers and the releases that feed them and the grouping; both see them times today's share.
 
     last_release  (N, d) at the region's last sample; NaN before the first
     history       (N, kappa, d) at the server's last samples, newest last; filled (N,) how many there are
@@ -94,31 +94,32 @@ class RescueScheme(FilterScheme):
             amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
             due = amount >= least
             amount = np.where(due, amount, least)
-            pivot = self._group(state, due, slot)
+            pivot = self._group(state, due, shares)
         else:
             due = ask & (amount >= least)
             amount = np.where(due, amount, least)
-            pivot = self._group(state, due, slot)
+            pivot = self._group(state, due, shares)
             if pivot is not None:
                 amount = _smallest_in_group(amount, due, pivot)
         price = noise_var(amount, guarantee.sensitivity)
         parts = None if pivot is None or self.split == "even" else _parts(state.history[:, -1], pivot)
         return Plan(slot, shares, due, amount, price, prior, prior_var, state.known, pivot, parts)
 
-    def _group(self, state: RescueState, due: Bools, slot: int) -> Ints | None:
+    def _group(self, state: RescueState, due: Bools, shares: Floats) -> Ints | None:
         tuning, setting = state.setting.tuning, state.setting
         if self.grouping == "none" or setting.regions == 1 or not due.any():
             return None
         allowed = np.ascontiguousarray(np.broadcast_to(due, (setting.servers, setting.regions)))
         loop = {} if setting.grouper is None else {"grouper": setting.grouper}
-        return group_regions(state.history, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, **loop)
+        own = shares[:, :, None] * state.history
+        return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, **loop)
 
     def adapt(self, state: RescueState, plan: Plan, reading: Reading) -> None:
         if not plan.due.any():
             return
         assert state.ledger is not None
         tuning = state.setting.tuning
-        release = plan.shares * state.posterior
+        release = state.posterior
         rows = np.flatnonzero(every_region(plan.due, release.shape[1]))
         released, before = release.reshape(-1)[rows], state.last_release.reshape(-1)[rows]
         intervals = state.controllers.interval.reshape(-1)
@@ -128,6 +129,7 @@ class RescueScheme(FilterScheme):
         state.last_release.reshape(-1)[rows] = released
         self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
+        error = error * plan.shares[rows // release.shape[1], 0]
         left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
         loop = state.setting.pid_loop
         rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, loop)

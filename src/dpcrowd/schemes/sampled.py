@@ -84,11 +84,10 @@ class SampledScheme(FilterScheme):
         """Nano-epsilon of one sample, shape (1, 1) or (N, 1)."""
         total, length = guarantee.total, guarantee.length
         if self.interval is None:
-            parts = self.block_parts if guarantee.kind == "window" else 1
-            amount = per_sample(total // parts, self._most_samples(setting))
             if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
-                amount = min(amount, uniform(total, length))
-            return np.array([[amount]])
+                return np.array([[uniform(total, length)]])
+            parts = self.block_parts if guarantee.kind == "window" else 1
+            return np.array([[per_sample(total // parts, self._most_samples(setting))]])
         if self.sampling == "staggered" and guarantee.users == "roaming":
             raise BadInput("staggered sampling is for pinned users; with roaming users take 'lockstep' or 'fixed'.")
         phases = self._phases(setting)
@@ -115,7 +114,9 @@ class SampledScheme(FilterScheme):
 
     @staticmethod
     def _most_samples(setting: Setting) -> int:
-        """T_s: of the horizon, or of a block of w slots."""
+        """T_s: of the horizon, or of a block of w slots; all slots where the price of a slot is capped anyway."""
+        if setting.need_guarantee().users == "roaming":
+            return setting.need_guarantee().length
         return max(1, int(setting.tuning.sample_fraction * setting.need_guarantee().length))
 
     def plan(self, state: SampledState, slot: int, shares: Floats) -> Plan:

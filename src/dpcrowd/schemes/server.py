@@ -25,7 +25,7 @@ from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
-from dpcrowd.schemes.snapshot import from_bytes, load_into, pack, to_bytes, unpack
+from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 
 __all__ = ["Server", "ServerRelease"]
 
@@ -68,6 +68,8 @@ class Server:
     ) -> None:
         if setting.servers != 1:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+            raise BadInput(f"a server's number is a whole number >= 0; given {number!r}.")
         if not 0 < share <= 1:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
         if scheme.reach == "central":
@@ -77,7 +79,8 @@ class Server:
         self.number = number
         self._noise = noise
         self._shares = np.array([[float(share)]])
-        self._gain = default_gain(max_degree) if beta is None else check_gain(beta, max_degree)
+        growth = setting.model.growth
+        self._gain = default_gain(max_degree, growth) if beta is None else check_gain(beta, max_degree, growth)
         self._state = scheme.start(setting)
         self._slot = -1
         self._pending: tuple[Plan, Reading] | None = None
@@ -91,6 +94,8 @@ class Server:
         """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said."""
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
+        if isinstance(slot, bool) or not isinstance(slot, int | np.integer) or slot < 0:
+            raise BadInput(f"a slot is a whole number >= 0; given {slot!r}.")
         if slot <= self._slot:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
         checked = check_counts(counts, self.setting.regions)
@@ -107,7 +112,10 @@ class Server:
         return message if message.speaks[0] else None
 
     def hear(self, messages: Mapping[int, Messages] | None = None) -> ServerRelease:
-        """Fuse the messages of other servers, by their numbers, and release."""
+        """Fuse the messages of other servers, by their numbers, and release.
+
+        Who sent a message and of which slot it is, the caller has checked; the numbers in it are checked here.
+        """
         if self._pending is None:
             raise BadInput("no slot is open: call observe() first.")
         heard = dict(messages or {})
@@ -116,12 +124,13 @@ class Server:
         if heard and self.scheme.reach == "alone":
             raise BadInput(f"scheme '{self.scheme.name}' works alone and hears nobody; given {len(heard)} messages.")
         if self.scheme.reach == "one-hop":
-            check_gain(self._gain, len(heard))
+            self._check_neighbours(len(heard))
         plan, reading = self._pending
         own: Messages = self.scheme.message(self._state, plan, reading)
         heard[self.number] = own
         for sender, message in heard.items():
             _check_message(sender, message, own)
+        heard = {sender: m for sender, m in heard.items() if m.speaks[0] or sender == self.number}
         inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
         hearing = Hearing() if self.scheme.reach == "alone" else inbox_hearing(len(heard), self._gain)
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
@@ -139,17 +148,28 @@ class Server:
             epsilon=from_nano(int(release.charge.max())),
         )
 
+    def _check_neighbours(self, heard: int) -> None:
+        if self._gain * heard * self.setting.model.growth > 0.5:
+            raise BadInput(
+                f"server {self.number} was given messages of {heard} neighbours, too many for its consensus step "
+                f"{self._gain:.6g}: say with max_degree how many neighbours a server of this network can have."
+            )
+
     def save(self) -> bytes:
         """The whole state as bytes. Refused for schemes whose state holds raw counts."""
         if self.scheme.keeps_raw_counts:
             raise BadInput(f"scheme '{self.scheme.name}' keeps raw counts between slots: its state must not be stored.")
         arrays = pack(self._state, "state")
         arrays["scheme"] = np.frombuffer(self.scheme.name.encode(), dtype=np.uint8)
+        arrays["fingerprint"] = self._fingerprint()
         arrays["slot"] = np.array(self._slot)
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
         return to_bytes(arrays)
+
+    def _fingerprint(self) -> NDArray[np.uint8]:
+        return fingerprint(self.scheme, self.setting, self.number, float(self._shares[0, 0]))
 
     def restore(self, saved: bytes) -> None:
         """Take over a state that `save` gave; scheme and setting must be the same."""
@@ -157,6 +177,11 @@ class Server:
         whose = arrays.get("scheme", np.zeros(0, dtype=np.uint8)).tobytes().decode(errors="replace")
         if whose != self.scheme.name or "slot" not in arrays:
             raise BadInput(f"the saved state is of scheme '{whose}'; this server runs '{self.scheme.name}'.")
+        if arrays.get("fingerprint", np.zeros(0)).tobytes() != self._fingerprint().tobytes():
+            raise BadInput(
+                f"the saved state of scheme '{whose}' is of another server or setting (number, share, guarantee, "
+                "model, tuning or options); restore it where it was made."
+            )
         state = self.scheme.start(self.setting)
         load_into(state, arrays, "state")
         self._state = state
@@ -171,5 +196,8 @@ def _check_message(sender: int, message: Messages, own: Messages) -> None:
         raise BadInput(f"server {sender} sent {type(message).__name__}; this scheme hears {type(own).__name__}.")
     for name, expected in own.arrays().items():
         given = message.arrays()[name]
-        if given.shape != expected.shape:
-            raise BadInput(f"server {sender} sent {name} of shape {given.shape}; allowed: {expected.shape}.")
+        if given.shape != expected.shape or given.dtype != expected.dtype:
+            raise BadInput(
+                f"server {sender} sent {name} of {given.dtype}{given.shape}; allowed: {expected.dtype}{expected.shape}."
+            )
+    message.check_values(f"server {sender}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Scheme, Setting
 
-__all__ = ["from_bytes", "load_into", "pack", "to_bytes", "unpack"]
+__all__ = ["fingerprint", "from_bytes", "load_into", "pack", "to_bytes", "unpack"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -63,6 +64,27 @@ def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
         raise BadInput(
             f"saved '{path}' is {arrays[path].dtype}{arrays[path].shape}; this server needs {old.dtype}{old.shape}."
         )
+
+
+def fingerprint(scheme: Scheme, setting: Setting, *more: object) -> NDArray[np.uint8]:
+    """A digest of everything that a state depends on: the scheme's options, the setting, and more."""
+    told = hashlib.sha256()
+    for value in (scheme, setting, *more):
+        told.update(repr(_plain(value)).encode())
+    return np.frombuffer(told.digest(), dtype=np.uint8)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays by their content; what changes only the speed (compiled loops) is left out."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value))
+    if isinstance(value, dict):
+        return tuple((key, _plain(item)) for key, item in sorted(value.items()))
+    if isinstance(value, Scheme):
+        return type(value).__name__, _plain(vars(value))
+    return None if callable(value) else value
 
 
 def to_bytes(arrays: Arrays) -> bytes:

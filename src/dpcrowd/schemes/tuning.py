@@ -7,7 +7,13 @@ the stream that is being protected.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from dpcrowd.errors import BadInput
 
 __all__ = ["Tuning"]
 
@@ -44,3 +50,31 @@ class Tuning:
     tau2: float = 0.5
     tau3: float = 25.0
     history: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("theta", "rescue_theta", "alpha", "phi", "epsilon_max", "p_max"):
+            self._require(name, lambda value: 0.0 <= value < math.inf, "a finite number >= 0")
+        for name in ("xi", "floor"):
+            self._require(name, lambda value: 0.0 < value < math.inf, "a finite number > 0")
+        self._require("sample_fraction", lambda value: 0.0 < value <= 1.0, "above 0 and at most 1")
+        for name in ("tau1", "tau2", "tau3"):
+            self._require(name, lambda value: not math.isnan(value), "a number")
+        for name in ("integral_window", "history"):
+            self._require(name, lambda value: value >= 1 and value == int(value), "a whole number >= 1")
+        gains = self.gains
+        if not isinstance(gains, tuple | list) or len(gains) != 3 or not all(_finite(gain) for gain in gains):
+            raise BadInput(f"tuning parameter gains must be three finite numbers; given {gains!r}.")
+        object.__setattr__(self, "gains", tuple(float(gain) for gain in gains))
+
+    def _require(self, name: str, allowed: Callable[[float], bool], text: str) -> None:
+        value = getattr(self, name)
+        if not _is_number(value) or not allowed(float(value)):
+            raise BadInput(f"tuning parameter {name} must be {text}; given {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return issubclass(type(value), Real) and type(value) is not bool
+
+
+def _finite(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(float(value))

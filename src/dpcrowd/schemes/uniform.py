@@ -43,9 +43,10 @@ class Uniform(DirectScheme):
         setting = state.setting
         reading = perturb_counts(state.ledger, plan, counts, noise, setting.need_guarantee().sensitivity)
         if plan.due.any():
-            expected = reading.noisy / plan.shares
-            spread = observation_var(setting.observation, plan.shares, setting.model.noise_var, expected)
-            state.last, state.last_var = reading.noisy, np.broadcast_to(reading.noise_var + spread, counts.shape)
+            share = plan.shares
+            spread = observation_var(setting.observation, share, setting.model.noise_var, reading.noisy / share)
+            state.last, state.last_share = reading.noisy, share
+            state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
         else:  # an old value drifts away from the truth by Q a slot
-            state.last_var = state.last_var + plan.shares * plan.shares * setting.model.diagonal_var
+            state.variance = state.variance + setting.model.diagonal_var
         return reading

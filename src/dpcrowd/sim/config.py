@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,8 +97,12 @@ def guarantee_for(
     servers_per_slot: int = 1,
     regions_per_slot: int = 1,
     correlation: float = 1.0,
+    beside: Sequence[frozenset[str]] = (),
 ) -> Guarantee | None:
-    """The guarantee of one scheme: what was asked for if it fits, the default if nothing was asked for."""
+    """The guarantee of one scheme: what was asked for if it fits, the default if nothing was asked for.
+
+    A scheme that takes either follows those `beside` it: a window if all that care want one, else a horizon.
+    """
     if users not in ("pinned", "roaming"):
         raise unknown_name("kind of users", users, ("pinned", "roaming"))
     if window is not None and horizon is not None:
@@ -110,8 +115,10 @@ def guarantee_for(
     }
     if window is not None:
         guarantee = Guarantee.window(window, epsilon, **more)
-    elif horizon is not None or "finite" in scheme.kinds or not scheme.kinds:
+    elif horizon is not None or ("finite" in scheme.kinds and not (len(scheme.kinds) > 1 and _all_windows(beside))):
         guarantee = Guarantee.finite(slots if horizon is None else horizon, epsilon, **more)
+    elif not scheme.kinds:
+        return None
     else:
         guarantee = Guarantee.window(DEFAULT_WINDOW, epsilon, **more)
     if not scheme.kinds:
@@ -127,3 +134,9 @@ def guarantee_for(
             f"{guarantee.length} of scheme '{scheme.name}'; give a window of at most {slots}."
         )
     return guarantee
+
+
+def _all_windows(kinds: Sequence[frozenset[str]]) -> bool:
+    """Whether the schemes that take one kind of guarantee only all take a window."""
+    choosy = [kind for kind in kinds if len(kind) == 1]
+    return bool(choosy) and all("window" in kind for kind in choosy)

@@ -8,6 +8,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation
 from dpcrowd.network.adjacency import parse_adjacency
@@ -19,21 +22,23 @@ from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
 from dpcrowd.sim.data import CheckIns, DataSet, load
-from dpcrowd.sim.data.shares import checked_shares
+from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.shares import checked_shares, is_partition
 from dpcrowd.sim.topology import NetworkSpec
 
-__all__ = ["Schemes", "configure"]
+__all__ = ["Data", "Schemes", "configure"]
 
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
 _DENSITY = 0.1
 
+Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
 
 
 def configure(
     schemes: Schemes,
-    data: str | os.PathLike[str] | DataSet = "linear",
+    data: Data = "linear",
     *,
     servers: int | None = None,
     density: float | None = None,
@@ -56,6 +61,7 @@ def configure(
     burn_in: int = 20,
     tuning: Tuning | dict[str, Any] | None = None,
     servers_per_slot: int = 1,
+    regions_per_slot: int = 1,
     correlation: float = 1.0,
     keep_estimates: bool = False,
     slots: int | None = None,
@@ -80,6 +86,7 @@ def configure(
     dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
     interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
     beta              consensus step size; without: 1/(2 (1 + max degree))
+    servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     tuning            parameters of sampling, budget and grouping; without: those of the data set
     """
     loading = {
@@ -91,28 +98,38 @@ def configure(
         "regions": regions,
     }
     data = _loaded(data, {name: value for name, value in loading.items() if value is not None})
-    if observation is None:
-        one_server = shares == "partition" or isinstance(data, CheckIns)
-        observation = "binomial" if one_server else "paper"
     network = _network(graph, servers, density, dynamic)
+    if observation is None:
+        if isinstance(shares, str):
+            one_server = shares == "partition"
+        else:
+            one_server = is_partition(checked_shares(shares, network.servers, data.slots))
+        one_server = one_server or isinstance(data, CheckIns)
+        observation = "binomial" if one_server else "paper"
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
-    entrants = []
-    for label, scheme in _labelled(schemes):
-        made = make_scheme(scheme, **options) if isinstance(scheme, str) else scheme
-        guarantee = guarantee_for(
-            made,
-            epsilon=epsilon,
-            window=window,
-            horizon=horizon,
-            slots=data.slots,
-            users=users,
-            servers_per_slot=servers_per_slot,
-            correlation=correlation,
+    made = [(label, _made(scheme, options)) for label, scheme in _labelled(schemes)]
+    entrants = tuple(
+        Entrant(
+            label or scheme.name,
+            scheme,
+            guarantee_for(
+                scheme,
+                epsilon=epsilon,
+                window=window,
+                horizon=horizon,
+                slots=data.slots,
+                users=users,
+                servers_per_slot=servers_per_slot,
+                regions_per_slot=regions_per_slot,
+                correlation=correlation,
+                beside=[other.kinds for _, other in made],
+            ),
         )
-        entrants.append(Entrant(label or made.name, made, guarantee))
+        for label, scheme in made
+    )
     return SimulationConfig(
         data=data,
-        entrants=tuple(entrants),
+        entrants=entrants,
         network=network,
         runs=runs,
         seed=seed,
@@ -128,7 +145,18 @@ def configure(
     )
 
 
-def _loaded(data: str | os.PathLike[str] | DataSet, options: dict[str, Any]) -> DataSet:
+def _made(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:
+    if isinstance(scheme, str):
+        return make_scheme(scheme, **options)
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise BadInput(f"{', '.join(given)} cannot change a scheme made by hand; give it to the scheme instead.")
+    return scheme
+
+
+def _loaded(data: Data, options: dict[str, Any]) -> DataSet:
+    if isinstance(data, np.ndarray | list):
+        return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)
     if options:
@@ -175,7 +203,8 @@ def _network(
     servers = _SERVERS if servers is None else servers
     whole_number("servers", servers, 2, _MOST_SERVERS)
     if density is None:
-        density = max(_DENSITY, lowest_density(servers))
+        lowest = lowest_density(servers) if name == "random" else min(1.0, 2.0 / (servers - 1))
+        density = max(_DENSITY, lowest)
     return NetworkSpec(name, servers, density, name == "random" if dynamic is None else dynamic)
 
 

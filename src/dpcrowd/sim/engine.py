@@ -66,7 +66,7 @@ def run_batch(
     """Simulate the given runs with every scheme; one `RunRecords` a scheme. `tick` hears how many slots are done."""
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
-    networks = Networks(config.network, config.seed, runs, config.beta, fast_engine())
+    networks = Networks(config.network, config.seed, runs, config.beta, fast_engine(), config.model.growth)
     racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
     noise = SeededNoise(
         [sequence(config.seed, run, Purpose.NOISE) for run in runs], config.servers, len(config.data.regions)

@@ -43,15 +43,18 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
             slots = np.arange(len(mean))
             style = _LINES[number // 10 % len(_LINES)]  # matplotlib's colours repeat after ten
             (line,) = panel.plot(slots, mean, label=record.label, linewidth=1.2, linestyle=style)
-            panel.fill_between(
-                slots, np.maximum(mean - half, 0), mean + half, color=line.get_color(), alpha=0.2, linewidth=0
-            )
+            # A band that reached 0 would run down to the bottom of a logarithmic axis.
+            low = np.maximum(mean - half, mean / 10)
+            panel.fill_between(slots, low, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
         panel.set_xlabel("slot")
         panel.set_ylabel(title)
         # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.
         logarithmic = field == "are_by_slot" and any((line.get_ydata() > 0).any() for line in panel.lines)
         panel.set_yscale("log" if logarithmic else "symlog")
         panel.grid(alpha=0.3)
-    panels[0].legend(fontsize="small")
+    runs = max(len(record.runs) for record in result.records.values())
+    band = "; bands: 95% interval" if runs > 1 else ""
+    figure.suptitle(f"mean of {runs} run{'s' if runs > 1 else ''}{band}", fontsize="medium")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     with refuse_failed_write(path):
         figure.savefig(path)

@@ -30,6 +30,7 @@ _LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in 
 class RunRecords:
     """Results of one scheme on some runs; arrays have the runs first.
 
+    missing                   share of (server, slot, region) without an estimate
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
@@ -44,6 +45,7 @@ class RunRecords:
     bytes_per_slot: Floats
     latency_ms: Floats
     coverage95: Floats
+    missing: Floats
     are_by_slot: Floats
     ace_by_slot: Floats
     paid: tuple[Paid, ...]
@@ -63,7 +65,7 @@ class Recorder:
         self._all = len(runs) * servers
         self._estimates = np.empty((_BLOCK, self._all, regions))
         self._variances = np.empty((_BLOCK, self._all, regions))
-        self._errors = np.empty((3, slots, len(runs)))
+        self._errors = np.empty((4, slots, len(runs)))
         self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
         self._sampled = np.zeros((slots, len(runs)))
         columns = regions if config.accounting == "per-region" else 1
@@ -120,6 +122,7 @@ class Recorder:
         self._errors[0, first : first + count] = relative_error(estimates, truth)
         self._errors[1, first : first + count] = consensus_error(estimates)
         self._errors[2, first : first + count] = covered(estimates, variances, truth)
+        self._errors[3, first : first + count] = np.isnan(estimates).mean(axis=(2, 3))
         if self._config.keep_estimates:
             self._kept.append((estimates.copy(), variances.copy()))
 
@@ -130,8 +133,8 @@ class Recorder:
         if static is not None:
             self._static_costs(static)
         packets = _over_slots(self._packets[start:])
-        size = message_bytes(self._shape[2], self._entrant.scheme.message_vectors)
-        are, ace, coverage = (_over_slots(error[start:]) for error in self._errors)
+        size = message_bytes(self._entrant.scheme.message_numbers(self._shape[2], self._config.form), 1)
+        are, ace, coverage, missing = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
         return RunRecords(
             label=self._entrant.label,
@@ -143,6 +146,7 @@ class Recorder:
             bytes_per_slot=packets * size,
             latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
             coverage95=coverage,
+            missing=missing,
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
             paid=self._paid(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ class SimulationResult:
     records     one `RunRecords` a scheme: arrays with the runs first
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
+    setup       of each scheme what it ran under: data, servers, epsilon, ...; `write` repeats it in every row
     """
 
     records: dict[str, RunRecords]
     guarantees: dict[str, str | None]
     notes: tuple[str, ...]
+    setup: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """A line a scheme; the arrays themselves would fill many pages."""
@@ -84,8 +86,11 @@ class SimulationResult:
         return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
 
     def write(self, path: str | Path) -> Path:
-        """Write `table()` to a .csv or .parquet file."""
-        return write_table(self.table(), Path(path))
+        """Write `table()`, with the setup of each scheme in further columns, to a .csv or .parquet file."""
+        columns = self.table()
+        names = dict.fromkeys(name for setup in self.setup.values() for name in setup)
+        more = {name: [self.setup.get(scheme, {}).get(name) for scheme in columns["scheme"]] for name in names}
+        return write_table({**columns, **more}, Path(path))
 
 
 def _shown(metric: dict[str, Any]) -> str:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from dpcrowd.schemes.registry import groups_regions
-from dpcrowd.sim.config import Entrant, SimulationConfig, whole_number
-from dpcrowd.sim.configure import Schemes, configure
-from dpcrowd.sim.data import CheckIns, DataSet
+from dpcrowd.sim.config import SimulationConfig, whole_number
+from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
+from dpcrowd.sim.notes import notes, promise, setup
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import SimulationResult, merge_records
 
@@ -26,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 def simulate(
     schemes: Schemes,
-    data: str | os.PathLike[str] | DataSet = "linear",
+    data: Data = "linear",
     *,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -35,10 +34,11 @@ def simulate(
     """Simulate one or more schemes on the same runs and compare them.
 
     schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
-    data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, or a loaded data set
+    data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
+              or a loaded data set
     jobs      processes; None: as many as pay off
     progress  called with (work done, all work)
-    settings  see `configure`: servers, density, epsilon, window, horizon, runs, seed, accounting, users, ...
+    settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
     """
     if jobs is not None:
         whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as pay off")
@@ -62,8 +62,9 @@ def simulate(
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     return SimulationResult(
         records={record.label: record for record in merged},
-        guarantees={entrant.label: _promise(config, entrant) for entrant in config.entrants},
-        notes=(*config.data.notes, *_notes(config)),
+        guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
+        notes=(*config.data.notes, *notes(config, merged)),
+        setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
     )
 
 
@@ -95,48 +96,3 @@ def _batches(config: SimulationConfig, jobs: int | None) -> list[list[int]]:
     by_cores = -(-config.runs // cores)
     size = max(1, min(by_cache, by_memory, by_cores))
     return [list(range(first, min(first + size, config.runs))) for first in range(0, config.runs, size)]
-
-
-def _promise(config: SimulationConfig, entrant: Entrant) -> str | None:
-    """The guarantee in words; the paper's accounting keeps it for some users only."""
-    if entrant.guarantee is None:
-        return None
-    stays = config.accounting == "per-region" and len(config.data.regions) > 1
-    only = "Only for a user who stays in one region, since accounting is per region: " if stays else ""
-    return f"{only}{entrant.guarantee}"
-
-
-def _notes(config: SimulationConfig) -> list[str]:
-    notes = _different_promises(config)
-    if (
-        isinstance(config.shares, str)
-        and config.shares in ("uniform", "per-slot")
-        and not isinstance(config.data, CheckIns)
-    ):
-        notes.append(
-            f"shares are drawn from U(0.05, 1) and sum to about {0.525 * config.servers:.0f}: a user is at that many "
-            "servers at once, so epsilon is what one server promises, not the network (use shares=partition for that)."
-        )
-    if config.accounting == "per-region":
-        notes.append("per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving.")
-    windows = [e for e in config.entrants if e.guarantee is not None and e.guarantee.kind == "window"]
-    grouped = [entrant.label for entrant in windows if groups_regions(entrant.scheme)]
-    if grouped and config.form == "diagonal" and len(config.data.regions) > 1:
-        notes.append(
-            f"intervals of {', '.join(grouped)} are uncalibrated: regions of a group share one draw, which the "
-            "diagonal form takes for several."
-        )
-    return notes
-
-
-def _different_promises(config: SimulationConfig) -> list[str]:
-    """Finite and window schemes side by side spend the same epsilon on different things."""
-    lengths: dict[str, list[str]] = {}
-    for entrant in config.entrants:
-        if entrant.guarantee is not None:
-            where = "any window of" if entrant.guarantee.kind == "window" else "a whole stream of"
-            lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
-    if len(lengths) < 2:
-        return []
-    told = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
-    return [f"epsilon covers {told}: their errors are not at the same privacy."]

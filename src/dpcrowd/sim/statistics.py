@@ -25,9 +25,9 @@ class Mean:
 
 
 def mean_with_interval(values: Floats) -> Mean:
-    """Of the finite values; the interval needs at least two."""
-    there = values[np.isfinite(values)]
-    if there.size == 0:
+    """Of the defined values; the interval needs at least two. A run that diverged leaves no mean."""
+    there = values[~np.isnan(values)]
+    if there.size == 0 or np.isinf(there).any():
         return Mean(None, None)
     mean = float(there.mean())
     if there.size == 1:
@@ -87,9 +87,11 @@ class Comparison:
 
 def compare_paired(first: str, second: str, metric: str, a: Floats, b: Floats) -> Comparison:
     """Compare two schemes' values of the same runs."""
-    both = np.isfinite(a) & np.isfinite(b) if a.shape == b.shape else np.zeros(1, dtype=np.bool_)
+    both = ~(np.isnan(a) | np.isnan(b)) if a.shape == b.shape else np.zeros(1, dtype=np.bool_)
     if not both.any():
         raise BadInput(f"'{first}' and '{second}' have no runs in common with a defined {metric}.")
+    if np.isinf(a).any() or np.isinf(b).any():
+        raise BadInput(f"'{first}' and '{second}' cannot be compared in {metric}: some runs diverged.")
     a, b = a[both], b[both]
     difference = mean_with_interval(a - b)
     assert difference.mean is not None

@@ -67,19 +67,20 @@ class NetworkSpec:
 class Links:
     """One slot's graph of a batch of runs and everything derived from it."""
 
-    def __init__(self, graph: Graph, runs: int, beta: float | None, engine: str) -> None:
+    def __init__(self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0) -> None:
         self.graph = graph
         self.runs = runs
         self._beta = beta
         self._engine = engine
+        self._growth = growth
 
     @cached_property
     def gain(self) -> Floats | float:
-        """beta: the one that was given, or 1/(2 (1 + max_degree)) of each run's network."""
+        """beta: the one that was given, or `default_gain` of each run's network."""
         if self._beta is not None:
-            return check_gain(self._beta, self.graph.max_degree)
+            return self._beta
         largest = self.graph.degree.reshape(self.runs, -1).max(axis=1)
-        gains = 0.5 / (1.0 + largest)
+        gains = 0.5 / (1.0 + largest) / self._growth
         return np.repeat(gains, self.graph.servers // self.runs)[:, None]
 
     def hearing(self, reach: Reach) -> Hearing:
@@ -123,16 +124,27 @@ class Links:
 class Networks:
     """The links of a batch of runs; ask for slots in ascending order."""
 
-    def __init__(self, spec: NetworkSpec, seed: int, runs: Sequence[int], beta: float | None, engine: str) -> None:
+    def __init__(
+        self,
+        spec: NetworkSpec,
+        seed: int,
+        runs: Sequence[int],
+        beta: float | None,
+        engine: str,
+        growth: float = 1.0,
+    ) -> None:
         self.spec = spec
+        self._growth = growth
         self._rngs = [generator(seed, run, Purpose.GRAPH) for run in runs]
         self._beta, self._engine = beta, engine
         self._drawn = -1
         self._chunk: list[Graph] = []
         self._static = None if spec.dynamic else self._links(union([spec.draw(rng) for rng in self._rngs]))
+        if beta is not None:  # a network that changes can give a server every other one for a neighbour
+            check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
     def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self._engine)
+        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth)
 
     @property
     def static(self) -> Links | None:

@@ -1,7 +1,7 @@
 """Counts from a CSV or Parquet file: one row a slot, one column a region, an optional first column of time labels.
 
-The first column is time if its name says so (week, date, time, slot, ...) or if none of its cells is a number. A file
-without a header is taken as it is, with made-up region names.
+The first column is time if its name says so (week, date, time, slot, ...), if none of its cells is a number, or if it
+only numbers the rows. A file without a header is taken as it is, with made-up region names.
 """
 
 from __future__ import annotations
@@ -111,7 +111,14 @@ def write_counts(
 
 def _has_time(table: Table) -> bool:
     first = table.header[0].lower()
-    return first in TIME_NAMES or not any(is_number(cell) for cell in table.column(0))
+    return first in TIME_NAMES or not any(is_number(cell) for cell in table.column(0)) or _numbered(table)
+
+
+def _numbered(table: Table) -> bool:
+    """Whether the first of several columns only numbers the rows, 0, 1, 2, ... or 1, 2, 3, ..."""
+    cells = [str(cell).strip() for cell in table.column(0)]
+    counted = [[str(number + start) for number in range(len(cells))] for start in (0, 1)]
+    return len(table.header) > 1 and len(cells) > 1 and cells in counted
 
 
 def _region_names(table: Table, columns: Sequence[int]) -> tuple[str, ...]:

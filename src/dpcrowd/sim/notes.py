@@ -1,0 +1,129 @@
+"""What a reader has to know about a result: the promise in words, and where figures are not what they seem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.schemes.registry import groups_regions
+from dpcrowd.sim.config import Entrant, SimulationConfig
+from dpcrowd.sim.data import NAMES, CheckIns
+from dpcrowd.sim.recorder import RunRecords
+
+__all__ = ["notes", "promise", "setup"]
+
+_MEAN_SHARE = 0.525  # of U(0.05, 1)
+
+
+def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
+    """The guarantee in words, with what the simulated setting takes away from it."""
+    if entrant.guarantee is None:
+        return None
+    limits = []
+    if config.accounting == "per-region" and len(config.data.regions) > 1:
+        limits.append("Only for a user who stays in one region, since accounting is per region: ")
+    total = _servers_of_a_user(config)
+    covered = entrant.guarantee.servers_per_slot
+    if entrant.guarantee.users == "roaming" and not _covers(covered, total):
+        limits.append(
+            f"Not for these shares, which put a user at about {total:.3g} servers at once; only if a user were at no "
+            f"more than {covered}: "
+        )
+    return f"{''.join(limits)}{entrant.guarantee}"
+
+
+def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
+    """What a scheme ran under, in a row of plain values."""
+    guarantee = entrant.guarantee
+    return {
+        "data": config.data.name,
+        "servers": config.servers,
+        "density": config.network.density,
+        "graph": config.network.name,
+        "epsilon": None if guarantee is None else float(guarantee.epsilon),
+        "guarantee": None if guarantee is None else guarantee.kind,
+        "length": None if guarantee is None else guarantee.length,
+        "users": config.users,
+        "accounting": config.accounting,
+        "observation": config.observation,
+        "form": config.form,
+        "seed": config.seed,
+    }
+
+
+def _servers_of_a_user(config: SimulationConfig) -> float:
+    """The sum of the shares: at how many servers an average user is in one slot."""
+    if isinstance(config.data, CheckIns) or (isinstance(config.shares, str) and config.shares == "partition"):
+        return 1.0
+    if isinstance(config.shares, str):
+        return _MEAN_SHARE * config.servers
+    return float(np.max(np.sum(np.atleast_2d(config.shares), axis=1)))
+
+
+def _covers(servers_per_slot: int, total: float) -> bool:
+    return total <= servers_per_slot + 1e-9
+
+
+def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Remarks to print with the result."""
+    remarks = _different_promises(config)
+    if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
+        shown = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
+        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {shown}.")
+    total = _servers_of_a_user(config)
+    promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
+    if promises and not all(_covers(guarantee.servers_per_slot, total) for guarantee in promises):
+        remarks.append(
+            f"shares sum to about {total:.3g}: a user is at that many servers at once, so epsilon is what one server "
+            "promises, not the network (use shares=partition for that, or servers_per_slot)."
+        )
+    if config.accounting == "per-region" and len(config.data.regions) > 1:
+        remarks.append(
+            "per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving."
+        )
+    return [*remarks, *_uncalibrated(config), *_incomplete(config, records)]
+
+
+def _uncalibrated(config: SimulationConfig) -> list[str]:
+    if config.form != "diagonal" or len(config.data.regions) == 1:
+        return []
+    remarks = []
+    windows = [e for e in config.entrants if e.guarantee is not None and e.guarantee.kind == "window"]
+    grouped = [entrant.label for entrant in windows if groups_regions(entrant.scheme)]
+    if grouped:
+        remarks.append(
+            f"intervals of {', '.join(grouped)} are uncalibrated: regions of a group share one draw, which the "
+            "diagonal form takes for several."
+        )
+    if config.model.transition.ndim == 2:
+        remarks.append(
+            "people move between the regions of these data, which the diagonal form cannot follow: its filters are "
+            "less accurate and their intervals too narrow (form=matrix can)."
+        )
+    return remarks
+
+
+def _incomplete(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    remarks = []
+    for record in records:
+        missing, failed = float(record.missing.mean()), int(np.isinf(record.are).sum())
+        if missing > 0:
+            remarks.append(f"{record.label}: {missing:.2%} of server-slots had no estimate yet and are left out.")
+        if failed:
+            remarks.append(f"{record.label}: {failed} of {len(record.are)} runs diverged, so it has no mean error.")
+    return remarks
+
+
+def _different_promises(config: SimulationConfig) -> list[str]:
+    """Finite and window schemes side by side spend the same epsilon on different things."""
+    lengths: dict[str, list[str]] = {}
+    for entrant in config.entrants:
+        if entrant.guarantee is not None:
+            where = "any window of" if entrant.guarantee.kind == "window" else "a whole stream of"
+            lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
+    if len(lengths) < 2:
+        return []
+    told = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
+    return [f"epsilon covers {told}: their errors are not at the same privacy."]

@@ -1,0 +1,83 @@
+"""Counts in memory as data, defaults that fit what stands beside them, and settings that contradict each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcrowd import DPCrowd, simulate
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.configure import configure
+
+COUNTS = np.arange(60).reshape(30, 2) + 100
+SMALL = {"servers": 6, "density": 0.5, "runs": 2, "burn_in": 5}
+
+
+def test_an_array_is_a_data_set() -> None:
+    """A Python user has counts in an array; a detour over a file would be odd."""
+    result = simulate("fast", COUNTS, regions=["north", "south"], **SMALL)
+    assert np.isfinite(result["fast"].are).all()
+    assert any("30 slots of 2 region(s): north, south." in note for note in result.notes)
+    assert configure("fast", COUNTS[:, 0].tolist(), burn_in=5).data.slots == 30
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (np.array([1.5, 2.0]), "whole numbers; given fractions"),
+        (np.array([1.0, np.nan]), "missing"),
+        (np.array([-1, 2]), "negative"),
+        (np.zeros((2, 2, 2)), "shape"),
+        (np.array(["a", "b"]), "must be numbers"),
+        (np.zeros((0, 2)), "shape"),
+    ],
+)
+def test_an_array_that_holds_no_counts_is_refused(counts: np.ndarray, words: str) -> None:
+    """The same rules as for a file."""
+    with pytest.raises(BadInput, match=words):
+        simulate("fast", counts, **SMALL)
+
+
+def test_central_follows_the_schemes_beside_it() -> None:
+    """A limit that has to make its epsilon last for the whole stream is none for schemes that renew it every window."""
+    kinds = {e.label: e.guarantee and e.guarantee.kind for e in configure("dpcrowd-plus,central", "linear").entrants}
+    assert kinds == {"dpcrowd-plus": "window", "central": "window"}
+    kinds = {e.label: e.guarantee and e.guarantee.kind for e in configure("central,non-private", "linear").entrants}
+    assert kinds == {"central": "finite", "non-private": None}
+
+
+@pytest.mark.parametrize("graph", ["small-world", "scale-free", "geometric"])
+@pytest.mark.parametrize("servers", [5, 12, 50])
+def test_the_default_density_fits_every_graph(graph: str, servers: int) -> None:
+    """Who gives no density should not be told that it is wrong."""
+    assert configure("dpcrowd", graph=graph, servers=servers).network.density >= 0.1
+
+
+def test_options_do_not_change_schemes_made_by_hand() -> None:
+    """An interval that is quietly ignored would give results under a wrong name."""
+    with pytest.raises(BadInput, match="interval cannot change a scheme made by hand"):
+        simulate([DPCrowd()], "linear", interval=5, **SMALL)
+
+
+def test_shares_that_sum_to_one_are_a_partition_however_they_are_given() -> None:
+    """Each user is at one server then, and counts have binomial variance."""
+    assert configure("fast", servers=4, shares=np.full(4, 0.25)).observation == "binomial"
+    assert configure("fast", servers=4, shares=[0.5] * 4).observation == "paper"
+
+
+def test_a_promise_about_the_network_is_not_made_for_shares_that_contradict_it() -> None:
+    """With roaming users and shares that sum to 3, all servers together release three times what was promised."""
+    text = simulate("dpcrowd", "linear", users="roaming", slots=30, **SMALL).guarantees["dpcrowd"]
+    assert text is not None
+    assert text.startswith("Not for these shares, which put a user at about 3.15 servers at once")
+    honest = simulate("dpcrowd", "linear", users="roaming", slots=30, shares="partition", **SMALL).guarantees["dpcrowd"]
+    assert honest is not None
+    assert honest.startswith("Pure user-level")
+
+
+def test_a_column_that_only_numbers_the_rows_is_no_region(tmp_path: object) -> None:
+    """A region that grows by one each slot would be simulated, and nobody would notice."""
+    path = f"{tmp_path}/counts.csv"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("t,a\n" + "".join(f"{slot},{slot * 3 % 7 + 5}\n" for slot in range(30)))
+    assert configure("fast", path, burn_in=5).data.regions == ("a",)
