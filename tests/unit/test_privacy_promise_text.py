@@ -96,3 +96,10 @@ def test_one_paragraph() -> None:
     assert "\n" not in text
     assert "  " not in text
     assert text.endswith(".")
+
+
+def test_a_user_at_several_servers_is_promised_something_about_all_of_them() -> None:
+    """The noise is scaled to c servers, so the promise covers what they release together, not one of them alone."""
+    text = str(Guarantee.finite(10, 1.0, servers_per_slot=3))
+    assert "for everything that the 3 servers of any user together release" in text
+    assert "for everything that one server releases" in str(Guarantee.finite(10, 1.0))

@@ -35,7 +35,7 @@ def test_pegasus_groups_are_as_long_as_the_counts_stand_still() -> None:
 
 
 def test_roaming_users_leave_no_budget_unspent() -> None:
-    """The price of a slot is capped at epsilon/T; with only T_s samples at that price, most of epsilon would be lost."""
+    """A slot costs at most epsilon/T; with only T_s samples at that price, most of epsilon would be lost."""
     rising = np.cumsum(np.random.default_rng(0).integers(0, 4000, 100)) + 1000  # always something to sample
     result = simulate("dpcrowd", rising, users="roaming", tuning={"xi": 0.001}, burn_in=0, **SMALL)
     paid = [paid.epsilons()["roaming"] for paid in result["dpcrowd"].paid]
