@@ -35,7 +35,7 @@ class Paid:
     roaming: int
 
     def epsilons(self) -> dict[str, float]:
-        """As floats, under the names that reports use; `server` is the user who stays at one server and in one region."""
+        """As floats, under the names that reports use; `server` stands for a user who stays in one place."""
         return {"server": from_nano(self.staying), "moving": from_nano(self.moving), "roaming": from_nano(self.roaming)}
 
 
