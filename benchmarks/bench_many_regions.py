@@ -24,7 +24,7 @@ from dpcrowd.sim.data import DataSet, FixedData, load
 from dpcrowd.sim.engine import run_batch
 
 SERVERS, RUNS = 50, 7
-MATRIX_SLOTS, MATRIX_RUNS = 60, 1
+MATRIX_SLOTS, MATRIX_RUNS = 110, 1
 CASES: dict[str, dict[str, Any]] = {
     "DPCrowd+, diagonal, sound ledger": {},
     "DPCrowd+, diagonal, without grouping": {"grouping": "none"},

@@ -11,6 +11,7 @@ A ledger here holds the accounts of N servers as int64 arrays of nano-epsilon; a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ Accounting = Literal["sound", "per-region"]
 Nanos = NDArray[np.int64]
 
 
-class Ledger:
+class Ledger(ABC):
     """Accounts of N servers, each with a budget of `total` nano-epsilon.
 
     `spend(slot, charge)` takes an (N, d) array, the nano-epsilon with which each region is read (0 = not read), or an
@@ -74,9 +75,9 @@ class Ledger:
         self._record(slot, cost)
         return np.asarray(cost)
 
+    @abstractmethod
     def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
         """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""
-        raise NotImplementedError
 
     def _advance(self, slot: int) -> None:
         if slot < self.slot:
@@ -85,9 +86,9 @@ class Ledger:
             self._expire(self.slot, slot)
             self.slot = slot
 
+    @abstractmethod
     def _expire(self, old: int, new: int) -> None:
         """Give back what leaves the window when the current slot moves from `old` to `new`."""
-        raise NotImplementedError
 
     def _record(self, slot: int, cost: Nanos) -> None:
         """Remember a payment so that it can expire."""

@@ -12,6 +12,7 @@ The first slot is published untested. Sums of |x - last| are whole numbers, so t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,9 +54,9 @@ class RepublishScheme(DirectScheme):
             nullified_until=none.copy(),
         )
 
+    @abstractmethod
     def _price(self, state: RepublishState, slot: int) -> Ints:
         """epsilon_t of a publication now, (N, 1)."""
-        raise NotImplementedError
 
     def plan(self, state: RepublishState, slot: int, shares: Floats) -> Plan:
         guarantee = state.setting.need_guarantee()
