@@ -90,8 +90,9 @@ class Ledger(ABC):
     def _expire(self, old: int, new: int) -> None:
         """Give back what leaves the window when the current slot moves from `old` to `new`."""
 
+    @abstractmethod
     def _record(self, slot: int, cost: Nanos) -> None:
-        """Remember a payment so that it can expire."""
+        """Remember a payment, if it can expire."""
 
     def _check_charge(self, charge: Nanos) -> None:
         servers = len(self.spent)
@@ -164,6 +165,9 @@ class FiniteLedger(Ledger):
         return None, 0
 
     def _expire(self, old: int, new: int) -> None:
+        return None
+
+    def _record(self, slot: int, cost: Nanos) -> None:
         return None
 
 
