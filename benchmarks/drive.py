@@ -12,9 +12,8 @@ from dpcrowd.filters import ProcessModel
 from dpcrowd.grouping import compiled_grouper
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.sampling.pid_loop import compiled_pid
 from dpcrowd.schemes.base import Scheme, Setting, run_slot
-from dpcrowd.sim.engine import fast_engine
+from dpcrowd.sim.engine import fast_noise, fast_pid
 
 __all__ = ["Drive"]
 
@@ -37,16 +36,15 @@ class Drive:
     def slot_seconds(self) -> NDArray[np.float64]:
         """Seconds of each slot, its noise included, from a fresh start."""
         slots, servers, regions = self.counts.shape
-        fast = fast_engine() == "numba"
         setting = Setting(
             servers,
             self.model,
             self.guarantee,
             grouper=compiled_grouper() if regions > 1 else None,
-            pid_loop=compiled_pid() if fast else None,
+            pid_loop=fast_pid(),
         )
         state = self.scheme.start(setting)
-        noise = SeededNoise([np.random.SeedSequence(1)], servers, regions)
+        noise = SeededNoise([np.random.SeedSequence(1)], servers, regions, loop=fast_noise())
         seconds = np.empty(slots)
         for slot in range(slots):
             began = time.perf_counter()

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpcrowd.errors import BadInput
 from dpcrowd.filters import fuse
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import Hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.privacy import SeededNoise, noise_scale
+from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling import pid
 from dpcrowd.sampling.pid_loop import compiled_pid, fast_step, rescue_step
 from dpcrowd.schemes.absorb_few import absorb_few, few_speak
@@ -140,22 +142,29 @@ def test_a_huge_error_ends_at_interval_one_and_a_theta_of_zero_changes_nothing(c
             assert state.next_slot.tolist() == [[7 + int(expected)]]
 
 
-def test_noise_for_a_few_rows_is_the_noise_of_their_places() -> None:
+@pytest.mark.parametrize("loop", [add_noise, compiled_noise()])
+def test_noise_for_a_few_rows_is_the_noise_of_their_places(loop: NoiseLoop) -> None:
     """If a value got the noise of another place, schemes would no longer be compared on the same luck."""
     rng = np.random.default_rng(4)
     shape = (30, 4)
     counts, sensitivity = rng.integers(0, 1000, shape), rng.integers(1, 4, shape)
     where = rng.random(shape) < 0.2
     for charge in (np.array([[10**7]]), rng.integers(10**6, 10**8, (30, 1)), rng.integers(10**6, 10**8, shape)):
-        noise = SeededNoise([np.random.SeedSequence(5)], *shape)
+        noise = SeededNoise([np.random.SeedSequence(5)], *shape, loop=loop)
         first, second = noise._unit(2, 0)
         scale = noise_scale(charge, sensitivity)
         everywhere = counts + (np.floor(first * scale) - np.floor(second * scale))
         assert np.array_equal(noise.noisy(2, counts, charge, sensitivity, where), np.where(where, everywhere, 0.0))
 
 
-def test_where_nobody_reads_nothing_is_checked_or_drawn() -> None:
-    """A slot in which no server samples has no charge, and must not be refused for it."""
-    noise = SeededNoise([np.random.SeedSequence(5)], 3, 2)
-    none = np.zeros((3, 2), dtype=np.bool_)
-    assert not noise.noisy(0, np.ones((3, 2), dtype=np.int64), np.array([[0]]), 1, none).any()
+@pytest.mark.parametrize("loop", [add_noise, compiled_noise()])
+def test_a_charge_is_asked_for_where_a_count_is_read_and_nowhere_else(loop: NoiseLoop) -> None:
+    """A slot in which no server samples must not be refused, and a read that pays nothing must never pass."""
+    noise = SeededNoise([np.random.SeedSequence(5)], 3, 2, loop=loop)
+    counts, where = np.ones((3, 2), dtype=np.int64), np.zeros((3, 2), dtype=np.bool_)
+    assert not noise.noisy(0, counts, np.array([[0]]), 1, where).any()
+    where[1, 0] = True
+    assert noise.noisy(0, counts, np.array([[0], [10**9], [0]]), 1, where)[where].all()
+    for charge in (np.array([[0]]), np.array([[10**9], [0], [10**9]])):
+        with pytest.raises(BadInput, match="charge of at least"):
+            noise.noisy(0, counts, charge, 1, where)

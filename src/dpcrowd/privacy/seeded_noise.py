@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcrowd.errors import BadInput
-from dpcrowd.privacy.noise import noise_scale
+from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise
 
 __all__ = ["SeededNoise"]
 
@@ -27,13 +27,19 @@ _BLOCK_SLOTS = 64
 class SeededNoise:
     """Noise of a batch of runs of `servers` servers and `regions` regions, one seed sequence a run.
 
-    `only` restricts it to one server of a single run: the same numbers as that server gets in the whole network.
+    only  restricts it to one server of a single run: the same numbers as that server gets in the whole network
+    loop  how noise is added; the simulator takes `dpcrowd.privacy.noise_loop.compiled_noise`
     """
 
     private = False
 
     def __init__(
-        self, seeds: Sequence[np.random.SeedSequence], servers: int, regions: int, only: int | None = None
+        self,
+        seeds: Sequence[np.random.SeedSequence],
+        servers: int,
+        regions: int,
+        only: int | None = None,
+        loop: NoiseLoop = add_noise,
     ) -> None:
         if not seeds or servers < 1 or regions < 1:
             raise BadInput("seeded noise needs at least one run, one server and one region.")
@@ -43,6 +49,7 @@ class SeededNoise:
         self._servers = servers
         self._regions = regions
         self._only = only
+        self._loop = loop
         # Depends on the network's size alone, so that a batch of runs and a single run cut the same blocks.
         self._block = int(np.clip(_BLOCK_VALUES // (servers * regions), 1, _BLOCK_SLOTS))
         self._cache: dict[int, tuple[int, NDArray[np.float64]]] = {}
@@ -58,16 +65,10 @@ class SeededNoise:
     ) -> NDArray[np.float64]:
         """See `Noise.noisy`."""
         result = np.zeros(where.shape)
-        rows = where.reshape(-1).nonzero()[0]
-        if not rows.size:
-            return result
-        read_charge = _at(rows, charge, where.shape)
-        if read_charge.min() < 1:
+        values, price, change = (_flat(given, where.shape) for given in (counts, charge, sensitivity))
+        unit = self._unit(slot, read)[..., : where.shape[1]].reshape(2, -1)
+        if not self._loop(where.reshape(-1), values, price, change, unit, result.reshape(-1)):
             raise BadInput("noise needs a charge of at least 1e-9 epsilon wherever a count is read; given less.")
-        scale = noise_scale(read_charge, _at(rows, sensitivity, where.shape))
-        first, second = self._unit(slot, read)[..., : where.shape[1]].reshape(2, -1)
-        noise = np.floor(first[rows] * scale) - np.floor(second[rows] * scale)
-        result.reshape(-1)[rows] = _at(rows, counts, where.shape) + noise
         return result
 
     def prepare(self, slot: int) -> None:
@@ -94,9 +95,9 @@ class SeededNoise:
         return flat if self._only is None else flat[:, :, self._only : self._only + 1]
 
 
-def _at(rows: NDArray[np.intp], values: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """What an array that broadcasts to `shape` holds at the flat places `rows`; a single value stays one."""
+def _flat(values: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array that broadcasts to `shape`, in a row; a single value stays one."""
     array = np.asarray(values)
     if array.size == 1:
         return array.reshape(1)
-    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1)[rows]
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1)

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:
     """Noisy counts of the regions that are due, paid at the ledger before they are drawn."""
-    charge = np.where(plan.due, plan.amount, 0)
+    charge = plan.due * plan.amount
     if not plan.due.any():
         return Reading(np.zeros(counts.shape), plan.noise_var, charge)
     ledger.spend(plan.slot, charge)

@@ -21,6 +21,7 @@ from dpcrowd.network.gather import neighbour_sums
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
+from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
@@ -31,7 +32,7 @@ from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.seeds import Purpose, sequence
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["fast_engine", "run_batch"]
+__all__ = ["fast_engine", "fast_noise", "fast_pid", "run_batch"]
 
 Floats = NDArray[np.float64]
 
@@ -41,8 +42,14 @@ def fast_engine() -> str:
     return "numba" if find_spec("numba") is not None else "scipy"
 
 
-def _pid_loop() -> PidLoop | None:
+def fast_pid() -> PidLoop | None:
+    """The controllers' loop, compiled where Numba is installed."""
     return compiled_pid() if fast_engine() == "numba" else None
+
+
+def fast_noise() -> NoiseLoop:
+    """How noise is added, compiled where Numba is installed."""
+    return compiled_noise() if fast_engine() == "numba" else add_noise
 
 
 @cache
@@ -52,8 +59,8 @@ def warm_up() -> None:
 
     neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), fast_engine())
     hearing = one_hop_hearing(Graph.from_edges(2, [0], [1]), np.full((2, 1), 0.1), fast_engine())
-    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1)
-    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), pid_loop=_pid_loop())
+    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1, loop=fast_noise())
+    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), pid_loop=fast_pid())
     scheme = DPCrowd()
     state = scheme.start(setting)
     for slot in range(8):
@@ -68,9 +75,8 @@ def run_batch(
     world = _World(config, runs)
     networks = Networks(config.network, config.seed, runs, config.beta, fast_engine(), config.model.growth)
     racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
-    noise = SeededNoise(
-        [sequence(config.seed, run, Purpose.NOISE) for run in runs], config.servers, len(config.data.regions)
-    )
+    seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
+    noise = SeededNoise(seeds, config.servers, len(config.data.regions), loop=fast_noise())
     static = networks.static is not None
     warm_up()
     drawing = 0.0
@@ -133,7 +139,7 @@ class _Racer:
             accounting=config.accounting,
             form=config.form,
             grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
-            pid_loop=_pid_loop(),
+            pid_loop=fast_pid(),
             phases=None if interval is None else networks.phases(interval),
         )
         self.state: Any = entrant.scheme.start(setting)

@@ -106,7 +106,7 @@ def _rows(text: str, file: str, needed: tuple[str, ...]) -> Iterator[tuple[int, 
         raise BadInput(f"{file} line {reader.line_num} is not CSV: {error}.") from None
     if header is None:
         raise BadInput(
-            f"{file} has no header with the columns {', '.join(needed)}: the publisher's format has changed."
+            f"{file} has no header with the columns {', '.join(needed)}: not the publisher's file, or its format has changed."
         )
 
 

@@ -99,7 +99,10 @@ def convert(name: str, path: Path) -> Series:
         except (OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
             raise BadInput(f"cannot read '{path}': {error}.") from None
     text = read_text(path)
-    return parse_ilinet(text) if name == "flu" else parse_nchs(text)
+    try:
+        return parse_ilinet(text) if name == "flu" else parse_nchs(text)
+    except BadInput as error:
+        raise BadInput(f"'{path}': {error}") from None
 
 
 def _unzip(content: bytes, member: str) -> str:
