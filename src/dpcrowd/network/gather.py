@@ -61,7 +61,7 @@ def _numba_kernel() -> Callable[..., Any] | None:
         return None
     import numba
 
-    compiled: Callable[..., Any] = numba.njit(add_rows)
+    compiled: Callable[..., Any] = numba.njit(cache=True)(add_rows)
     return compiled
 
 

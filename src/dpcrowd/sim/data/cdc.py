@@ -106,7 +106,8 @@ def _rows(text: str, file: str, needed: tuple[str, ...]) -> Iterator[tuple[int, 
         raise BadInput(f"{file} line {reader.line_num} is not CSV: {error}.") from None
     if header is None:
         raise BadInput(
-            f"{file} has no header with the columns {', '.join(needed)}: not the publisher's file, or its format has changed."
+            f"{file} has no header with the columns {', '.join(needed)}: "
+            "it is not the publisher's file, or its format has changed."
         )
 
 
