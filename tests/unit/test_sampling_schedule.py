@@ -94,3 +94,22 @@ def test_around_every_server_somebody_has_fresh_data(name: str, interval: int, l
     assert reached > by_chance + 0.05
     rows, columns, _ = graph.pairs()
     assert np.mean(phases[rows] == phases[columns]) < 1 / interval
+
+
+@pytest.mark.parametrize("interval", [12, 20])
+def test_on_a_ring_those_who_are_heard_speak_far_apart(interval: int) -> None:
+    """Different phases in a row would leave a server without fresh data for most of the interval."""
+    servers = 12
+    ring = np.array([sorted(((i - 1) % servers, (i + 1) % servers)) for i in range(servers)])
+    phases = spread_phases(np.arange(0, 2 * servers + 1, 2), ring.ravel(), interval)
+    longest = []
+    for server in range(servers):
+        heard = np.sort(phases[[*ring[server], server]])
+        longest.append(int(np.diff(np.append(heard, heard[0] + interval)).max()))
+    assert np.mean(longest) <= 0.6 * interval, "three voices could at best leave gaps of a third"
+
+
+def test_a_huge_interval_costs_no_memory_for_each_of_its_slots() -> None:
+    """An interval of a billion slots is odd but valid; a table of that width would end the process."""
+    phases = spread_phases(np.array([0, 1, 2]), np.array([1, 0]), 10**9)
+    assert 0 <= phases.min() < phases.max() < 10**9

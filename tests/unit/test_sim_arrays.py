@@ -69,7 +69,7 @@ def test_a_promise_about_the_network_is_not_made_for_shares_that_contradict_it()
     """With roaming users and shares that sum to 3, all servers together release three times what was promised."""
     text = simulate("dpcrowd", "linear", users="roaming", slots=30, **SMALL).guarantees["dpcrowd"]
     assert text is not None
-    assert text.startswith("Not for these shares, which put a user at about 3.15 servers at once")
+    assert text.startswith("Not for these shares, which sum to about 3.15 and put users at several servers at once")
     honest = simulate("dpcrowd", "linear", users="roaming", slots=30, shares="partition", **SMALL).guarantees["dpcrowd"]
     assert honest is not None
     assert honest.startswith("Pure user-level")

@@ -8,19 +8,22 @@ P in its gain, and is then stable under the same bound for any A (`dpcrowd.filte
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 from dpcrowd.errors import BadInput
 
 __all__ = ["check_gain", "default_gain"]
 
 
-def default_gain(max_degree: int, growth: float = 1.0) -> float:
-    """beta = 1/(2 (1 + max_degree)), divided by the growth max(1, |A|)."""
+def default_gain(max_degree: Any, growth: float = 1.0) -> Any:
+    """beta = 1/(2 (1 + max_degree)), divided by the growth max(1, |A|); a number, or an array of them."""
     return 1.0 / (2.0 * (1.0 + max_degree)) / growth
 
 
 def check_gain(beta: float, max_degree: int, growth: float = 1.0) -> float:
     """Return beta, or refuse it with the bound."""
-    if not 0.0 <= beta < float("inf"):
+    if not issubclass(type(beta), Real) or not 0.0 <= beta < float("inf"):
         raise BadInput(f"beta must be a finite number >= 0; given {beta}.")
     if beta * max_degree * growth > 0.5:
         grows = "" if growth == 1.0 else f"*{growth:g}"

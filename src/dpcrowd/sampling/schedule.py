@@ -8,6 +8,8 @@ budget.
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,10 +19,13 @@ __all__ = ["check_interval", "due", "samples_in_horizon", "samples_in_window", "
 
 Ints = NDArray[np.int64]
 
+_MOST_PHASES = 256  # more would not be told apart by any graph, and would cost memory for every server
+
 
 def check_interval(interval: int) -> int:
     """A whole number of slots >= 1."""
-    if isinstance(interval, bool) or not 1 <= interval < float("inf") or interval != int(interval):
+    is_number = issubclass(type(interval), Real) and type(interval) is not bool
+    if not is_number or not 1 <= interval < float("inf") or interval != int(interval):
         raise BadInput(f"sampling interval must be a whole number of slots >= 1; given {interval}.")
     return int(interval)
 
@@ -41,22 +46,45 @@ def samples_in_window(window: int, interval: int) -> int:
 
 
 def spread_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], interval: int) -> Ints:
-    """Phases 0 .. I - 1 for staggered sampling, so that those whom a server hears speak in different slots.
+    """Phases 0 .. I - 1 for staggered sampling, so that nobody is long without a voice.
 
     Greedy, in ascending id: a server takes the phase that fewest of its listeners (its neighbours and itself) hear from
-    somebody already; ties go to the phase heard least often, then to the one rarest in the whole network so far,
-    then to the smallest. To look at the neighbours' own phases only is worse than chance on a grid: two neighbours of
-    one listener need not be neighbours. The result depends on the public graph alone: every server computes the same.
+    somebody already; ties go to the phase heard least often, then to the one rarest in the whole network so far.
+    (To look at the neighbours' own phases only is worse than chance on a grid: two neighbours of one listener need not
+    be neighbours.) Of phases that are still tied, the smallest suits short intervals, and the one farthest around
+    the circle of I slots from all that is heard suits long ones: both are tried, and the result with less silence on
+    average is taken. It depends on the public graph alone: every server computes the same.
     """
+    width = min(interval, _MOST_PHASES)
+    near, far = (_greedy_phases(indptr, indices, width, farthest=farthest) for farthest in (False, True))
+    better = far if _silence(indptr, indices, width, far) < _silence(indptr, indices, width, near) else near
+    return better * interval // width
+
+
+def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, *, farthest: bool) -> Ints:
     servers = len(indptr) - 1
+    circle = np.arange(width)
     phases = np.empty(servers, dtype=np.int64)
-    heard = np.zeros((servers, interval), dtype=np.int32)  # by whom, in which phase, how many
-    overall = np.zeros(interval, dtype=np.int64)
+    heard = np.zeros((servers, width), dtype=np.int32)  # by whom, in which phase, how many
+    overall = np.zeros(width, dtype=np.int64)
     for server in range(servers):
         listeners = np.append(indices[indptr[server] : indptr[server + 1]], server)
         around = heard[listeners]
-        phase = int(np.lexsort((overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
+        last = circle
+        if farthest:
+            apart = np.abs(circle[:, None] - np.flatnonzero(around.any(axis=0)))
+            last = -np.minimum(apart, width - apart).min(axis=1, initial=width)
+        phase = int(np.lexsort((last, overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
         phases[server] = phase
         heard[listeners, phase] += 1
         overall[phase] += 1
     return phases
+
+
+def _silence(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, phases: Ints) -> int:
+    """Slots from the one to the next voice in the longest silence of each server, summed over the servers."""
+    total = 0
+    for server in range(len(indptr) - 1):
+        heard = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
+        total += int(np.diff(np.append(heard, heard[0] + width)).max())
+    return total

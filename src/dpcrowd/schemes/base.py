@@ -114,7 +114,7 @@ class Reading:
     noisy      (N, d) noisy counts, 0 where not sampled
     noise_var  variance of their noise, broadcastable to (N, d)
     charge     (N, 1) or (N, d) nano-epsilon paid in this slot, all reads together
-    group_noisy, group_var, group_size   of grouped regions: the group's own value, at its pivot
+    group_noisy, group_var   of grouped regions: the group's own value, at its pivot
     """
 
     noisy: Floats
@@ -122,7 +122,6 @@ class Reading:
     charge: Ints
     group_noisy: Floats | None = None
     group_var: Floats | None = None
-    group_size: Ints | None = None
 
 
 @dataclass(frozen=True)

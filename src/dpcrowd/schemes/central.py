@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.errors import BadInput
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
@@ -50,6 +51,8 @@ class Central(Scheme):
 
     def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None, grouping: str = "dynamic") -> None:
         DPCrowd(sampling, interval), DPCrowdPlus(grouping)  # refuse now what the servers could not run later
+        if interval is not None and grouping != "dynamic":
+            raise BadInput("a fixed schedule reads every region alone; leave grouping out, or the interval.")
         self.sampling, self.interval, self.grouping = sampling, interval, grouping
 
     def start(self, setting: Setting) -> CentralState:

@@ -1,6 +1,6 @@
 """Schemes without a filter: a server's estimate of the population is its last release divided by its share.
 
-Base of Uniform, Reading, BD, BA and PeGaSus. They talk to nobody; `dpcrowd.schemes.flooding` makes the D- versions.
+Base of Uniform, Sample, BD, BA and PeGaSus. They talk to nobody; `dpcrowd.schemes.flooding` makes the D- versions.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def filter_start(setting: Setting) -> dict[str, Any]:
 class FilterScheme(Scheme):
     """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
 
-    message_vectors = 4  # info_vec, info_mat, prior, prior_var
+    message_vectors = 4  # on the wire: info_vec, info_mat, the prior and its variances (infinite: means nothing)
 
     def message_numbers(self, regions: int, form: Form) -> int:
         numbers = super().message_numbers(regions, form)

@@ -50,7 +50,6 @@ def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, ch
         charge=charge,
         group_noisy=group_noisy,
         group_var=np.where(leads, group_var, np.inf),
-        group_size=sizes,
     )
 
 

@@ -1,8 +1,9 @@
 """What BD and BA share (Kellaris et al., budget distribution and budget absorption), w-event privacy.
 
-In every slot a test asks whether the counts have moved: dis = mean over regions |x - last release|, made noisy at
-epsilon/(2w). It looks at raw counts, so it is paid whether something is published or not. If dis exceeds 1/epsilon_t,
-the error that publishing would make, the counts are published with epsilon_t from the other half of the budget:
+A test asks whether the counts have moved: dis = mean over regions |x - last release|, made noisy at epsilon/(2w). It
+looks at raw counts, so it is paid in every slot in which it runs, whether something is published or not. If dis exceeds
+c/epsilon_t (c the sensitivity), the error that publishing would make, the counts are published with epsilon_t from the
+other half of the budget:
 
     BD  epsilon_t = (epsilon/2 - published in the last w - 1 slots)/2
     BA  epsilon_t = (epsilon/2w)(1 + skipped), after which `skipped` slots are nullified (not tested, not published)

@@ -9,6 +9,8 @@ window can straddle two blocks; schedules pay epsilon/ceil(w/I), which holds for
 
 With several regions and sound accounting, a slot is sampled if any region is due, and then all regions are: at
 that price they are free. With per-region accounting (the paper's) each region has samples of its own.
+
+With roaming users the adaptive rule pays epsilon/T (epsilon/w) a sample, whoever takes it, and may sample in any slot.
 """
 
 from __future__ import annotations

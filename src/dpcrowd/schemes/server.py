@@ -70,7 +70,7 @@ class Server:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
             raise BadInput(f"a server's number is a whole number >= 0; given {number!r}.")
-        if not 0 < share <= 1:
+        if not isinstance(share, int | float | np.floating) or not 0 < share <= 1:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
         if scheme.reach == "central":
             raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place: simulate it instead.")

@@ -23,7 +23,7 @@ class Tuning:
     """Parameters of sampling, allocation, grouping and filtering.
 
     theta, xi         FAST's interval adjustment (theta, xi)
-    sample_fraction   T_s / T, the largest share of slots that FAST and DPCrowd may sample
+    sample_fraction   T_s / T, the largest share of slots that FAST and DPCrowd may sample (pinned users)
     rescue_theta      RescueDP's theta
     gains             PID gains (C_p, C_i, C_d)
     integral_window   T_i, how many past errors the integral term averages

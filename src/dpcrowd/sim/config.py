@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +63,6 @@ class SimulationConfig:
     burn_in: int
     tuning: Tuning
     keep_estimates: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)

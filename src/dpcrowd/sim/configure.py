@@ -184,6 +184,8 @@ def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
 def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
     if isinstance(given, Tuning):
         return given
+    if given is not None and not isinstance(given, dict):
+        raise BadInput(f"tuning must be a Tuning or a dictionary of its parameters; given {given!r}.")
     known = [field.name for field in fields(Tuning)]
     for name in given or {}:
         if name not in known:

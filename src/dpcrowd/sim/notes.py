@@ -10,6 +10,7 @@ import numpy as np
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
+from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.recorder import RunRecords
 
 __all__ = ["notes", "promise", "setup"]
@@ -24,12 +25,11 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     limits = []
     if config.accounting == "per-region" and len(config.data.regions) > 1:
         limits.append("Only for a user who stays in one region, since accounting is per region: ")
-    total = _servers_of_a_user(config)
-    covered = entrant.guarantee.servers_per_slot
-    if entrant.guarantee.users == "roaming" and not _covers(covered, total):
+    servers = entrant.guarantee.servers_per_slot
+    if entrant.guarantee.users == "roaming" and not _covered(config, servers):
         limits.append(
-            f"Not for these shares, which put a user at about {total:.3g} servers at once; only if a user were at no "
-            f"more than {covered}: "
+            f"Not for these shares, which sum to about {_sum_of_shares(config):.3g} and put users at several servers "
+            f"at once; only if a user were at no more than {servers}: "
         )
     return f"{''.join(limits)}{entrant.guarantee}"
 
@@ -53,17 +53,25 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
     }
 
 
-def _servers_of_a_user(config: SimulationConfig) -> float:
-    """The sum of the shares: at how many servers an average user is in one slot."""
-    if isinstance(config.data, CheckIns) or (isinstance(config.shares, str) and config.shares == "partition"):
+def _sum_of_shares(config: SimulationConfig) -> float:
+    """At how many servers an average user is in one slot."""
+    if _is_partition(config):
         return 1.0
     if isinstance(config.shares, str):
         return _MEAN_SHARE * config.servers
     return float(np.max(np.sum(np.atleast_2d(config.shares), axis=1)))
 
 
-def _covers(servers_per_slot: int, total: float) -> bool:
-    return total <= servers_per_slot + 1e-9
+def _is_partition(config: SimulationConfig) -> bool:
+    """Whether every user is at one server."""
+    if isinstance(config.shares, str):
+        return config.shares == "partition" or isinstance(config.data, CheckIns)
+    return isinstance(config.data, CheckIns) or is_partition(config.shares)
+
+
+def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
+    """Servers that do not split the users among them draw them independently: some user may be at all of them."""
+    return _is_partition(config) or servers_per_slot >= config.servers
 
 
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
@@ -72,18 +80,17 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
         shown = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
         remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {shown}.")
-    total = _servers_of_a_user(config)
     promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
-    if promises and not all(_covers(guarantee.servers_per_slot, total) for guarantee in promises):
+    if not all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         remarks.append(
-            f"shares sum to about {total:.3g}: a user is at that many servers at once, so epsilon is what one server "
-            "promises, not the network (use shares=partition for that, or servers_per_slot)."
+            f"shares sum to about {_sum_of_shares(config):.3g}, and users may be at several servers at once, so "
+            "epsilon is what one server promises, not the network (use shares=partition for that)."
         )
     if config.accounting == "per-region" and len(config.data.regions) > 1:
         remarks.append(
             "per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving."
         )
-    return [*remarks, *_uncalibrated(config), *_incomplete(config, records)]
+    return [*remarks, *_uncalibrated(config), *_incomplete(records)]
 
 
 def _uncalibrated(config: SimulationConfig) -> list[str]:
@@ -105,7 +112,7 @@ def _uncalibrated(config: SimulationConfig) -> list[str]:
     return remarks
 
 
-def _incomplete(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+def _incomplete(records: Sequence[RunRecords]) -> list[str]:
     remarks = []
     for record in records:
         missing, failed = float(record.missing.mean()), int(np.isinf(record.are).sum())

@@ -73,7 +73,7 @@ class Recorder:
         self._packets = np.zeros((slots, len(runs)))
         self._latency = np.full((slots, len(runs)), np.nan)
         self._kept: list[tuple[Floats, Floats]] = []
-        self._stride = max(1, (slots - config.burn_in) // _LATENCY_SLOTS)
+        self._stride = -(-(slots - config.burn_in) // _LATENCY_SLOTS)
         self.seconds = 0.0
 
     def add(self, slot: int, release: Release, links: Links, *, static: bool) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import check_gain
+from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
@@ -80,7 +80,7 @@ class Links:
         if self._beta is not None:
             return self._beta
         largest = self.graph.degree.reshape(self.runs, -1).max(axis=1)
-        gains = 0.5 / (1.0 + largest) / self._growth
+        gains = default_gain(largest, self._growth)
         return np.repeat(gains, self.graph.servers // self.runs)[:, None]
 
     def hearing(self, reach: Reach) -> Hearing:
