@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.filters import ProcessModel, default_gain
@@ -143,6 +144,8 @@ def _cases() -> list[Case]:
 
 CASES = _cases()
 PRIVATE_CASES = [case for case in CASES if case.private]
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_private_case = pytest.mark.parametrize("case", PRIVATE_CASES, ids=str)
 
 
 def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:

@@ -80,3 +80,21 @@ def test_default_keeps_the_bound_for_every_degree() -> None:
         assert check_gain(default_gain(degree), degree) == 0.5 / (1 + degree)
     assert check_gain(5.0, 0) == 5.0
     assert check_gain(0.0, 50) == 0.0
+
+
+def test_a_growing_process_needs_a_smaller_step() -> None:
+    """With A = 1.05 on a ring, beta = 1/4 reaches 1e8 in 400 slots: what the consensus overshoots grows each slot."""
+    growth = ProcessModel.of(1.05, [1.0]).growth
+    assert growth == 1.05
+    assert ProcessModel.of(0.5, [1.0]).growth == 1.0
+    with pytest.raises(BadInput, match=r"1/\(2\*2\*1\.05\)"):
+        check_gain(0.25, 2, growth)
+    assert check_gain(0.238, 2, growth) == 0.238
+    assert default_gain(2, growth) == pytest.approx(1 / (6 * 1.05))
+
+
+@pytest.mark.parametrize("beta", ["x", None, float("nan"), -0.1])
+def test_a_step_that_is_no_number_is_refused_in_one_line(beta: object) -> None:
+    """Python would answer with a TypeError about comparing texts with floats."""
+    with pytest.raises(BadInput, match="beta must be a finite number"):
+        check_gain(beta, 2)  # type: ignore[arg-type]

@@ -15,10 +15,10 @@ from dpcrowd.schemes.base import Release, run_slot
 from dpcrowd.schemes.registry import SCHEMES
 from schemes_support import (
     CASES,
-    PRIVATE_CASES,
     SERVERS,
     Case,
     bits,
+    every_case,
     fingerprint,
     guarantee_for,
     hearing_of,
@@ -28,9 +28,6 @@ from schemes_support import (
     played,
     same,
 )
-
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
-every_private_case = pytest.mark.parametrize("case", PRIVATE_CASES, ids=str)
 
 
 @every_case

@@ -14,13 +14,13 @@ from dpcrowd.privacy import Guarantee, SeededNoise, worst_paid
 from dpcrowd.schemes.base import Release, Scheme, run_slot
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from schemes_support import (
-    CASES,
-    PRIVATE_CASES,
     SERVERS,
     BlindNoise,
     Case,
     WatchedNoise,
     charges_of,
+    every_case,
+    every_private_case,
     guarantee_for,
     hearing_of,
     make_setting,
@@ -29,9 +29,6 @@ from schemes_support import (
     played,
     same,
 )
-
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
-every_private_case = pytest.mark.parametrize("case", PRIVATE_CASES, ids=str)
 
 
 @every_private_case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcrowd import DPCrowd, simulate
+from dpcrowd import DPCrowd, make_scheme, simulate
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
 
@@ -81,3 +81,41 @@ def test_a_column_that_only_numbers_the_rows_is_no_region(tmp_path: object) -> N
     with open(path, "w", encoding="utf-8") as file:
         file.write("t,a\n" + "".join(f"{slot},{slot * 3 % 7 + 5}\n" for slot in range(30)))
     assert configure("fast", path, burn_in=5).data.regions == ("a",)
+
+
+def test_a_full_matrix_is_paid_for_in_bytes() -> None:
+    """info_mat is a triangle of d (d + 1)/2 numbers in the matrix form; counted as a vector it would look cheap."""
+    sizes = {}
+    for form in ("diagonal", "matrix"):
+        row = simulate("dpcrowd", "multi-linear", slots=30, form=form, **SMALL).summary()[0]
+        sizes[form] = row["bytes_per_slot"] / row["packets_per_slot"]
+    assert sizes["diagonal"] == pytest.approx(64 + 8 * 4 * 6)
+    assert sizes["matrix"] == pytest.approx(64 + 8 * (3 * 6 + 6 * 7 // 2))
+
+
+def test_servers_without_an_estimate_are_named_in_a_note() -> None:
+    """They are left out of the mean errors; a reader should know how many."""
+    result = simulate("fast", COUNTS, interval=20, sampling="staggered", **{**SMALL, "burn_in": 0})
+    assert result["fast"].missing.mean() > 0
+    assert any("had no estimate yet and are left out" in note for note in result.notes)
+    assert not any("no estimate" in note for note in simulate("fast", COUNTS, **SMALL).notes)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"beta": "x"}, "beta must be a finite number"),
+        ({"interval": "x"}, "interval must be a whole number"),
+        ({"tuning": 5}, "tuning must be a Tuning or a dictionary"),
+    ],
+)
+def test_settings_of_the_wrong_type_are_refused_in_one_line(setting: dict[str, object], words: str) -> None:
+    """A library user gets the same clear line as one of the command line."""
+    with pytest.raises(BadInput, match=words):
+        simulate("dpcrowd", COUNTS, **{**SMALL, **setting})
+
+
+def test_central_refuses_grouping_on_a_fixed_schedule() -> None:
+    """It would be ignored: a fixed schedule reads every region alone."""
+    with pytest.raises(BadInput, match="leave grouping out"):
+        make_scheme("central", interval=5, grouping="none")

@@ -52,16 +52,16 @@ def message_bytes(regions: int, vectors: int) -> int:
 
 
 def packets(cost: NDArray[np.integer], speaks: Bools, runs: int) -> Ints:
-    """Packets of a slot in each run, shape (runs,), if a message of server i costs cost[i]."""
+    """Packets in each run if a message of server i costs cost[i]; `speaks` (N,) or (slots, N) gives (..., runs)."""
     each = check_runs(cost.size, runs)
-    spent: Ints = np.where(speaks, cost, 0).reshape(runs, each).sum(axis=1, dtype=np.int64)
+    spent: Ints = np.where(speaks, cost, 0).reshape(*speaks.shape[:-1], runs, each).sum(axis=-1, dtype=np.int64)
     return spent
 
 
 def last_arrival(reach: Floats, speaks: Bools, runs: int) -> Floats:
-    """Latency of a slot in each run, shape (runs,): the largest reach of a speaker; NaN where no message travels."""
+    """Latency in each run, shaped as in `packets`: the largest reach of a speaker; NaN where no message travels."""
     each = check_runs(reach.size, runs)
-    latest = np.where(speaks, reach, 0.0).reshape(runs, each).max(axis=1)
+    latest = np.where(speaks, reach, 0.0).reshape(*speaks.shape[:-1], runs, each).max(axis=-1)
     return np.where(latest > 0.0, latest, np.nan)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.network.costs import message_bytes
+from dpcrowd.network.costs import last_arrival, message_bytes, packets
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
 from dpcrowd.sim.config import Entrant, SimulationConfig
@@ -91,17 +91,13 @@ class Recorder:
             self._close_block(slot - place, place + 1)
 
     def _add_costs(self, slot: int, release: Release, links: Links) -> None:
-        speaks = release.speaks.reshape(1, -1)
         reach = self._entrant.scheme.reach
-        self._packets[slot] = self._per_run(self._message_cost(links), speaks).sum(axis=2)[0]
+        self._packets[slot] = packets(self._message_cost(links), release.speaks, links.runs)
         measured = slot >= self._config.burn_in and (slot - self._config.burn_in) % self._stride == 0
         if reach == "one-hop" or (reach == "flooding" and measured):
-            self._latency[slot] = self._last_arrival(links, speaks)[0]
+            self._latency[slot] = last_arrival(self._delay(links), release.speaks, links.runs)
 
-    def _per_run(self, values: NDArray[np.generic], speaks: NDArray[np.bool_]) -> Floats:
-        return np.where(speaks, values, 0).reshape(len(speaks), len(self._runs), -1)
-
-    def _message_cost(self, links: Links) -> NDArray[np.generic]:
+    def _message_cost(self, links: Links) -> NDArray[np.integer]:
         reach = self._entrant.scheme.reach
         if reach == "one-hop":
             return links.one_hop_cost
@@ -109,11 +105,8 @@ class Recorder:
             return links.flood_cost
         return np.full(self._all, 1 if reach == "central" else 0)
 
-    def _last_arrival(self, links: Links, speaks: NDArray[np.bool_]) -> Floats:
-        """When the last message of each slot has arrived, (slots, runs); NaN where nobody speaks."""
-        delay = links.one_hop_delay if self._entrant.scheme.reach == "one-hop" else links.flood_delay
-        latest = self._per_run(delay, speaks).max(axis=2)
-        return np.where(latest > 0, latest, np.nan)
+    def _delay(self, links: Links) -> Floats:
+        return links.one_hop_delay if self._entrant.scheme.reach == "one-hop" else links.flood_delay
 
     def _close_block(self, first: int, count: int) -> None:
         estimates = self._estimates[:count].reshape(count, *self._shape)
@@ -132,7 +125,7 @@ class Recorder:
         slots = len(self._sampled)
         if static is not None:
             self._static_costs(static)
-        packets = _over_slots(self._packets[start:])
+        per_slot = _over_slots(self._packets[start:])
         size = message_bytes(self._entrant.scheme.message_numbers(self._shape[2], self._config.form), 1)
         are, ace, coverage, missing = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
@@ -142,8 +135,8 @@ class Recorder:
             are=are,
             ace=ace,
             frequency=_over_slots(self._sampled[start:]),
-            packets_per_slot=packets,
-            bytes_per_slot=packets * size,
+            packets_per_slot=per_slot,
+            bytes_per_slot=per_slot * size,
             latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
             coverage95=coverage,
             missing=missing,
@@ -158,9 +151,9 @@ class Recorder:
 
     def _static_costs(self, links: Links) -> None:
         """In a network that stays, costs of all slots at once."""
-        self._packets = self._per_run(self._message_cost(links), self._spoke).sum(axis=2).astype(np.float64)
+        self._packets = packets(self._message_cost(links), self._spoke, links.runs).astype(np.float64)
         if self._entrant.scheme.reach in ("one-hop", "flooding"):
-            self._latency = self._last_arrival(links, self._spoke)
+            self._latency = last_arrival(self._delay(links), self._spoke, links.runs)
 
     def _paid(self) -> tuple[Paid, ...]:
         guarantee = self._entrant.guarantee
