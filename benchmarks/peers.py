@@ -73,7 +73,12 @@ def main() -> None:
                 rows.append((str(amplitude), "fast-w, R = 1e6", f"{ours:.4g}", f"{figure:.4g}", f"{ours / figure:.2f}"))
     headings = ("amplitude", "scheme", "ours, MAE", "published", "ratio")
     title = f"period 80, T = 1000, w = {WINDOW}, epsilon = {EPSILON:g}; {RUNS} runs; streams rounded"
-    print_table(title, headings, rows, note="fast-w: our R is the variance of the noise; that code has R = 1e6 always.")
+    print_table(
+        title,
+        headings,
+        rows,
+        note="fast-w: our R is the variance of the noise; that code has R = 1e6 always, which the second row takes.",
+    )
 
 
 if __name__ == "__main__":
