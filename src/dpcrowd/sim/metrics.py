@@ -2,6 +2,7 @@
 
     ARE        mean over servers, slots and regions of |estimate - r|/max(r, 1)
     ACE        mean of |estimate - average estimate of the run's servers|
+    MSE        mean of (estimate - r)^2, beside which a filter's own variance can be held
     coverage   share of 95% intervals that contain the truth
 
 Entries without an estimate (NaN) are left out of the means. Shapes: estimates (B, runs, m, d), truth (B, runs, d).
@@ -12,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["consensus_error", "covered", "nan_mean", "relative_error"]
+__all__ = ["consensus_error", "covered", "nan_mean", "relative_error", "squared_error"]
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +35,12 @@ def relative_error(estimates: Floats, truth: Floats) -> Floats:
     """ARE of each slot and run, (B, runs)."""
     weight = 1.0 / np.maximum(truth, FLOOR)
     return nan_mean(np.abs(estimates - truth[:, :, None, :]) * weight[:, :, None, :], (2, 3))
+
+
+def squared_error(estimates: Floats, truth: Floats) -> Floats:
+    """Mean squared error of each slot and run, (B, runs)."""
+    with np.errstate(over="ignore"):
+        return nan_mean(np.square(estimates - truth[:, :, None, :]), (2, 3))
 
 
 def consensus_error(estimates: Floats) -> Floats:

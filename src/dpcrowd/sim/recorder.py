@@ -15,7 +15,7 @@ from dpcrowd.network.costs import last_arrival, message_bytes, packets
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
 from dpcrowd.sim.config import Entrant, SimulationConfig
-from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error
+from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error, squared_error
 from dpcrowd.sim.topology import Links
 
 __all__ = ["Recorder", "RunRecords"]
@@ -31,6 +31,7 @@ class RunRecords:
     """Results of one scheme on some runs; arrays have the runs first.
 
     missing                   share of (server, slot, region) without an estimate
+    mse, claimed_mse          mean squared error, and what the schemes' own variances say it is (Eq. error analysis)
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
@@ -46,6 +47,8 @@ class RunRecords:
     latency_ms: Floats
     coverage95: Floats
     missing: Floats
+    mse: Floats
+    claimed_mse: Floats
     are_by_slot: Floats
     ace_by_slot: Floats
     paid: tuple[Paid, ...]
@@ -65,7 +68,7 @@ class Recorder:
         self._all = len(runs) * servers
         self._estimates = np.empty((_BLOCK, self._all, regions))
         self._variances = np.empty((_BLOCK, self._all, regions))
-        self._errors = np.empty((4, slots, len(runs)))
+        self._errors = np.empty((6, slots, len(runs)))
         self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
         self._sampled = np.zeros((slots, len(runs)))
         columns = regions if config.accounting == "per-region" else 1
@@ -116,6 +119,8 @@ class Recorder:
         self._errors[1, first : first + count] = consensus_error(estimates)
         self._errors[2, first : first + count] = covered(estimates, variances, truth)
         self._errors[3, first : first + count] = np.isnan(estimates).mean(axis=(2, 3))
+        self._errors[4, first : first + count] = squared_error(estimates, truth)
+        self._errors[5, first : first + count] = nan_mean(np.where(np.isinf(variances), np.nan, variances), (2, 3))
         if self._config.keep_estimates:
             self._kept.append((estimates.copy(), variances.copy()))
 
@@ -127,7 +132,7 @@ class Recorder:
             self._static_costs(static)
         per_slot = _over_slots(self._packets[start:])
         size = message_bytes(self._entrant.scheme.message_numbers(self._shape[2], self._config.form), 1)
-        are, ace, coverage, missing = (_over_slots(error[start:]) for error in self._errors)
+        are, ace, coverage, missing, mse, claimed = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
         return RunRecords(
             label=self._entrant.label,
@@ -140,6 +145,8 @@ class Recorder:
             latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
             coverage95=coverage,
             missing=missing,
+            mse=mse,
+            claimed_mse=claimed,
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
             paid=self._paid(),

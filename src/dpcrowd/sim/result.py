@@ -18,7 +18,17 @@ from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interva
 
 __all__ = ["METRICS", "SimulationResult", "merge_records"]
 
-METRICS = ("are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "coverage95")
+METRICS = (
+    "are",
+    "ace",
+    "frequency",
+    "packets_per_slot",
+    "bytes_per_slot",
+    "latency_ms",
+    "coverage95",
+    "mse",
+    "claimed_mse",
+)
 _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 
 
