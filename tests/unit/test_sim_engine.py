@@ -32,7 +32,8 @@ def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, shares: str, dy
     setting: dict[str, Any] = {"runs": 5, "shares": shares, "dynamic": dynamic, "keep_estimates": True}
     together = tiny(SOME, **setting)
     monkeypatch.setattr(simulate_module, "_BATCH_VALUES", 12)
-    assert [len(b) for b in simulate_module._batches(configure(SOME, **{**TINY, **setting}), 1)] == [2, 2, 1]
+    config = configure(SOME, **{**TINY, **setting})
+    assert [len(b) for b in simulate_module.batches(config, range(config.runs), 1)] == [2, 2, 1]
     apart = tiny(SOME, **setting)
     for scheme in together.records:
         assert_same_records(together[scheme], apart[scheme])

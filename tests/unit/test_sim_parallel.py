@@ -65,14 +65,14 @@ def test_as_many_workers_start_as_were_asked_for(jobs: int | None, asked: int, m
     monkeypatch.setattr(simulate_module, "_WORTH_A_WORKER", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     simulate("dpcrowd", jobs=jobs, **TINY)
-    assert seen == [{"n_jobs": asked, "return_as": "generator_unordered"}]
+    assert seen == [{"n_jobs": asked, "batch_size": 1, "return_as": "generator_unordered"}]
 
 
 def test_without_jobs_every_core_gets_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of eight cores with one batch would leave seven idle."""
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     config = simulate_module.configure("dpcrowd", **{**TINY, "runs": 8})
-    assert [len(batch) for batch in simulate_module._batches(config, None)] == [2, 2, 2, 2]
+    assert [len(batch) for batch in simulate_module.batches(config, range(config.runs), None)] == [2, 2, 2, 2]
 
 
 def test_progress_reaches_the_total_and_never_goes_back() -> None:
@@ -96,12 +96,13 @@ def test_work_is_cut_for_cores_cache_and_memory(monkeypatch: pytest.MonkeyPatch)
     """Batches cover every run once; a core without work or an array beyond memory would be the price of a slip."""
     config = simulate_module.configure("dpcrowd", **{**TINY, "runs": 10})
     for jobs, sizes in ((1, [10]), (2, [5, 5]), (3, [4, 4, 2]), (40, [1] * 10)):
-        batches = simulate_module._batches(config, jobs)
+        batches = simulate_module.batches(config, range(config.runs), jobs)
         assert [len(batch) for batch in batches] == sizes
         assert [run for batch in batches for run in batch] == list(range(10))
     monkeypatch.setattr(simulate_module, "_BATCH_BYTES", 8 * 6 * 30 * 2 * 3)
-    assert [len(batch) for batch in simulate_module._batches(config, 1)] == [3, 3, 3, 1]
+    assert [len(batch) for batch in simulate_module.batches(config, range(config.runs), 1)] == [3, 3, 3, 1]
     kept = simulate_module.configure("dpcrowd", keep_estimates=True, **{**TINY, "runs": 4})
-    assert [len(batch) for batch in simulate_module._batches(kept, 1)] == [1] * 4, "kept estimates take as much again"
+    sizes = [len(batch) for batch in simulate_module.batches(kept, range(kept.runs), 1)]
+    assert sizes == [1] * 4, "kept estimates take as much again"
     monkeypatch.setattr(simulate_module, "_BATCH_BYTES", 1)
-    assert [len(batch) for batch in simulate_module._batches(config, 1)] == [1] * 10
+    assert [len(batch) for batch in simulate_module.batches(config, range(config.runs), 1)] == [1] * 10

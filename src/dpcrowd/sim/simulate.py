@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dpcrowd.sim.config import SimulationConfig, whole_number
+from dpcrowd.sim.backends import Backend, run_tasks
+from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.notes import notes, promise, setup
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import SimulationResult, merge_records
 
-__all__ = ["configure", "simulate"]
+__all__ = ["batches", "configure", "simulate"]
 
 # Values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache.
 _BATCH_VALUES = 16_384
@@ -28,6 +29,8 @@ def simulate(
     data: Data = "linear",
     *,
     jobs: int | None = None,
+    backend: str = "local",
+    cluster: str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> SimulationResult:
@@ -36,19 +39,20 @@ def simulate(
     schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
-    jobs      processes; None: as many as pay off
+    jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
+    backend   local, dask or ray: where the processes are
+    cluster   the address of a running Dask or Ray cluster; None: start one on this machine
     progress  called with (work done, all work)
     settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
     """
-    if jobs is not None:
-        whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as pay off")
+    where = Backend(backend, jobs, cluster)
     config = configure(schemes, data, **settings)
-    batches = _batches(config, jobs)
+    shared = batches(config, range(config.runs), jobs)
     total = config.data.slots * config.runs
     parts: list[list[RunRecords]] = []
-    if len(batches) == 1 or jobs == 1 or _work(config) < _WORTH_A_WORKER:
+    if backend == "local" and (len(shared) == 1 or jobs == 1 or _work(config) < _WORTH_A_WORKER):
         done = 0
-        for runs in batches:
+        for runs in shared:
 
             def tick(slots: int, width: int = len(runs)) -> None:
                 nonlocal done
@@ -58,7 +62,7 @@ def simulate(
 
             parts.append(run_batch(config, runs, tick))
     else:
-        parts = _run_parallel(config, batches, jobs, progress, total)
+        parts = _run_parallel(config, shared, where, progress, total)
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     return SimulationResult(
         records={record.label: record for record in merged},
@@ -69,15 +73,12 @@ def simulate(
 
 
 def _run_parallel(
-    config: SimulationConfig, batches: list[list[int]], jobs: int | None, progress: Progress | None, total: int
+    config: SimulationConfig, shared: list[list[int]], where: Backend, progress: Progress | None, total: int
 ) -> list[list[RunRecords]]:
-    from joblib import Parallel, delayed
-
-    workers = Parallel(n_jobs=jobs or -1, return_as="generator_unordered")
     parts, done = [], 0
-    for records in workers(delayed(run_batch)(config, runs) for runs in batches):
+    for index, records in run_tasks(run_batch, [(config, runs) for runs in shared], where):
         parts.append(records)
-        done += config.data.slots * len(records[0].runs)
+        done += config.data.slots * len(shared[index])
         if progress is not None:
             progress(done, total)
     return parts
@@ -87,12 +88,12 @@ def _work(config: SimulationConfig) -> int:
     return config.runs * config.servers * len(config.data.regions) * config.data.slots * len(config.entrants)
 
 
-def _batches(config: SimulationConfig, jobs: int | None) -> list[list[int]]:
+def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> list[list[int]]:
     """Runs in batches; which runs share a batch changes nothing but the speed."""
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
     by_memory = _BATCH_BYTES // (8 * each * config.data.slots * (2 + 2 * config.keep_estimates))
     cores = jobs or os.cpu_count() or 1
-    by_cores = -(-config.runs // cores)
+    by_cores = -(-len(runs) // cores)
     size = max(1, min(by_cache, by_memory, by_cores))
-    return [list(range(first, min(first + size, config.runs))) for first in range(0, config.runs, size)]
+    return [list(runs[first : first + size]) for first in range(0, len(runs), size)]

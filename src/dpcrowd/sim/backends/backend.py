@@ -1,0 +1,86 @@
+"""Which workers to use, and what each kind of them has to offer to `run_tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.sim.config import whole_number
+
+__all__ = ["BACKENDS", "CONNECT_SECONDS", "Backend", "Workers", "open_workers", "unreachable"]
+
+BACKENDS = ("local", "dask", "ray")
+CONNECT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where tasks are run.
+
+    name     local (processes of this machine), dask or ray
+    jobs     workers to start; None: one a core
+    cluster  the address of a running Dask or Ray cluster; None: start one on this machine that ends with the work
+    """
+
+    name: str = "local"
+    jobs: int | None = None
+    cluster: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in BACKENDS:
+            raise unknown_name("backend", str(self.name), BACKENDS)
+        if self.jobs is not None:
+            whole_number("jobs", self.jobs, 1, None, "; leave it out for as many processes as pay off")
+        if self.cluster is not None and self.name == "local":
+            raise BadInput(f"the local backend has no cluster; for {self.cluster} choose the backend dask or ray.")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers that are ready.
+
+    options   of `joblib.Parallel`
+    lost      the errors by which joblib says that workers are gone
+    attempts  how often in a row lost tasks are given to new workers; 0 where the cluster itself has already done so
+    patient   whether the error of a task waits for the tasks under way, instead of stopping them
+    """
+
+    options: dict[str, Any]
+    lost: tuple[type[BaseException], ...]
+    attempts: int
+    patient: bool = False
+
+
+def open_workers(backend: Backend) -> AbstractContextManager[Workers]:
+    """Connect to or start the workers; what was started ends with the context."""
+    if backend.name == "dask":
+        from dpcrowd.sim.backends.dask_workers import dask_workers
+
+        return dask_workers(backend)
+    if backend.name == "ray":
+        from dpcrowd.sim.backends.ray_workers import ray_workers
+
+        return ray_workers(backend)
+    return _local_workers(backend)
+
+
+@contextmanager
+def _local_workers(backend: Backend) -> Iterator[Workers]:
+    """loky's processes. One that dies takes the pool with it, so the pool is made anew and asked again.
+
+    Patient, because now and then a thread of loky stumbles over tasks that are taken from it, and says so.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    yield Workers({"n_jobs": backend.jobs or -1}, (BrokenProcessPool,), attempts=3, patient=True)
+
+
+def unreachable(kind: str, address: str, reason: object) -> BadInput:
+    """The error for a cluster that does not answer."""
+    return BadInput(
+        f"no {kind} cluster answers at '{address}' within {CONNECT_SECONDS:g} s ({reason}); check the address and that "
+        f"it runs, or leave the cluster out to start one on this machine."
+    )

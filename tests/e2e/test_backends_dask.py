@@ -1,0 +1,41 @@
+"""The Dask backend on clusters of this machine: one that is started for the work, and one that runs already."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends_support import check_control_c, check_running, check_started, run_script
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.backends import Backend, backend, run_tasks
+
+pytest.importorskip("distributed", reason="Dask is not installed (the extra dask)")
+
+
+def test_two_workers_give_the_same_bits_and_a_killed_one_costs_time_only(tmp_path: Path) -> None:
+    """Results that depend on the workers, or that vanish with one, would make a cluster useless for a paper."""
+    check_started(run_script("started", "dask", str(tmp_path)))
+
+
+def test_a_running_cluster_of_one_worker() -> None:
+    """joblib alone would work in the caller's process, and wait for ever for a task that kills its workers."""
+    check_running(run_script("running", "dask", ""))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals, pipes and signals of POSIX systems")
+def test_control_c_leaves_no_worker_behind(tmp_path: Path) -> None:
+    """Workers that go on for nobody would hold the cores until somebody finds them."""
+    check_control_c("dask", tmp_path)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+def test_a_cluster_that_does_not_answer_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a deadline a wrong address would look like a long computation."""
+    from dpcrowd.sim.backends import dask_workers
+
+    assert backend.CONNECT_SECONDS == 30
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
+    with pytest.raises(BadInput, match=f"no Dask cluster answers at '{address}' within 30 s"):
+        next(run_tasks(abs, [(1,)], Backend("dask", cluster=address)))
