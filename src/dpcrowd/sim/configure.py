@@ -25,8 +25,9 @@ from dpcrowd.sim.data import CheckIns, DataSet, load
 from dpcrowd.sim.data.arrays import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
 from dpcrowd.sim.topology import NetworkSpec
+from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["Data", "Schemes", "configure"]
+__all__ = ["Data", "Schemes", "TuningLike", "configure"]
 
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
@@ -34,6 +35,7 @@ _DENSITY = 0.1
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
+TuningLike = Tuning | Tuned | dict[str, Any] | str | os.PathLike[str]
 
 
 def configure(
@@ -59,7 +61,7 @@ def configure(
     form: Form = "diagonal",
     beta: float | None = None,
     burn_in: int = 20,
-    tuning: Tuning | dict[str, Any] | None = None,
+    tuning: TuningLike | None = None,
     servers_per_slot: int = 1,
     regions_per_slot: int = 1,
     correlation: float = 1.0,
@@ -87,7 +89,8 @@ def configure(
     interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
     beta              consensus step size; without: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
-    tuning            parameters of sampling, budget and grouping; without: those of the data set
+    tuning            parameters of sampling, budget and grouping; without: those of the data set; or a file of
+                      `dpcrowd tune`, which brings A and Q, too
     """
     loading = {
         "slots": slots,
@@ -98,6 +101,12 @@ def configure(
         "regions": regions,
     }
     data = _loaded(data, {name: value for name, value in loading.items() if value is not None})
+    if isinstance(tuning, str | os.PathLike):
+        tuning = read_tuned(tuning)
+    if isinstance(tuning, Tuned):
+        if process_var is not None:
+            raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
+        data, tuning = tuning.apply(data), None
     network = _network(graph, servers, density, dynamic)
     if observation is None:
         if isinstance(shares, str):
@@ -185,7 +194,7 @@ def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
     if isinstance(given, Tuning):
         return given
     if given is not None and not isinstance(given, dict):
-        raise BadInput(f"tuning must be a Tuning or a dictionary of its parameters; given {given!r}.")
+        raise BadInput(f"tuning must be a Tuning or a dictionary of its parameters, or a tuned file; given {given!r}.")
     known = [field.name for field in fields(Tuning)]
     for name in given or {}:
         if name not in known:

@@ -36,6 +36,7 @@ class DataSet(ABC):
     notes        remarks to print with every result, such as where Q comes from
     change_var   (d,) Q_kk of the data themselves; drives the paper's observation noise H^2 Q
     slot_labels  a label for each slot (weeks, days), if the data have one
+    first        where slot 0 is in the whole series, if these are a span of it (`dpcrowd.sim.data.span`)
     """
 
     name: str
@@ -46,6 +47,7 @@ class DataSet(ABC):
     notes: tuple[str, ...]
     change_var: Floats
     slot_labels: tuple[str, ...] | None = None
+    first: int = 0
 
     @abstractmethod
     def truth(self, rng: np.random.Generator) -> Counts:

@@ -13,7 +13,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.sim.data.dataset import Counts, Floats
 
-__all__ = ["FROM_WHOLE_SERIES", "GIVEN_BY_HAND", "ROUNDING_VAR", "believed", "series_model"]
+__all__ = ["FROM_WHOLE_SERIES", "GIVEN_BY_HAND", "ROUNDING_VAR", "believed", "one_step_var", "series_model"]
 
 # Counts are whole people: a variance below that of rounding itself says nothing, and Q = 0 would make H^2 Q = 0.
 ROUNDING_VAR = 1.0 / 12.0
@@ -29,7 +29,7 @@ def series_model(counts: Counts, process_var: object | None, name: str) -> tuple
     """(model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
     slots, d = counts.shape
     if slots >= 2:
-        change_var = np.maximum(np.square(np.diff(counts, axis=0).astype(np.float64)).mean(axis=0), ROUNDING_VAR)
+        change_var = one_step_var(counts)
     elif process_var is None:
         raise BadInput(f"{name} has one slot, too few to see how the counts change; give process_var by hand.")
     else:
@@ -37,6 +37,12 @@ def series_model(counts: Counts, process_var: object | None, name: str) -> tuple
     if process_var is None:
         return ProcessModel.of(1.0, change_var), change_var, FROM_WHOLE_SERIES
     return believed(ProcessModel.of(1.0, change_var), process_var), change_var, GIVEN_BY_HAND
+
+
+def one_step_var(counts: Counts) -> Floats:
+    """(d,) mean square of the changes of (T, d) counts from slot to slot, T >= 2."""
+    change = np.diff(counts, axis=0).astype(np.float64)
+    return np.asarray(np.maximum(np.square(change).mean(axis=0), ROUNDING_VAR))
 
 
 def believed(model: ProcessModel, process_var: object) -> ProcessModel:

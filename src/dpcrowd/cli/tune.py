@@ -1,0 +1,117 @@
+"""`dpcrowd tune`: parameters of one scheme from public or past data, as a table, JSON and a TOML file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["tune"]
+
+
+@click.command()
+@click.option("--scheme", required=True, metavar="NAME", help="The scheme to tune; see `dpcrowd schemes`.")
+@click.option(
+    "--data",
+    default="linear",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
+)
+@click.option(
+    "--method",
+    default="evolution",
+    show_default=True,
+    help="evolution (smallest error), or likelihood (Q alone, from noisy samples).",
+)
+@click.option(
+    "--transition", help="A: identity, or frequencies of moves between regions. [default: the data set's own]"
+)
+@click.option(
+    "--span",
+    metavar="FIRST:LAST",
+    help="Tune on these slots only, 0:395 or 0:0.5. [default: the first half; whole runs of synthetic sets]",
+)
+@click.option("--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget of the window or horizon.")
+@click.option("--window", type=int, help="w of w-event privacy. [default: 100 for window schemes]")
+@click.option("--servers", default=50, show_default=True, type=int, help="How many servers.")
+@click.option("--density", type=float, help="Density of the network. [default: 0.1 where possible]")
+@click.option("--runs", default=4, show_default=True, type=int, help="Runs on which parameters are compared.")
+@click.option("--seed", default=0, show_default=True, type=int, help="The result depends on the seed alone.")
+@click.option(
+    "--evaluations", type=int, help="How many sets of parameters evolution may try. [default: 240, about a minute]"
+)
+@click.option("--accounting", default="sound", show_default=True, help="sound, or per-region (the paper's).")
+@click.option("--users", default="pinned", show_default=True, help="pinned to a server, or roaming between servers.")
+@click.option("--observation", help="paper or binomial. [default: paper; binomial for a partition or check-ins]")
+@click.option("--shares", default="uniform", show_default=True, help="uniform, per-slot or partition.")
+@click.option("--form", default="diagonal", show_default=True, help="diagonal, or matrix (full covariances).")
+@click.option("--burn-in", default=20, show_default=True, type=int, help="Errors count from this slot on.")
+@click.option("--slots", type=int, help="Use only the first so many slots of the data.")
+@click.option("--regions", metavar="A,B,…", help="Use only these regions.")
+@click.option("--slot-length", metavar="1h|1d|…", help="Slot length for raw check-ins. [default: 1d]")
+@click.option(
+    "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
+@click.option("--jobs", type=int, help="Processes; they do not change the result. [default: as many as pay off]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a TOML for `dpcrowd simulate --tuning FILE`."
+)
+def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool, **settings: Any) -> None:
+    """Find a scheme's parameters on public or past data.
+
+    Evolution searches Q, theta, xi and T_s/T (or Q and RescueDP's theta) for the smallest error, as the paper does.
+    Likelihood finds Q from noisy samples alone, at no further privacy cost.
+    """
+    from dpcrowd.cli.console import progress_bar
+    from dpcrowd.experiments.tune.tune import EVALUATIONS
+    from dpcrowd.experiments.tune.tune import tune as run
+
+    with progress_bar("tuning") as progress:
+        tuned = run(
+            settings.pop("scheme"),
+            data,
+            evaluations=EVALUATIONS if evaluations is None else evaluations,
+            regions=None if regions is None else [name.strip() for name in regions.split(",")],
+            progress=progress,
+            **settings,
+        )
+    if as_json:
+        click.echo(json.dumps({"tuned": _plain(tuned)}))
+        return
+    _print_table(tuned, settings["out"])
+
+
+def _plain(tuned: Any) -> dict[str, Any]:
+    """The file's content as one flat dictionary; an error that is not finite is null."""
+    from dpcrowd.sim.tuned import SECTIONS
+
+    origin = {key: getattr(tuned, "version" if key == "dpcrowd" else key) for key in SECTIONS["tuned"]}
+    for key in ("are_before", "are_after"):
+        origin[key] = origin[key] if abs(origin[key]) < float("inf") else None
+    model = {"process_var": tuned.model.process_var.tolist(), "transition": tuned.model.transition.tolist()}
+    return {**origin, **model, **tuned.tuning}
+
+
+def _print_table(tuned: Any, out: Path | None) -> None:
+    from dpcrowd.cli.console import console, print_columns
+
+    variances = tuned.model.process_var.tolist()
+    if len(variances) == 1:
+        rows = [("Q", f"{variances[0]:.4g}")]
+    else:
+        rows = [(f"Q of {len(variances)} regions", f"{min(variances):.4g} to {max(variances):.4g}")]
+    if tuned.model.transition.ndim == 2:
+        stay = tuned.model.transition.diagonal()
+        rows.append(("A: share of people who stay", f"{stay.min():.4g} to {stay.max():.4g}"))
+    rows += [(name, f"{value:.4g}") for name, value in tuned.tuning.items()]
+    rows.append(("ARE before → after", f"{tuned.are_before:.4g} → {tuned.are_after:.4g}"))
+    screen = console()
+    print_columns(screen, {"parameter": [name for name, _ in rows], "value": [value for _, value in rows]})
+    where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
+    for text in (f"tuned on: {tuned.on}.", f"{where}."):
+        screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)

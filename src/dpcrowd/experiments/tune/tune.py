@@ -1,0 +1,175 @@
+"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public or past data.
+
+A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs what it costs in the whole
+stream, and T_s/T means the same. The runs have seeds that no simulation takes by default (`SEED_OFFSET`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd import __version__
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.experiments.tune.likelihood import most_likely_var
+from dpcrowd.experiments.tune.samples import listen
+from dpcrowd.experiments.tune.scope import check_span, described, tuned_names
+from dpcrowd.experiments.tune.search import Found, evolve, mean_are, population, with_parameters
+from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
+from dpcrowd.experiments.tune.write import write_tuned
+from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.registry import groups_regions, make_scheme
+from dpcrowd.sim.config import SimulationConfig, whole_number
+from dpcrowd.sim.configure import Data, configure
+from dpcrowd.sim.data import CheckIns
+from dpcrowd.sim.data.span import Span, cut, is_drawn_anew
+from dpcrowd.sim.export import check_writable
+from dpcrowd.sim.seeds import Purpose, generator
+from dpcrowd.sim.tuned import Tuned, counts_digest
+
+__all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "tune"]
+
+METHODS = ("evolution", "likelihood")
+TRANSITIONS = ("identity", "frequencies")
+EVALUATIONS = 240
+SEED_OFFSET = 1_000_000_000_000
+"""Added to the seed: a simulation with the same seed has other runs."""
+
+Progress = Callable[[int, int], None]
+
+
+def tune(
+    scheme: str,
+    data: Data = "linear",
+    *,
+    method: str = "evolution",
+    transition: str | None = None,
+    span: Span | None = None,
+    epsilon: float = 1.0,
+    window: int | None = None,
+    runs: int = 4,
+    seed: int = 0,
+    evaluations: int = EVALUATIONS,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Tuned:
+    """Find the parameters of one scheme on public or past data, and write them to `out`.
+
+    method       "evolution": Q, theta, xi, T_s/T (or Q and RescueDP's theta) with the smallest error on the runs;
+                 "likelihood": Q alone, from noisy samples without any truth
+    transition   A: "identity", or "frequencies" of moves; without: the data set's own
+    span         "0:395", "0:0.5" or a pair; without: the first half of a series, whole runs of a synthetic set
+    epsilon      of the whole stream or a window; the span of a finite stream gets its part
+    evaluations  how many sets of parameters evolution may try
+    jobs         processes; None: as many as pay off. The result does not depend on it.
+    progress     called with (work done, all work)
+    settings     servers, density, accounting, form, slots, ... of `dpcrowd.sim.configure.configure`
+    """
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    if transition is not None and transition not in TRANSITIONS:
+        raise unknown_name("transition", transition, TRANSITIONS)
+    if method == "likelihood" and transition == "frequencies":
+        raise BadInput("transition frequencies need the counts, which maximum likelihood does without; leave one out.")
+    for name in ("horizon", "interval", "sampling", "keep_estimates"):
+        if settings.get(name) is not None:
+            raise BadInput(f"'{name}' cannot be set here: the adaptive sampling of a whole stream is what is tuned.")
+    if jobs is not None:
+        whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as pay off")
+    if out is not None:
+        check_writable(Path(out))
+    whole_number("seed", seed, 0)
+    axes = tuned_names(scheme, window, settings.get("users", "pinned"))
+    whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
+    asked = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
+    first, last = check_span(asked, span)
+    config = _on_span(asked, first, last)
+    truths = _truths(config)
+    start = with_parameters(config, _process(config, transition, truths), {})
+    before = mean_are(config)
+    if method == "likelihood":
+        found = _by_likelihood(start, progress)
+    else:
+        found = evolve(start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress)
+    guarantee = asked.entrants[0].guarantee
+    assert guarantee is not None
+    tuned = Tuned(
+        version=__version__,
+        scheme=scheme,
+        data=asked.data.name,
+        regions=asked.data.regions,
+        first=asked.data.first + first,
+        last=asked.data.first + last,
+        slots=asked.data.first + asked.data.slots,
+        method=method,
+        on=described(config, asked.data, method, transition),
+        epsilon=float(epsilon),
+        guarantee=guarantee.kind,
+        length=guarantee.length,
+        servers=config.servers,
+        runs=runs,
+        seed=seed,
+        are_before=before,
+        are_after=found.are,
+        sha256=counts_digest(np.concatenate(truths)),
+        model=found.model,
+        tuning=found.tuning,
+        file="these parameters" if out is None else Path(out).name,
+    )
+    if out is not None:
+        write_tuned(tuned, Path(out))
+    return tuned
+
+
+def _on_span(asked: SimulationConfig, first: int, last: int) -> SimulationConfig:
+    """The same simulation on some of the slots; of a finite stream's epsilon, their part."""
+    entrant, shares = asked.entrants[0], asked.shares
+    guarantee = entrant.guarantee
+    assert guarantee is not None
+    if guarantee.kind == "finite" and last - first < guarantee.length:
+        part = float(guarantee.epsilon) * (last - first) / guarantee.length
+        entrant = replace(entrant, guarantee=replace(guarantee, length=last - first, epsilon=part))
+    if not isinstance(shares, str) and shares.ndim == 2:
+        shares = shares[first:last]
+    return replace(asked, data=cut(asked.data, first, last), entrants=(entrant,), shares=shares)
+
+
+def _truths(config: SimulationConfig) -> list[NDArray[np.int64]]:
+    """The counts that are tuned on: of every run if they are drawn anew, else once."""
+    runs = config.runs if is_drawn_anew(config.data) else 1
+    return [config.data.truth(generator(config.seed, run, Purpose.TRUTH)) for run in range(runs)]
+
+
+def _process(config: SimulationConfig, transition: str | None, truths: list[NDArray[np.int64]]) -> ProcessModel:
+    """A and Q to start from."""
+    model, data = config.data.model, config.data
+    if transition is None:
+        return model
+    if transition == "identity":
+        return ProcessModel.of(1.0, model.diagonal_var)
+    if len(data.regions) == 1:
+        raise BadInput(f"'{data.name}' has one region: nobody moves between regions; leave the transition out.")
+    a = transition_from_checkins(data) if isinstance(data, CheckIns) else transition_from_counts(truths)
+    return ProcessModel.of(a, residual_var(a, truths))
+
+
+def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> Found:
+    """Each region alone, so A = 1 takes the place of a full A; a region without samples keeps its Q."""
+    model = config.data.model
+    entrant = config.entrants[0]
+    heard = config
+    if groups_regions(entrant.scheme):  # one draw for several regions is no sample of any of them
+        alone = make_scheme(entrant.scheme.name, grouping="none")
+        heard = replace(config, entrants=(replace(entrant, scheme=alone),))
+    likely = most_likely_var(listen(heard), config.observation, model.diagonal_transition, progress=progress)
+    found = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
+    rounded = replace(found, process_var=np.array([float(f"{q:.6g}") for q in found.process_var]))
+    return Found(rounded, {}, mean_are(with_parameters(config, rounded, {})))

@@ -1,0 +1,91 @@
+"""The TOML of tuned parameters: the same parameters give the same bytes, with comments for people.
+
+`dpcrowd.sim.tuned.read_tuned` reads it back. Numbers are written so that they are read back to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.sim.export import check_writable, refuse_failed_write
+from dpcrowd.sim.tuned import SECTIONS, Tuned
+
+__all__ = ["toml_text", "write_tuned"]
+
+_WIDTH = 118
+_COMMENTS = {
+    "first": "tuned on slots first to last - 1 of so many",
+    "epsilon": "the privacy that it was tuned for: epsilon over a whole stream (finite) or any window of so many slots",
+    "seed": "the runs of the tuning have seeds that `simulate` does not use by default",
+    "are_before": "mean relative error over the tuning runs: with the parameters at the start, and with these",
+    "sha256": "of the counts that it was tuned on",
+}
+_NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood: they stay as they are."
+
+
+def toml_text(tuned: Tuned) -> str:
+    """The file's text."""
+    lines = ["# Parameters that `dpcrowd tune` found; `dpcrowd simulate --tuning FILE` reads them.", "", "[tuned]"]
+    for key in SECTIONS["tuned"]:
+        if key in _COMMENTS:
+            lines.append(f"# {_COMMENTS[key]}")
+        value = getattr(tuned, "version" if key == "dpcrowd" else key)
+        lines += _entry(key, list(value) if isinstance(value, tuple) else value)
+    lines += ["", "[model]", "# Q: the variance of a region's change in one slot, one number a region"]
+    lines += _entry("process_var", tuned.model.process_var.tolist())
+    transition = tuned.model.transition
+    if transition.ndim == 2:
+        lines.append("# A: column j is where the people of region j go; only --form matrix uses it")
+    lines += _entry("transition", transition.tolist())
+    lines += ["", "[tuning]"]
+    if tuned.method == "likelihood":
+        lines.append(f"# {_NO_LIKELIHOOD}")
+    for key in SECTIONS["tuning"]:
+        if key in tuned.tuning:
+            value = tuned.tuning[key]
+            lines += _entry(key, list(value) if isinstance(value, tuple) else value)
+    return "\n".join(lines) + "\n"
+
+
+def write_tuned(tuned: Tuned, path: str | Path) -> Path:
+    """Write the file, complete or not at all."""
+    file = Path(path)
+    check_writable(file)
+    partial = file.with_name(file.name + ".part")
+    with refuse_failed_write(file):
+        try:
+            partial.write_text(toml_text(tuned), encoding="utf-8", newline="\n")
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+    return file
+
+
+def _entry(key: str, value: Any) -> list[str]:
+    """Lines of one key; a list that is too long for one line has several of them."""
+    line = f"{key} = {_value(value)}"
+    if len(line) <= _WIDTH or not isinstance(value, list):
+        return [line]
+    items = [_value(item) for item in value]
+    lines, row = [f"{key} = ["], "   "
+    for item in items:
+        if len(row) + len(item) + 2 > _WIDTH and row.strip():
+            lines.append(row)
+            row = "   "
+        row += f" {item},"
+    return [*lines, row, "]"]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for the delete character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool | int | np.integer):
+        return str(value).lower()
+    return repr(float(value))

@@ -1,0 +1,92 @@
+"""A span of a data set: slots first .. last - 1 of a series, as a data set of its own.
+
+Parameters are tuned on one span and tried on another. Whatever was computed from the whole series has to be computed
+anew from the span, or the past would know the future: that is Q. A Q that was given by hand stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters.model import ProcessModel
+from dpcrowd.sim.data.checkins import CheckIns
+from dpcrowd.sim.data.dataset import DataSet, FixedData
+from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, one_step_var
+from dpcrowd.sim.data.synthetic import SyntheticData
+
+__all__ = ["Span", "cut", "is_drawn_anew", "read_span"]
+
+Span = str | Sequence[float]
+
+FROM_THE_SPAN = "The process variance Q is taken from slots {first} to {last} of the series."
+_FORM = re.compile(r"\s*(\d+|\d*\.\d+|\d+\.)?\s*:\s*(\d+|\d*\.\d+|\d+\.)?\s*")
+
+
+def is_drawn_anew(data: DataSet) -> bool:
+    """Whether every run has another truth, so that no slot of one is the past of another."""
+    return isinstance(data, SyntheticData)
+
+
+def read_span(given: Span, slots: int) -> tuple[int, int]:
+    """(first, last) of "0:395", half open, or of fractions of all slots ("0:0.5", any part with a point); or a pair."""
+    shown = given if isinstance(given, str) else ":".join(str(part) for part in given)
+    match = _FORM.fullmatch(shown)
+    if match is None:
+        raise BadInput(f"span '{shown}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
+    start, stop = (part or "" for part in match.groups())
+    if "." in start + stop:
+        bounds = [round(float(part) * slots) for part in (start or "0", stop or "1")]
+    else:
+        bounds = [int(start or 0), int(stop or slots)]
+    first, last = bounds
+    if last > slots:
+        raise BadInput(f"span '{shown}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
+    if first >= last:
+        raise BadInput(f"span '{shown}' holds no slot of the {slots} that there are; the first must be below the last.")
+    return first, last
+
+
+def cut(data: DataSet, first: int, last: int) -> DataSet:
+    """Slots first .. last - 1 of a series; a synthetic set is drawn anew in each run and has none."""
+    if not 0 <= first < last <= data.slots:
+        raise BadInput(f"slots {first}:{last} asked of '{data.name}', which has 0:{data.slots}.")
+    if (first, last) == (0, data.slots):
+        return data
+    labels = None if data.slot_labels is None else data.slot_labels[first:last]
+    shorter: DataSet
+    if isinstance(data, FixedData):
+        shorter = replace(data, counts=data.counts[first:last], slots=last - first, slot_labels=labels)
+    elif isinstance(data, CheckIns):
+        kept = (data.entry_slot >= first) & (data.entry_slot < last)
+        shorter = replace(
+            data,
+            slots=last - first,
+            slot_labels=labels,
+            entry_slot=data.entry_slot[kept] - first,
+            entry_user=data.entry_user[kept],
+            entry_region=data.entry_region[kept],
+        )
+    else:
+        raise BadInput(f"'{data.name}' is drawn anew in each run and has no past; leave the span out, or give slots.")
+    return _with_own_variance(replace(shorter, first=data.first + first), data)
+
+
+def _with_own_variance(shorter: DataSet, whole: DataSet) -> DataSet:
+    if shorter.slots < 2:
+        raise BadInput(f"a span of one slot of '{whole.name}' does not show how counts change; take at least two.")
+    truth = shorter.truth(np.random.default_rng(0))  # of a fixed series: nothing is drawn
+    change_var = one_step_var(truth)
+    if not np.array_equal(whole.model.process_var, whole.change_var):
+        return replace(shorter, change_var=change_var)
+    told = FROM_THE_SPAN.format(first=shorter.first, last=shorter.first + shorter.slots - 1)
+    return replace(
+        shorter,
+        change_var=change_var,
+        model=ProcessModel.of(whole.model.transition, change_var),
+        notes=tuple(told if note == FROM_WHOLE_SERIES else note for note in whole.notes),
+    )

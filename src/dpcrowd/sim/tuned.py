@@ -1,0 +1,225 @@
+"""Parameters that `dpcrowd tune` found: reading its TOML file, checking it, and giving them to a data set.
+
+A tuned parameter is only as honest as its origin: the file says on which data, slots and seeds it was found, and
+`Tuned.apply` leaves a note with every result that says whether these are slots that the result itself covers.
+
+    [tuned]   where the parameters come from; every key is required
+    [model]   process_var, one number a region, and transition: 1.0, one number a region, or a matrix
+    [tuning]  fields of `dpcrowd.Tuning`, only those that were tuned
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
+from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND
+from dpcrowd.sim.data.span import is_drawn_anew
+
+__all__ = ["SECTIONS", "Tuned", "counts_digest", "read_tuned"]
+
+_MODEL_KEYS = ("process_var", "transition")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tuned:
+    """Parameters and where they come from.
+
+    version                which dpcrowd wrote it (the key `dpcrowd` of the file)
+    data, regions          the name of the data set and of its regions
+    first, last, slots     tuned on slots first .. last - 1 of so many
+    method, on             "evolution" or "likelihood"; a sentence that says on which data
+    guarantee, length      "finite" or "window", and T or w: with `epsilon`, the privacy that it was tuned for
+    are_before, are_after  mean error over the tuning runs with the parameters at the start, and with these
+    sha256                 of the counts that it was tuned on, see `counts_digest`
+    model, tuning          A and Q of the filters; the tuned parameters by name
+    file                   what to call it in messages
+    """
+
+    version: str
+    scheme: str
+    data: str
+    regions: tuple[str, ...]
+    first: int
+    last: int
+    slots: int
+    method: str
+    on: str
+    epsilon: float
+    guarantee: str
+    length: int
+    servers: int
+    runs: int
+    seed: int
+    are_before: float
+    are_after: float
+    sha256: str
+    model: ProcessModel
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    file: str = "these parameters"
+
+    def apply(self, data: DataSet) -> DataSet:
+        """The same data with this model and tuning, and a note that says where they come from."""
+        self._check_fits(data)
+        about_q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
+        notes = tuple(note for note in data.notes if note not in about_q)
+        tuning = replace(data.tuning, **self.tuning)
+        return replace(data, model=self.model, tuning=tuning, notes=(*notes, self._note(data)))
+
+    def overlap(self, data: DataSet) -> int:
+        """How many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
+        if is_drawn_anew(data):
+            return 0
+        return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first))
+
+    def _check_fits(self, data: DataSet) -> None:
+        if Path(self.data).name != Path(data.name).name:
+            raise BadInput(f"{self.file} was tuned on '{self.data}', but the data are '{data.name}'; tune it on them.")
+        if len(self.regions) != len(data.regions):
+            raise BadInput(
+                f"{self.file} was tuned on {len(self.regions)} regions of '{self.data}', but {len(data.regions)} "
+                "are used; give the same regions, or tune it on these."
+            )
+        for tuned, used in zip(self.regions, data.regions, strict=True):
+            if tuned != used:
+                raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
+
+    def _note(self, data: DataSet) -> str:
+        names = ["Q", *self.tuning] if self.model.transition.ndim == 0 else ["A", "Q", *self.tuning]
+        told = (
+            f"{', '.join(names)} of all schemes are from {self.file}, tuned for {self.scheme} by {self.method} at "
+            f"epsilon {self.epsilon:g}"
+        )
+        if is_drawn_anew(data):
+            return f"{told} on other runs of '{self.data}' than these."
+        covered = self.overlap(data)
+        where = f"on slots {self.first} to {self.last - 1}"
+        if not covered:
+            return f"{told} {where}, none of which this result covers."
+        note = (
+            f"{told} {where}: {covered} of the {data.slots} that this result covers, and the error in those is an "
+            "in-sample one."
+        )
+        if covered == self.last - self.first and self.sha256 != self._digest(data):
+            note += " The counts of these slots are not those that it was tuned on: the series was revised."
+        return note
+
+    def _digest(self, data: DataSet) -> str:
+        start = self.first - data.first
+        truth = data.truth(np.random.default_rng(0))  # of a fixed series: nothing is drawn
+        return counts_digest(truth[start : start + self.last - self.first])
+
+
+def counts_digest(counts: NDArray[np.int64]) -> str:
+    """SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
+    shape = "x".join(str(length) for length in counts.shape)
+    return hashlib.sha256(shape.encode() + b"\n" + np.ascontiguousarray(counts, dtype="<i8").tobytes()).hexdigest()
+
+
+def read_tuned(path: str | os.PathLike[str]) -> Tuned:
+    """Read and check a file that `dpcrowd tune` wrote."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+        given = tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise BadInput(f"tuning file '{file}' is not UTF-8 text; give a file that 'dpcrowd tune' wrote.") from None
+    except OSError as error:
+        raise BadInput(f"cannot read tuning file '{file}': {error.strerror or error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"tuning file '{file}' is not TOML: {error}.") from None
+    for section, keys in SECTIONS.items():
+        values = given.get(section, {} if section == "tuning" else None)
+        if not isinstance(values, dict):
+            raise BadInput(f"{file.name} has no section [{section}]; give a file that 'dpcrowd tune' wrote.")
+        for key in values:
+            if key not in keys:
+                raise unknown_name(f"key in [{section}] of {file.name}", key, keys)
+    for section in given:
+        if section not in SECTIONS:
+            raise unknown_name(f"section of {file.name}", section, SECTIONS)
+    origin = _origin(given["tuned"], file.name)
+    model = _model(given["model"], file.name, len(origin["regions"]))
+    return Tuned(**origin, model=model, tuning=_tuning(given.get("tuning", {}), file.name), file=file.name)
+
+
+_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
+_ORIGIN = {
+    "dpcrowd" if f.name == "version" else f.name: (f.name, _KINDS[str(f.type)])
+    for f in fields(Tuned)
+    if f.name not in ("model", "tuning", "file")
+}
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "tuned": tuple(_ORIGIN),
+    "model": _MODEL_KEYS,
+    "tuning": tuple(f.name for f in fields(Tuning)),
+}
+_WORDS = {str: "a text", int: "a whole number >= 0", float: "a number", tuple: "a list of texts"}
+
+
+def _origin(given: dict[str, Any], file: str) -> dict[str, Any]:
+    origin: dict[str, Any] = {}
+    for key, (name, kind) in _ORIGIN.items():
+        if key not in given:
+            raise BadInput(f"{file} has no '{key}' in [tuned]; give a file that 'dpcrowd tune' wrote.")
+        value = given[key]
+        if not _fits(value, kind):
+            raise BadInput(f"'{key}' in [tuned] of {file} must be {_WORDS[kind]}; given {value!r}.")
+        origin[name] = kind(value)
+    if not origin["first"] < origin["last"] <= origin["slots"]:
+        span = f"first = {origin['first']}, last = {origin['last']}, slots = {origin['slots']}"
+        raise BadInput(f"[tuned] of {file} has {span}; allowed: first < last <= slots.")
+    return origin
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if kind is tuple:
+        return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+    if isinstance(value, bool):
+        return False
+    if kind is int:
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
+    for key in _MODEL_KEYS:
+        if key not in given:
+            raise BadInput(f"{file} has no '{key}' in [model]; give a file that 'dpcrowd tune' wrote.")
+    process_var = given["process_var"]
+    if not isinstance(process_var, list) or len(process_var) != regions:
+        raise BadInput(f"'process_var' in [model] of {file} must be a list of {regions} numbers, one a region.")
+    if not (_numeric(process_var) and _numeric(given["transition"])):
+        raise BadInput(f"[model] of {file} must hold numbers only.")
+    try:
+        return ProcessModel.of(given["transition"], process_var)
+    except DpcrowdError as error:
+        raise BadInput(f"[model] of {file}: {error}") from None
+    except ValueError:  # a matrix with rows of different lengths
+        raise BadInput(f"'transition' in [model] of {file} must be a number, or {regions} rows of {regions}.") from None
+
+
+def _numeric(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_numeric(item) for item in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _tuning(given: dict[str, Any], file: str) -> dict[str, Any]:
+    try:
+        Tuning(**given)
+    except DpcrowdError as error:
+        raise BadInput(f"[tuning] of {file}: {error}") from None
+    return dict(given)

@@ -1,0 +1,124 @@
+"""`dpcrowd tune` on the command line: table, JSON, the file, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.experiments.tune import tune as tune_module
+from dpcrowd.sim.tuned import read_tuned
+
+TINY = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1", "--evaluations", "16", "--jobs", "1"]
+TABLE = """
+                                         | Missing option '--scheme'
+--scheme dpcrwd                          | unknown scheme 'dpcrwd'. Did you mean 'dpcrowd'? Allowed: central,
+--scheme bd                              | scheme 'bd' has no parameters to tune; these have: central, fast, dfast,
+--scheme uniform                         | scheme 'uniform' has no parameters to tune; these have: central, fast,
+--scheme fast,dpcrowd                    | unknown scheme 'fast,dpcrowd'.
+--scheme dpcrowd --method evolutoin      | unknown method 'evolutoin'. Did you mean 'evolution'? Allowed: evolution,
+--scheme dpcrowd --transition identiy    | unknown transition 'identiy'. Did you mean 'identity'?
+--scheme dpcrowd --method likelihood --transition frequencies | transition frequencies need the counts, which
+--scheme dpcrowd --transition frequencies | 'counts.csv' has one region: nobody moves between regions
+--scheme dpcrowd --span 0:61             | span '0:61' ends at slot 61, but the data have 60 slots; allowed: 0:60
+--scheme dpcrowd --span 9:9              | span '9:9' holds no slot of the 60
+--scheme dpcrowd --span half             | span 'half' is not allowed; give FIRST:LAST
+--scheme dpcrowd --span 0:6              | slots 0:6 are 6; tuning needs at least 7, since errors count from slot 5 on
+--scheme dpcrowd --slots 12              | slots 0:6 are 6; tuning needs at least 7
+--scheme dpcrowd-w --window 31           | the window of 31 slots is longer than slots 0:30 that are tuned on; take a
+--scheme dpcrowd --window 10             | scheme 'dpcrowd' takes a horizon, not a window
+--scheme dpcrowd --data linear --span 0:9 | a span was given, but 'linear' is drawn anew in each run and has no past
+--scheme dpcrowd --evaluations 15        | evaluations must be a whole number of at least 16 for the 4 parameters of
+--scheme dpcrowd --runs 0                | runs must be a whole number from 1
+--scheme dpcrowd --seed -1               | seed must be a whole number of at least 0; given -1
+--scheme dpcrowd --jobs 0                | jobs must be a whole number of at least 1
+--scheme dpcrowd --epsilon 0             | epsilon must be > 0
+--scheme dpcrowd --data nowhere.csv      | file 'nowhere.csv' does not exist
+--scheme dpcrowd --out nowhere/a.toml    | cannot write 'a.toml': the folder 'nowhere' does not exist
+--scheme dpcrowd --out folder            | cannot write 'folder'
+--scheme dpcrowd --evaluation            | unknown option '--evaluation'. Did you mean '--evaluations'?
+"""
+CASES = [tuple(part.strip() for part in line.split("| ", 1)) for line in TABLE.strip("\n").splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a file of counts."""
+    counts = np.abs(300 + np.random.default_rng(8).normal(0, 12, 60).cumsum()).astype(int)
+    (tmp_path / "counts.csv").write_text("week,visits\n" + "\n".join(f"{t},{c}" for t, c in enumerate(counts)) + "\n")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _words(*more: str) -> list[str]:
+    data = [] if "--data" in more else ["--data", "counts.csv"]
+    return ["tune", *data, *TINY, *more]
+
+
+@pytest.mark.parametrize(("given", "text"), CASES, ids=[given or "nothing" for given, _ in CASES])
+def test_a_mistake_gets_one_clear_line_before_the_work(
+    given: str, text: str, capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour of searching before 'cannot write' would be an hour lost."""
+
+    def late(*arguments: object, **settings: object) -> None:
+        raise AssertionError("the search was started")
+
+    monkeypatch.setattr(tune_module, "evolve", late)
+    before = sorted(folder.iterdir())
+    assert main(_words(*given.split())) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("dpcrowd: error: ")
+    assert text in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_the_file_goes_into_a_simulation(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """The whole way: tune on the first half, simulate with the result, read that half of it is in-sample."""
+    assert main(_words("--scheme", "dpcrowd", "--out", "t.toml")) == 0
+    out = capsys.readouterr().out
+    tuned = read_tuned(folder / "t.toml")
+    for word in ("Q ", "theta", "xi", "sample_fraction", "ARE before → after", "slots 0 to 29 of the 60", "to t.toml"):
+        assert word in out
+    assert f"{tuned.are_before:.4g} → {tuned.are_after:.4g}" in out
+    more = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1"]
+    words = ["simulate", "--scheme", "dpcrowd", "--data", "counts.csv", *more]
+    assert main([*words, "--tuning", "t.toml"]) == 0
+    assert "30 of the 60 that this result covers, and the error in those is an in-sample one" in capsys.readouterr().out
+    assert main([*words, "--tuning", "t.toml", "--process-var", "3"]) == 2
+    assert "a process variance was given, and t.toml has one, too" in capsys.readouterr().err
+    assert (
+        main(["simulate", "--scheme", "dpcrowd", "--data", "linear", "--slots", "30", *more, "--tuning", "t.toml"]) == 2
+    )
+    assert "t.toml was tuned on 'counts.csv', but the data are 'linear'" in capsys.readouterr().err
+
+
+def test_json_holds_everything_that_the_file_does(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """Scripts read this instead of the table."""
+    words = _words("--scheme", "dpcrowd", "--method", "likelihood", "--span", "0:0.75", "--out", "t.toml", "--json")
+    assert main(words) == 0
+    printed = json.loads(capsys.readouterr().out)["tuned"]
+    tuned = read_tuned(folder / "t.toml")
+    assert printed["process_var"] == tuned.model.process_var.tolist()
+    assert (printed["first"], printed["last"], printed["slots"]) == (0, 45, 60)
+    assert printed["are_after"] == tuned.are_after
+    assert printed["method"] == "likelihood"
+    assert printed["dpcrowd"] == tuned.version
+    assert printed["transition"] == 1.0
+
+
+def test_without_a_file_the_table_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """A minute of work should not be lost by surprise; several regions are shown by their range."""
+    words = ["tune", "--scheme", "rescuedp", "--data", "multi-linear", "--slots", "40", "--window", "10", *TINY]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "not written; give --out FILE.toml to keep it." in out
+    assert "Q of 6 regions" in out
+    assert "A: share of people who stay" in out
+    assert not list(folder.glob("*.toml"))

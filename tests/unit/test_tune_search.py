@@ -1,0 +1,221 @@
+"""`dpcrowd.tune`: what is searched, on which runs, and that the result is what it says it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.errors import BadInput
+from dpcrowd.experiments.tune import search
+from dpcrowd.experiments.tune import tune as tune_module
+from dpcrowd.experiments.tune.samples import listen
+from dpcrowd.experiments.tune.scope import TUNABLE, tuned_names
+from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
+from dpcrowd.experiments.tune.tune import SEED_OFFSET, _on_span, tune
+from dpcrowd.experiments.tune.write import toml_text
+from dpcrowd.schemes.registry import SCHEMES
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.span import cut
+from dpcrowd.sim.tuned import counts_digest, read_tuned
+from sim_support import write_checkins
+
+SMALL: dict[str, Any] = {"servers": 4, "density": 0.5, "burn_in": 5}
+COUNTS = np.abs(300 + np.random.default_rng(8).normal(0, 12, (80, 2)).cumsum(axis=0)).astype(np.int64)
+
+
+@pytest.mark.parametrize("scheme", TUNABLE)
+def test_every_scheme_gets_its_own_parameters_and_is_never_worse(scheme: str) -> None:
+    """Present parameters are in the first population, so a result above them would be a bug of the search."""
+    window = {"window": 10} if "finite" not in SCHEMES[scheme].kinds else {}
+    tuned = tune(scheme, COUNTS, runs=1, evaluations=16, jobs=1, **SMALL, **window)
+    assert tuned.are_after <= tuned.are_before
+    assert ("process_var", *tuned.tuning) == TUNABLE[scheme]
+    assert (tuned.first, tuned.last, tuned.slots) == (0, 40, 80)
+    assert tuned.guarantee == ("window" if window else "finite")
+    assert tuned.length == (10 if window else 80)
+    assert tuned.sha256 == counts_digest(COUNTS[:40])
+
+
+def test_the_central_filter_has_the_parameters_of_what_its_servers_run() -> None:
+    """Beside a window they run DPCrowd+, which knows no T_s; roaming users have none in any scheme."""
+    assert tuned_names("central", window=10) == ("process_var", "rescue_theta")
+    assert tuned_names("dpcrowd", users="roaming") == ("process_var", "theta", "xi")
+
+
+@pytest.mark.parametrize("method", ["evolution", "likelihood"])
+def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) -> None:
+    """Before and after, on the runs of the seed plus the offset, which no simulation takes by default."""
+    tuned = tune("dpcrowd", "linear", method=method, slots=60, runs=2, seed=4, evaluations=48, jobs=1, **SMALL)
+    for tuning, error in ((None, tuned.are_before), (tuned, tuned.are_after)):
+        result = dpcrowd.simulate("dpcrowd", "linear", slots=60, runs=2, seed=SEED_OFFSET + 4, tuning=tuning, **SMALL)
+        assert result["dpcrowd"].are.mean() == pytest.approx(error, rel=1e-12)
+    assert tuned.are_before != tuned.are_after
+    assert "seeds of their own" in tuned.on
+
+
+def test_the_result_depends_on_the_seed_and_not_on_the_processes() -> None:
+    """A file that cannot be made again proves nothing."""
+    settings: dict[str, Any] = {"runs": 1, "evaluations": 32, **SMALL}
+    one, again, two, other = (
+        toml_text(tune("dpcrowd", COUNTS, seed=seed, jobs=jobs, **settings))
+        for seed, jobs in ((0, 1), (0, 1), (0, 2), (1, 1))
+    )
+    assert one == again == two
+    assert one != other
+
+
+def test_the_search_is_bounded_and_tells_how_far_it_is() -> None:
+    """The number of evaluations is the one handle on the time that it takes."""
+    heard: list[tuple[int, int]] = []
+    tune(
+        "rescuedp",
+        COUNTS,
+        window=10,
+        runs=1,
+        evaluations=20,
+        jobs=1,
+        progress=lambda done, total: heard.append((done, total)),
+        **SMALL,
+    )
+    assert heard == [(done, 16) for done in range(1, 17)], "two whole generations of eight"
+
+
+def test_the_first_population_holds_the_present_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search goes on from what is known to work, instead of only falling back to it."""
+    tried: list[Any] = []
+    real = search.mean_are
+
+    def listening(config: Any) -> float:
+        tried.append((config.tuning, config.data.model.process_var.tolist()))
+        return real(config)
+
+    monkeypatch.setattr(search, "mean_are", listening)
+    tune("dpcrowd", COUNTS, runs=1, evaluations=16, jobs=1, **SMALL)
+    (present, variances), *population = tried
+    assert len(population) == 16
+    assert [q for tuning, q in population if tuning == present] == [pytest.approx(variances, rel=1e-5)]
+
+
+def test_a_start_beyond_the_axes_is_still_the_one_to_beat() -> None:
+    """theta = 0 has no logarithm; it is a valid choice all the same, and may be the best."""
+    tuned = tune("dpcrowd", COUNTS, tuning={"theta": 0.0}, runs=1, evaluations=16, jobs=1, **SMALL)
+    assert tuned.are_after <= tuned.are_before
+
+
+def test_a_part_of_a_finite_stream_gets_its_part_of_epsilon() -> None:
+    """A sample must cost there what it costs in the whole stream, or T_s/T is tuned for another noise."""
+    whole = configure("dpcrowd", COUNTS, epsilon=1.0, **SMALL)
+    part = _on_span(whole, 20, 40).entrants[0].guarantee
+    assert part is not None
+    assert (part.length, part.epsilon) == (20, 0.25)
+    window = configure("rescuedp", COUNTS, epsilon=1.0, window=10, **SMALL)
+    assert _on_span(window, 20, 40).entrants[0].guarantee == window.entrants[0].guarantee
+    shares = np.full((80, 4), 0.5)
+    assert np.shape(_on_span(configure("dpcrowd", COUNTS, shares=shares, **SMALL), 20, 40).shares) == (20, 4)
+
+
+def test_nothing_outside_the_span_is_looked_at() -> None:
+    """Tuned on the past, with any future, the parameters are the same."""
+    future = COUNTS.copy()
+    future[40:] = 7
+    one, other = (
+        tune("dpcrowd", counts, span="0:40", runs=1, evaluations=16, jobs=1, **SMALL) for counts in (COUNTS, future)
+    )
+    assert toml_text(one) == toml_text(other)
+    late = tune(
+        "dpcrowd", cut(counts_from_array(COUNTS), 20, 80), span="10:40", runs=1, evaluations=16, jobs=1, **SMALL
+    )
+    assert (late.first, late.last, late.slots) == (30, 60, 80)
+    assert late.sha256 == counts_digest(COUNTS[30:60])
+
+
+def test_samples_are_those_of_the_scheme() -> None:
+    """Listening changes nothing, and hears each sample once, with the noise that was paid for."""
+    config = configure("dpcrowd", "linear", slots=50, runs=2, **{**SMALL, "burn_in": 0})
+    samples = listen(config)
+    assert samples.noisy.shape == (50, 2, 4, 1)
+    frequency = dpcrowd.simulate("dpcrowd", "linear", slots=50, runs=2, **{**SMALL, "burn_in": 0})["dpcrowd"].frequency
+    np.testing.assert_allclose(samples.where.mean(axis=(0, 2, 3)), frequency)
+    assert (samples.noisy[~samples.where] == 0).all()
+    price = 1.0 / (0.3 * 50)  # epsilon/T_s
+    np.testing.assert_allclose(samples.noise_var[samples.where], 0.5 / np.sinh(0.5 * price) ** 2)
+    spread = (samples.noisy / samples.shares)[samples.where]
+    assert 10_000 < np.median(spread) < 30_000
+
+
+def test_likelihood_takes_regions_apart_where_the_scheme_groups_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw for several regions is a sample of none of them; and a full A becomes the diagonal form's."""
+    heard: list[Any] = []
+
+    def listening(config: Any) -> Any:
+        heard.append(config.entrants[0].scheme)
+        return listen(config)
+
+    monkeypatch.setattr(tune_module, "listen", listening)
+    tuned = tune("dpcrowd-plus", "multi-linear", method="likelihood", slots=60, window=10, runs=1, **SMALL)
+    assert [(scheme.name, scheme.grouping) for scheme in heard] == [("dpcrowd-plus", "none")]
+    assert tuned.model.process_var.shape == (6,)
+    assert tuned.model.transition == 1.0
+    assert dict(tuned.tuning) == {}
+    assert "have no likelihood: they stay as they are" in toml_text(tuned)
+
+
+def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in a file would be refused when it is read, after all the work."""
+    monkeypatch.setattr(tune_module, "most_likely_var", lambda *given, **more: np.array([np.nan, 17.0]))
+    tuned = tune("dpcrowd", COUNTS, method="likelihood", runs=1, **SMALL)
+    own = cut(counts_from_array(COUNTS), 0, 40).model.process_var
+    np.testing.assert_allclose(tuned.model.process_var, [own[0], 17.0], rtol=1e-5)
+
+
+def test_frequencies_give_a_full_matrix_from_moves_or_from_counts(tmp_path: Path) -> None:
+    """The file says which of the two it is: only one of them knows who moved."""
+    settings: dict[str, Any] = {"transition": "frequencies", "runs": 1, "evaluations": 16, "jobs": 1, **SMALL}
+    moved = tune("dpcrowd", write_checkins(tmp_path / "checkins.csv"), out=tmp_path / "moved.toml", **settings)
+    assert moved.on.endswith("A from the moves of users")
+    back = read_tuned(tmp_path / "moved.toml")
+    np.testing.assert_array_equal(back.model.transition, moved.model.transition)
+    np.testing.assert_allclose(back.model.transition.sum(axis=0), 1.0)
+    counted = tune("dpcrowd", COUNTS, form="matrix", **settings)
+    assert counted.on.endswith("A from consecutive counts (macro data)")
+    assert counted.model.transition.shape == (2, 2)
+
+
+def test_the_variance_goes_with_the_transition() -> None:
+    """Q is what A does not predict: with another A it is another one, and for A = 1 it holds the moves, too."""
+    config = configure("rescuedp", "multi-linear", slots=60, window=10, runs=2, **SMALL)
+    truths = tune_module._truths(config)
+    assert len(truths) == 2
+    assert (truths[0] != truths[1]).any()
+    found = tune_module._process(config, "frequencies", truths)
+    np.testing.assert_array_equal(found.transition, transition_from_counts(truths))
+    np.testing.assert_array_equal(found.process_var, residual_var(found.transition, truths))
+    identity = tune_module._process(config, "identity", truths)
+    np.testing.assert_array_equal(identity.process_var, config.data.model.diagonal_var)
+    assert (identity.process_var > config.data.model.noise_var).all()
+    assert tune_module._process(config, None, truths) is config.data.model
+
+
+def test_identity_takes_the_place_of_a_full_matrix() -> None:
+    """Q then covers the moves, too, as the diagonal form has it."""
+    settings: dict[str, Any] = {"slots": 40, "window": 10, "runs": 1, "evaluations": 8, "jobs": 1, **SMALL}
+    own = tune("rescuedp", "multi-linear", **settings)
+    assert own.model.transition.shape == (6, 6)
+    assert tune("rescuedp", "multi-linear", transition="identity", **settings).model.transition == 1.0
+
+
+@pytest.mark.parametrize("name", ["horizon", "interval", "sampling", "keep_estimates"])
+def test_settings_that_would_change_what_is_tuned_are_refused(name: str) -> None:
+    """With a fixed interval theta, xi and T_s have no influence, and any value would be 'tuned'."""
+    with pytest.raises(BadInput, match=f"'{name}' cannot be set here"):
+        tune("dpcrowd", COUNTS, **{name: 3})
+
+
+def test_the_package_offers_it() -> None:
+    """Researchers work in Python first."""
+    assert dpcrowd.tune is tune
