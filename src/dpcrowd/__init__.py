@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
+    from dpcrowd.experiments.reproduce import reproduce
+    from dpcrowd.experiments.tune.tune import tune
     from dpcrowd.filters import ProcessModel
     from dpcrowd.network.graph import Graph
     from dpcrowd.network.topologies import build as build_graph
@@ -44,6 +46,8 @@ _PLACES: dict[str, tuple[str, str]] = {
     name: (module, attribute)
     for module, names in {
         "errors": "BadInput BudgetExhausted DpcrowdError",
+        "experiments.tune.tune": "tune",
+        "experiments.reproduce": "reproduce",
         "filters": "ProcessModel",
         "network.graph": "Graph",
         "network.topologies": "build_graph=build",
@@ -114,7 +118,9 @@ __all__ = [
     "load_data",
     "make_scheme",
     "open_ledger",
+    "reproduce",
     "simulate",
+    "tune",
 ]
 
 

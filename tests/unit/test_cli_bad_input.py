@@ -184,8 +184,11 @@ def test_a_mistake_gets_one_clear_line(given: str, text: str, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["simulat"], "unknown command 'simulat'. Did you mean 'simulate'? Allowed: data, schemes, simulate."),
-        (["xyzzy"], "unknown command 'xyzzy'. Allowed: data, schemes, simulate."),
+        (
+            ["simulat"],
+            "unknown command 'simulat'. Did you mean 'simulate'? Allowed: data, reproduce, schemes, simulate, tune.",
+        ),
+        (["xyzzy"], "unknown command 'xyzzy'. Allowed: data, reproduce, schemes, simulate, tune."),
         (["--verion"], "unknown option '--verion'. Did you mean '--version'? See 'dpcrowd --help'."),
         (["simulate"], "Missing option '--scheme'. See 'dpcrowd simulate --help'."),
         (["simulate", "--scheme", ""], "no scheme was given; allowed: non-private,"),

@@ -20,6 +20,12 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "simulate": ("dpcrowd.cli.simulate", "simulate", "Compare schemes on the same simulated runs."),
+    "reproduce": (
+        "dpcrowd.cli.reproduce",
+        "reproduce",
+        "Draw every figure of the paper and judge every claim, as one page.",
+    ),
+    "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public or past data."),
     "schemes": (
         "dpcrowd.cli.schemes",
         "schemes",

@@ -72,12 +72,20 @@ _COSTS = {
 @click.option("--slots", type=int, help="Use only the first so many slots of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
 @click.option("--process-var", type=float, help="Q that the filters assume, for every region.")
+@click.option(
+    "--tuning",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Parameters that `dpcrowd tune` has written.  [default: those of the data set]",
+)
 @click.option("--slot-length", metavar="1h|1d|…", help="Slot length for raw check-ins. [default: 1d]")
 @click.option(
     "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
 @click.option("--jobs", type=int, help="Processes. [default: as many as pay off]")
+@click.option("--backend", default="local", show_default=True, help="Where they run: local, dask or ray.")
+@click.option("--cluster", metavar="ADDRESS", help="A running Dask or Ray cluster. [default: start one here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--plot",

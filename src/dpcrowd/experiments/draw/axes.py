@@ -1,0 +1,169 @@
+"""One pair of axes: curves, bands for the 95% interval, scales, and the entries of legends.
+
+Where flooding reaches every server all agree, and what is left of ACE is rounding, 1e-13 or so. A logarithmic axis
+that reached down there would show nothing else: such a curve is drawn at the lower edge, and a note below the title
+names it "≈ 0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.experiments.figures.figure import Curve, Panel
+from dpcrowd.experiments.rosters import STYLES
+
+__all__ = ["NEGLIGIBLE", "draw_panel", "legend_entries", "limits", "note_entries"]
+
+Floats = NDArray[np.float64]
+
+NEGLIGIBLE = 1e-6
+_LONG = 100  # curves of more points have no markers
+_BAND_STEP = 4  # and their bands show every fourth point: half a point of paper, and a much smaller file
+# Curves without markers differ in grey by their dashes alone.
+_LONG_LINES: dict[str, Any] = {"uniform": "-.", "sample": (0, (6, 1, 1, 1, 1, 1))}
+
+
+def draw_panel(axes: Any, panel: Panel) -> None:
+    """Everything but legends."""
+    low, high = limits(panel)
+    note = _zeros(panel) if panel.log_y and high > 0.0 else ""
+    axes.set_title(panel.title, fontweight="bold", loc="left", y=1.0, pad=12.0 if note else 4.0)
+    axes.set_xlabel(panel.x_label, labelpad=1.5)
+    axes.set_ylabel(panel.y_label, labelpad=2.0)
+    axes.grid(color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+    logarithmic = panel.log_y and high > 0.0
+    if logarithmic:
+        axes.set_yscale("log")
+        _plain_numbers(axes.yaxis, high / low)
+    if panel.log_x:
+        axes.set_xscale("log")
+        _given_ticks(axes.xaxis, panel)
+    axes.set_ylim(low, high if high > low else low + 1.0)
+    floor = low if logarithmic else -np.inf
+    for number, curve in enumerate(panel.curves):
+        _draw_curve(axes, curve, floor, 2.0 + 0.01 * number)
+    # Below the title: inside the axes it would cover curves.
+    axes.text(0.0, 1.015, note, fontsize=6.5, color="#333333", transform=axes.transAxes, ha="left", va="bottom")
+
+
+def limits(panel: Panel) -> tuple[float, float]:
+    """Of the y axis: what is worth seeing. (0, 0) on a logarithmic axis without anything above rounding."""
+    means = np.concatenate([curve.mean for curve in panel.curves] or [np.zeros(0)])
+    tops = np.concatenate([curve.mean + curve.half for curve in panel.curves] or [np.zeros(0)])
+    seen = np.isfinite(means)
+    if panel.log_y:
+        seen &= means >= NEGLIGIBLE
+        if not seen.any():
+            return 0.0, 0.0
+        # Where something lies on the lower edge, it keeps away from what is really that small.
+        apart = 2.0 if (means[np.isfinite(means)] < NEGLIGIBLE).any() else 1.25
+        return float(means[seen].min()) / apart, float(tops[seen].max()) * 1.25
+    if not seen.any():
+        return 0.0, 1.0
+    return min(0.0, float(means[seen].min())), float(tops[seen].max()) * 1.06
+
+
+def legend_entries(panels: Iterable[Panel]) -> list[Any]:
+    """One for each scheme of all panels, in the order of first appearance, and one for the band.
+
+    Notes are left out: what a moving user pays differs between panels, which have legends of their own for it.
+    """
+    from matplotlib.patches import Patch
+
+    curves: dict[str, Curve] = {}
+    for panel in panels:
+        for curve in panel.curves:
+            curves.setdefault(curve.label, curve)
+    entries = [_entry(curve, STYLES[label].name) for label, curve in curves.items()]
+    return [*entries, Patch(color="#777777", alpha=0.25, linewidth=0, label="band: 95% interval")]
+
+
+def note_entries(panel: Panel) -> tuple[str, list[Any]]:
+    """(title, entries) of a panel's own legend of its noted curves; what all notes begin with becomes the title."""
+    noted = [curve for curve in panel.curves if curve.note]
+    words = [curve.note.split() for curve in noted]
+    shared = 0
+    if len(noted) > 1:
+        while all(len(some) > shared + 1 and some[shared] == words[0][shared] for some in words):
+            shared += 1
+    names = (f"{STYLES[curve.label].name}: {' '.join(some[shared:])}" for curve, some in zip(noted, words, strict=True))
+    return " ".join(words[0][:shared]) if noted else "", [_entry(*pair) for pair in zip(noted, names, strict=True)]
+
+
+def _zeros(panel: Panel) -> str:
+    """Names what lies on the lower edge: curves that are 0 up to rounding, throughout or at some x."""
+    throughout: list[str] = []
+    partly: list[str] = []
+    for curve in panel.curves:
+        small = np.abs(curve.mean[np.isfinite(curve.mean)]) < NEGLIGIBLE
+        if small.any():
+            (throughout if small.all() else partly).append(STYLES[curve.label].name)
+    told = [f"≈ 0: {', '.join(throughout)}"] if throughout else []
+    return "; ".join([*told, *([f"≈ 0 in places: {', '.join(partly)}"] if partly else [])])
+
+
+def _look(curve: Curve) -> dict[str, Any]:
+    style = STYLES[curve.label]
+    long = len(curve.x) > _LONG
+    return {
+        "color": style.colour,
+        "linestyle": _LONG_LINES.get(curve.label, style.line) if long else style.line,
+        "linewidth": style.width * (0.6 if long else 0.8),
+        "marker": None if long else style.marker,
+        "markersize": 7.0 if style.line == "none" else 4.0,
+        "markeredgewidth": 0.9,
+    }
+
+
+def _entry(curve: Curve, name: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=name, **_look(curve))
+
+
+def _draw_curve(axes: Any, curve: Curve, floor: float, order: float) -> None:
+    look = _look(curve)
+    # Not clipped where it lies on the lower edge: half a marker and half a line would be lost.
+    at_floor = bool((curve.mean[np.isfinite(curve.mean)] <= floor).any())
+    axes.plot(curve.x, np.maximum(curve.mean, floor), zorder=order, clip_on=not at_floor, **look)
+    shown = np.isfinite(curve.mean) & (curve.half > 0) & (curve.mean >= max(floor, NEGLIGIBLE))
+    low, high = np.maximum(curve.mean - curve.half, floor), curve.mean + curve.half
+    if shown.sum() == 1:
+        axes.vlines(curve.x[shown], low[shown], high[shown], color=look["color"], linewidth=0.9, zorder=order)
+    elif shown.any():
+        long = len(curve.x) > _LONG
+        some = slice(None, None, _BAND_STEP if long else 1)
+        axes.fill_between(
+            curve.x[some],
+            low[some],
+            high[some],
+            where=shown[some],
+            color=look["color"],
+            alpha=0.1 if long else 0.16,
+            linewidth=0,
+            zorder=order - 1.0,
+        )
+
+
+def _plain_numbers(axis: Any, ratio: float) -> None:
+    """0.02, 5 and 20,000 read faster than powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    finer = {6: (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
+    steps = next((steps for below, steps in finer.items() if ratio < below), (1.0,))
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _given_ticks(axis: Any, panel: Panel) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(sorted({float(x) for curve in panel.curves for x in curve.x})))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())

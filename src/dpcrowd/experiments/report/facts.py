@@ -1,0 +1,95 @@
+"""How the report was made: versions, seed, machine, run time, and the command that makes it again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+import dpcrowd
+from dpcrowd.experiments.figures import FIGURES
+from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.report.html import Html, tag, terms
+
+__all__ = ["Facts", "command", "facts_section"]
+
+_LIBRARIES = ("numpy", "scipy", "numba", "networkx", "opendp", "joblib", "pyarrow", "matplotlib")
+
+
+def _versions() -> dict[str, str]:
+    return {"dpcrowd": dpcrowd.__version__, "Python": platform.python_version()} | {
+        name: _installed(name) for name in _LIBRARIES
+    }
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cores() -> int:
+    """That this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How the results came about.
+
+    seconds         from the start to the writing of the page
+    runs            of all points together
+    runs_from_disk  how many of them were there already
+    """
+
+    seconds: float
+    runs: int
+    runs_from_disk: int = 0
+    versions: Mapping[str, str] = field(default_factory=_versions)
+    cores: int = field(default_factory=_cores)
+    system: str = field(default_factory=lambda: f"{platform.system()}, {platform.machine()}")
+
+
+def command(plan: Plan, drawn: set[int]) -> str:
+    """What to type for the same results; the folder is the reader's choice, and so is where the data are."""
+    words = ["dpcrowd", "reproduce"]
+    if drawn != {figure.number for figure in FIGURES}:
+        words += [str(number) for number in sorted(drawn)]
+    if plan.quick:
+        words.append("--quick")
+    if plan.runs != (QUICK_RUNS if plan.quick else RUNS):
+        words += ["--runs", str(plan.runs)]
+    words += ["--seed", str(plan.seed)]
+    for tuned in plan.tuned.values():
+        words += ["--tuning", tuned.file]
+    return shlex.join(words)
+
+
+def facts_section(plan: Plan, drawn: set[int], facts: Facts) -> Html:
+    """A list of words and values."""
+    done = facts.runs - facts.runs_from_disk
+    runs = f"{plan.runs} of each point, {facts.runs} in all"
+    if facts.runs_from_disk:
+        runs += f"; {facts.runs_from_disk} were on disk already and {done} done now, which is what the run time covers"
+    return terms(
+        [
+            ("Command", tag("code", command(plan, drawn))),
+            ("Seed", str(plan.seed)),
+            ("Runs", runs),
+            ("Run time", _duration(facts.seconds)),
+            ("Machine", f"{facts.cores} core{'s' if facts.cores != 1 else ''}, {facts.system}"),
+            ("Versions", ", ".join(f"{name} {number}" for name, number in facts.versions.items())),
+        ]
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,99 @@
+"""`dpcrowd.reproduce`: simulate what is missing, draw the figures, judge the claims, write the report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput, MissingExtra
+from dpcrowd.experiments.claims import judge_all
+from dpcrowd.experiments.draw import draw
+from dpcrowd.experiments.figures import find_figures
+from dpcrowd.experiments.plan import make_plan
+from dpcrowd.experiments.report import Facts, write_report
+from dpcrowd.experiments.run import Progress, Tick, run_points
+from dpcrowd.experiments.slot_cost import measure_slot_cost
+from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.tables import write_tables
+from dpcrowd.sim.backends import Backend
+
+__all__ = ["Reproduction", "reproduce"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What was made: the page, the claims as in claims.json, and data sets that were not found."""
+
+    page: Path
+    claims: dict[str, Any]
+    missing: Mapping[str, str]
+
+
+def reproduce(
+    figures: Iterable[str | int] = (),
+    *,
+    out: str | os.PathLike[str] = "report",
+    runs: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    data_dir: str | os.PathLike[str] | None = None,
+    tuning: Iterable[str | os.PathLike[str]] = (),
+    backend: str = "local",
+    cluster: str | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Regenerate the paper's evaluation in the folder `out`; results that are there already are used again.
+
+    figures   numbers or names; none: all
+    runs      of every point; without: 50, or 4 if quick
+    tuning    parameter files from `dpcrowd tune`, one for each data set
+    backend   local, dask or ray; cluster: the address of a running one
+    progress  called with a `Tick` whenever a batch of runs is done
+    """
+    began = time.monotonic()
+    chosen = find_figures(tuple(str(figure) for figure in figures))
+    workers = Backend(backend, jobs, cluster)
+    plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning)
+    folder = _folder(Path(out))
+    store = Store(folder / "points")
+    last = Tick("", 0, 0, 0.0, 0.0)
+    already: int | None = None
+
+    def heard(tick: Tick) -> None:
+        nonlocal last, already
+        last = tick
+        already = tick.runs_done if already is None else already
+        if progress is not None:
+            progress(tick)
+
+    wanted = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in chosen}
+    results = run_points(plan, wanted, store, workers, heard)
+    drawn = []
+    for figure in chosen:
+        write_tables(figure, plan, results, folder)
+        drawn.append(draw(figure, figure.panels(plan, results), folder))
+    judged = judge_all(plan, results, {figure.number for figure in chosen}, slot_cost=measure_slot_cost())
+    facts = Facts(seconds=time.monotonic() - began, runs=last.runs, runs_from_disk=already or 0)
+    page, claims = write_report(folder, plan, drawn, judged, facts)
+    return Reproduction(page, claims, plan.missing)
+
+
+def _folder(path: Path) -> Path:
+    """The report's folder, made and tried before any work is done."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot", "drawing") from None
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        trial = path / ".writable"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise BadInput(f"cannot write the report to '{path}': {error.strerror or error}.") from None
+    return path

@@ -1,0 +1,135 @@
+"""Results on disk: a Parquet file for each batch of runs of a point, so that interrupted work can go on.
+
+A file is written beside its place and then moved there: it is whole or absent. A file that cannot be read all the same
+counts as absent, and its runs are done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.errors import MissingExtra
+from dpcrowd.privacy import Paid
+from dpcrowd.sim.export import refuse_failed_write
+from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.result import METRICS, merge_records
+
+__all__ = ["Store"]
+
+_NUMBERS = (*METRICS, "missing")
+_BY_SLOT = ("are_by_slot", "ace_by_slot")
+_PAID = ("staying", "moving", "roaming")
+
+
+class Store:
+    """A folder with one folder a point, named by its key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        _arrow()  # say at once that pyarrow is missing, not after the first batch
+
+    def done(self, key: str) -> set[int]:
+        """Runs of a point that are on disk."""
+        return {run for path in self._files(key) for run in _runs(path)}
+
+    def write(self, key: str, records: Sequence[RunRecords], *, by_slot: bool) -> None:
+        """Keep one batch: the records of every scheme of the point, on the same runs."""
+        arrow, parquet = _arrow()
+        runs = records[0].runs.tolist()
+        columns: dict[str, list[Any]] = {name: [] for name in _columns(by_slot)}
+        for record in records:
+            columns["label"] += [record.label] * len(runs)
+            columns["run"] += record.runs.tolist()
+            for name in _NUMBERS:
+                columns[name] += getattr(record, name).tolist()
+            for name in _PAID:
+                columns[name] += [getattr(paid, name) for paid in record.paid] or [None] * len(runs)
+            columns["seconds"] += [record.seconds / len(runs)] * len(runs)
+            columns["server_slots"] += [record.server_slots // len(runs)] * len(runs)
+            for name in _BY_SLOT if by_slot else ():
+                columns[name] += getattr(record, name).tolist()
+        # The schema is spelt out: a scheme without privacy has no payments, and would leave columns without a type.
+        types = {"label": arrow.string(), "run": arrow.int64(), "server_slots": arrow.int64()}
+        types |= dict.fromkeys(_PAID, arrow.int64()) | dict.fromkeys(_BY_SLOT, arrow.list_(arrow.float64()))
+        schema = arrow.schema([(name, types.get(name, arrow.float64())) for name in columns])
+        schema = schema.with_metadata({"runs": json.dumps(runs)})
+        path = self.folder / key / f"{runs[0]:06d}-{runs[-1]:06d}-{len(runs)}.parquet"
+        fresh = path.with_suffix(f".{os.getpid()}.part")
+        with refuse_failed_write(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            parquet.write_table(arrow.table(columns, schema=schema), fresh)
+            os.replace(fresh, path)
+
+    def read(self, key: str, runs: int) -> dict[str, RunRecords]:
+        """The records of runs 0 .. runs - 1 of a point, by label."""
+        parts: dict[str, list[RunRecords]] = {}
+        seen: set[int] = set()
+        for path in self._files(key):
+            for record in _read(path, seen, runs):
+                parts.setdefault(record.label, []).append(record)
+            seen.update(_runs(path))
+        return {label: merge_records(records) for label, records in parts.items()}
+
+    def _files(self, key: str) -> list[Path]:
+        return [path for path in sorted((self.folder / key).glob("*.parquet")) if _runs(path)]
+
+
+def _columns(by_slot: bool) -> tuple[str, ...]:
+    return ("label", "run", *_NUMBERS, *_PAID, "seconds", "server_slots", *(_BY_SLOT if by_slot else ()))
+
+
+def _runs(path: Path) -> list[int]:
+    """The runs in a file; none if it is damaged."""
+    arrow, parquet = _arrow()
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+        return [int(run) for run in json.loads(metadata[b"runs"])]
+    except (arrow.ArrowInvalid, OSError, KeyError, ValueError):
+        return []
+
+
+def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
+    """The records of a file without runs that were seen already or are not wanted."""
+    _, parquet = _arrow()
+    # One file, not a data set: folder names must not become columns.
+    table = parquet.ParquetFile(path).read().to_pydict()
+    labels = list(dict.fromkeys(table["label"]))
+    records = []
+    for label in labels:
+        rows = [
+            row
+            for row, (name, run) in enumerate(zip(table["label"], table["run"], strict=True))
+            if name == label and run not in seen and run < most
+        ]
+        if not rows:
+            continue
+        picked = {name: [values[row] for row in rows] for name, values in table.items()}
+        paid = zip(*(picked[name] for name in _PAID), strict=True)
+        none = np.full((len(rows), 0), np.nan)
+        records.append(
+            RunRecords(
+                label=label,
+                runs=np.array(picked["run"], dtype=np.int64),
+                paid=tuple(Paid(*amounts) for amounts in paid if amounts[0] is not None),
+                seconds=sum(picked["seconds"]),
+                server_slots=sum(picked["server_slots"]),
+                **{name: np.array(picked[name], dtype=np.float64) for name in _NUMBERS},
+                **{name: np.array(picked[name], dtype=np.float64) if name in picked else none for name in _BY_SLOT},
+            )
+        )
+    return records
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet", "keeping results on disk") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,26 @@
+"""A reproduction that takes seconds: few servers, short streams, two or three values on each axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpcrowd.experiments.plan import Plan
+from dpcrowd.sim.data import load
+
+
+def tiny_plan(**more: Any) -> Plan:
+    """Linear and Multi-Linear of 60 slots on 8 servers."""
+    settings: dict[str, Any] = {
+        "data": {"linear": load("linear", slots=60), "multi-linear": load("multi-linear", slots=60)},
+        "missing": {"flu": "data set 'flu' needs flu.csv", "multi-flu": "data set 'multi-flu' needs multi_flu.csv"},
+        "runs": 3,
+        "servers": 8,
+        "densities": (0.3, 1.0),
+        "intervals": (1, 5, 20),
+        "epsilons": (0.1, 0.5, 1.0),
+        "windows": (10, 20),
+        "default_density": 0.3,
+        "default_window": 20,
+        "matrix_runs": 2,
+    }
+    return Plan(**{**settings, **more})

@@ -1,0 +1,165 @@
+"""The list of claims: complete, in the paper's order, quoted, and honest about what was not judged."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from claims_support import World, made_up_plan, timed
+from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge_all, why_not_judged
+from dpcrowd.experiments.claims.cases import Case, decide
+from dpcrowd.experiments.claims.judge import Finding
+from dpcrowd.experiments.claims.verdict import claim, combine
+from dpcrowd.experiments.slot_cost import measure_slot_cost
+
+ALL = set(range(1, 8))
+SECTIONS = (
+    "Utility Analysis",
+    "Communication Latency and Cost",
+    "Simulation Setup",
+    "Estimation Utility of DPCrowd",
+    "Estimation Efficiency of DPCrowd",
+    "Overall Performance of DPCrowd+",
+)
+
+
+def test_every_claim_quotes_its_place() -> None:
+    """A claim without a place in the paper could be anything."""
+    for each in CLAIMS:
+        assert each.statement.endswith("."), each.name
+        assert re.match(r'Section "[^"]+"', each.place), each.name
+        assert each.figures, each.name
+        assert each.name == each.function.__name__
+    quoted = [each for each in CLAIMS if each.place.count('"') >= 4]
+    assert len(quoted) >= len(CLAIMS) - 1, "all but the one on Flu quote the paper's words"
+
+
+def test_claims_stand_in_the_order_of_the_paper() -> None:
+    """A reader follows the paper."""
+    sections = [SECTIONS.index(re.findall(r'Section "([^"]+)"', each.place)[0]) for each in CLAIMS]
+    assert sections == sorted(sections)
+    figures = [min(each.figures) for each in CLAIMS if "Estimation Utility" in each.place]
+    assert figures == sorted(figures)
+
+
+def test_claims_on_many_regions_are_judged_under_both_ledgers() -> None:
+    """The paper's ledger alone would compare schemes at different privacy."""
+    ledgers: dict[str, list[str | None]] = {}
+    for each in CLAIMS:
+        ledgers.setdefault(each.name, []).append(each.ledger)
+    for each in CLAIMS:
+        many = set(each.figures) & {6, 7} and not each.timed
+        assert ledgers[each.name] == (["per-region", "sound"] if many else [None]), each.name
+
+
+def test_json_form() -> None:
+    """claims.json is written from this."""
+    for each, verdict in judge_all(made_up_plan(), World(), ALL, slot_cost=timed(0.05)):
+        assert verdict is not None
+        back = json.loads(json.dumps({**each.to_json(), **verdict.to_json()}, allow_nan=False))
+        assert back["name"] == each.name
+        assert back["ledger"] == each.ledger
+        assert back["outcome"] == "holds" or each.name == "consensus_error_follows_the_same_trend"
+        assert set(back["parts"][0]) == {"case", "outcome", "numbers", "confidence"}
+
+
+def test_figures_that_were_not_run_leave_claims_unjudged() -> None:
+    """A claim must not be judged on results that are not there, and the report must say what is missing."""
+
+    class Nothing(World):
+        def __getitem__(self, point: object) -> None:  # type: ignore[override]
+            raise AssertionError(f"{point} was not run")
+
+    found = judge_all(made_up_plan(), Nothing(), set())
+    assert all(verdict is None for _, verdict in found)
+    for each in CLAIMS:
+        reason = why_not_judged(each, made_up_plan(), set())
+        assert all(str(figure) in reason for figure in each.figures)
+    one = judge_all(made_up_plan(), World(), {4})
+    assert {each.figures for each, verdict in one if verdict is not None} == {(4,)}
+    timed_one = next(each for each in CLAIMS if each.timed)
+    assert why_not_judged(timed_one, made_up_plan(), {1}) == "needs figure 7, which was not run."
+    assert why_not_judged(timed_one, made_up_plan(), {2}) == "needs figures 1 and 7, which were not run."
+
+
+def test_missing_data_sets() -> None:
+    """Without Flu a claim about both sets may fail, but it cannot hold; one about Flu alone is not judged."""
+    plan = made_up_plan("linear", "multi-linear")
+    found = {
+        (each.name, each.ledger): verdict for each, verdict in judge_all(plan, World(), ALL, slot_cost=timed(0.05))
+    }
+    both = found["error_falls_with_epsilon", None]
+    assert both is not None
+    assert both.outcome == "undecided"
+    assert both.parts[-1].case == "Flu"
+    assert "not on this machine" in both.parts[-1].numbers
+    many = found["rescuedp_is_worst_at_any_epsilon", "sound"]
+    assert many is not None
+    assert many.parts[-1].case == "Multi-Flu"
+    assert found["dpcrowd_converges_better_on_flu", None] is None
+    assert found["flu_is_harder_than_linear", None] is None
+    assert found["plus_leads_most_on_multi_flu", "sound"] is None
+    alone = next(each for each in CLAIMS if each.name == "dpcrowd_converges_better_on_flu")
+    assert why_not_judged(alone, plan, ALL) == "needs Flu, which was not found."
+    verdict = found["relative_error_falls_with_time", None]
+    assert verdict is not None
+    assert verdict.outcome == "holds"
+
+
+def test_combining_parts() -> None:
+    """One failure decides; an open part leaves the whole open; nothing at all decides nothing."""
+    good, bad, unclear = (Part("", outcome, "", "") for outcome in ("holds", "does not hold", "undecided"))
+    assert combine([good, good], "why").outcome == "holds"
+    assert combine([good, good], "why").reason == ""
+    assert combine([good, unclear, bad], "why") == Verdict("does not hold", (good, unclear, bad), "why")
+    assert combine([good, unclear], "why").outcome == "undecided"
+    assert combine([]).outcome == "undecided"
+
+
+def test_intervals_of_all_cases_are_counted_together() -> None:
+    """Each case must be asked at the level that all cases of the claim share."""
+    asked = []
+
+    def case(intervals: int) -> Case:
+        return Case("", intervals, lambda tests: asked.append(tests) or Finding("holds", "", ""))  # type: ignore[func-returns-value]
+
+    decide([case(2), case(3), case(0)])
+    assert asked == [5, 5, 5]
+
+
+def test_docstring_without_a_place_is_refused() -> None:
+    """A new claim cannot be added without saying where it stands."""
+
+    def nowhere() -> Verdict:
+        """Something is so.
+
+        I think.
+        """
+        return Verdict("holds", ())
+
+    with pytest.raises(ValueError, match="must say the section"):
+        claim(nowhere, 1)
+
+
+def test_one_live_server_is_timed() -> None:
+    """The cost of a slot must be measured, for both schemes, and with the exact noise where it is installed."""
+    pytest.importorskip("opendp")
+    cost = measure_slot_cost(slots=5)
+    kinds = [(t.scheme, t.regions, t.secure) for t in cost.timings]
+    assert kinds == [(n, d, s) for n, d in (("dpcrowd", 1), ("dpcrowd-plus", 51)) for s in (False, True)]
+    assert all(0 < t.low <= t.median <= t.high and np.isfinite(t.high) for t in cost.timings)
+    assert "Python" in cost.machine
+
+
+def test_a_slot_that_was_not_timed_is_undecided() -> None:
+    """The simulator's speed alone must not stand for a live server's."""
+    timed_one = next(each for each in CLAIMS if each.timed)
+    assert timed_one.function(made_up_plan(), World(), slot_cost=None).outcome == "undecided"
+    slow_batches = timed_one.function(made_up_plan(), World(seconds=10.0), slot_cost=timed(0.05))
+    assert slow_batches.outcome == "does not hold"
+    slow = timed_one.function(made_up_plan(), World(), slot_cost=timed(0.3))
+    assert slow.outcome == "does not hold"
+    assert "0.3 ms for 1 region and 0.3 ms for 51" in slow.reason

@@ -1,0 +1,347 @@
+"""Every claim can hold and can fail: on results made up as the paper says, and on results turned round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from claims_support import SLOTS, World, as_claimed, made_up_plan, slow_start, timed, turned_round
+from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
+from dpcrowd.experiments.claims.convergence import settling_slot
+from dpcrowd.experiments.point import Point
+
+Floats = NDArray[np.float64]
+PLAN = made_up_plan()
+ALL = set(range(1, 9))
+every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.name}-{claim.ledger or 'any'}")
+
+
+def judged(claim: Claim, world: World, milliseconds: float = 0.05, plan: Any = PLAN) -> Verdict:
+    arguments: dict[str, Any] = {}
+    if claim.ledger is not None:
+        arguments["accounting"] = claim.ledger
+    if claim.timed:
+        arguments["slot_cost"] = timed(milliseconds)
+    return claim.function(plan, world, **arguments)
+
+
+def valley_in_consensus(point: Point, label: str, metric: str) -> float:
+    interval = next(entry.interval for entry in point.entries if entry.label == label)
+    return as_claimed(point, label, "are" if metric == "ace" and interval is not None else metric)
+
+
+def same_start(label: str) -> Floats:
+    """DFAST at its level long before FAST."""
+    return slow_start("dpcrowd" if label == "dfast" else label)
+
+
+def nothing(runs: Floats) -> Floats:
+    return np.full_like(runs, np.nan)
+
+
+def endless(runs: Floats) -> Floats:
+    return np.full_like(runs, np.inf)
+
+
+def inverse(runs: Floats) -> Floats:
+    return np.asarray(1.0 / runs)
+
+
+def level(runs: Floats) -> Floats:
+    return np.asarray(runs / runs.mean())
+
+
+LABELS = [
+    *("fast", "dfast", "dpcrowd", "dpcrowd-fixed", "dpcrowd-adaptive", "fast-fixed", "central"),
+    *("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba"),
+]
+METRICS = ("are", "ace", "mse", "claimed_mse", "frequency", "packets_per_slot", "latency_ms")
+RIGHT = World()
+WRONG = World(mean=turned_round, seconds=10.0)
+ONE_RUN = World(runs=1)
+HALF_BROKEN = World(changes={(label, metric): nothing for label in LABELS[2:] for metric in ("are", "ace")})
+BROKEN = World(changes={(label, metric): endless for label in LABELS for metric in METRICS})
+
+# The paper says of ACE both that it falls with the interval and that it has a valley: no world has both.
+HOLDS = {"consensus_error_follows_the_same_trend": World(mean=valley_in_consensus)}
+FAILS = {
+    "consensus_error_follows_the_same_trend": World(),
+    # A scheme that takes no interval can only fail to be level by diverging.
+    "adaptive_sampling_is_flat": World(changes={("dpcrowd-adaptive", "are"): nothing}),
+    "dfast_converges_as_fast": World(start=same_start),
+    "fixed_sampling_varies_greatly": World(changes={("dpcrowd-fixed", "are"): level}),
+    "rescuedp_rises_most": World(changes={("rescuedp", "are"): level}),
+}
+
+
+@every_claim
+def test_claim_holds_where_the_paper_is_right(claim: Claim) -> None:
+    """A claim that cannot hold would accuse the paper whatever is measured."""
+    verdict = judged(claim, HOLDS.get(claim.name, RIGHT))
+    assert verdict.outcome == "holds", [part for part in verdict.parts if part.outcome != "holds"]
+    assert verdict.reason == ""
+    assert verdict.parts
+
+
+@every_claim
+def test_claim_fails_where_the_paper_is_wrong(claim: Claim) -> None:
+    """A claim that cannot fail is worth nothing."""
+    verdict = judged(claim, FAILS.get(claim.name, WRONG), milliseconds=5.0)
+    assert verdict.outcome == "does not hold", verdict.parts
+    assert verdict.reason
+
+
+@every_claim
+def test_claim_is_undecided_or_by_construction_with_one_run(claim: Claim) -> None:
+    """One run shows no spread: only what needs no interval may be decided."""
+    verdict = judged(claim, ONE_RUN)
+    without = {
+        "dfast_reaches_absolute_consensus",
+        "dfast_agrees_at_any_density",
+        "slot_costs_less_than_a_tenth_of_a_millisecond",
+    }
+    assert verdict.outcome == ("holds" if claim.name in without else "undecided")
+
+
+@every_claim
+def test_claim_survives_diverged_runs(claim: Claim) -> None:
+    """Results with infinities must be reported, not end the report."""
+    assert judged(claim, HALF_BROKEN).outcome in ("holds", "does not hold", "undecided")
+    with np.errstate(invalid="ignore"):
+        assert judged(claim, BROKEN).outcome == ("holds" if claim.timed else "does not hold")
+
+
+@every_claim
+def test_parts_tell_numbers_and_confidence(claim: Claim) -> None:
+    """A verdict without figures cannot be checked by the reader."""
+    for world in (RIGHT, WRONG):
+        for part in judged(claim, world).parts:
+            assert part.case
+            assert any(letter.isdigit() for letter in part.numbers), part
+            assert part.numbers.endswith("."), part
+            assert any(letter.isdigit() for letter in part.confidence), part
+    cases = [part.case for part in judged(claim, RIGHT).parts]
+    assert len(cases) == len(set(cases)), "two parts with one name"
+
+
+def test_each_scheme_that_a_claim_names_can_make_it_fail() -> None:
+    """A scheme that is left out of a comparison by mistake would never be seen to lose."""
+    named = {
+        "error_falls_with_epsilon": ("are", ("fast", "dfast", "dpcrowd"), lambda runs: runs[::-1] * 0 + 1),
+        "communication_beats_none": ("are", ("dpcrowd", "dfast"), lambda runs: runs * 100),
+        "rescuedp_is_worst_at_any_window": ("are", _OTHERS, lambda runs: runs * 1000),
+        "rescuedp_is_worst_at_any_epsilon": ("are", _OTHERS, lambda runs: runs * 1000),
+        "rescuedp_agrees_least_at_any_epsilon": ("ace", _OTHERS, lambda runs: runs * 1000 + 1000),
+        "plus_is_best_at_any_epsilon": ("are", ("rescuedp", *_OTHERS[:1], *_OTHERS[2:]), lambda runs: runs / 1000),
+        "plus_beats_republishing_at_any_window": ("are", ("dpegasus", "dbd", "dba"), lambda runs: runs / 1000),
+        "flooding_agrees_at_any_epsilon": ("ace", ("drescuedp", "dbd", "dba", "dpegasus"), lambda runs: runs + 50),
+        "flooding_agrees_at_any_window": ("ace", ("dbd", "dba", "dpegasus"), lambda runs: runs + 50),
+        "error_grows_with_window": ("are", ("rescuedp", "dpcrowd-plus", *_OTHERS), lambda runs: 1 / runs),
+        "plus_saves_communication": ("latency_ms", ("drescuedp", "dbd", "dba", "dpegasus"), lambda runs: runs / 100),
+    }
+    by_name = {claim.name: claim for claim in CLAIMS}
+    for name, (metric, labels, change) in named.items():
+        for label in labels:
+            verdict = judged(by_name[name], World(changes={(label, metric): change}))
+            assert verdict.outcome == "does not hold", (name, label)
+
+
+_OTHERS = ("dpcrowd-w", "dpcrowd-plus", "drescuedp", "dpegasus", "dbd", "dba")
+
+
+WITHOUT = {metric: World(changes={(label, metric): nothing for label in LABELS}) for metric in METRICS}
+SPEAKS_OF: dict[str, set[str]] = {
+    "stronger_privacy_costs_error": {"are", "ace"},
+    "flu_is_harder_than_linear": {"are", "ace"},
+    "adaptive_sampling_is_flat": {"are", "ace"},
+    "messages_go_one_hop": {"latency_ms", "packets_per_slot"},
+    "plus_saves_communication": {"latency_ms", "packets_per_slot"},
+    "error_variance_falls_with_epsilon": {"mse"},
+    "slot_costs_less_than_a_tenth_of_a_millisecond": set(),
+    **{c.name: {"mse", "claimed_mse"} for c in CLAIMS if "error_analysis" in c.name},
+    **{c.name: {"frequency"} for c in CLAIMS if "frequency" in c.name},
+    **{c.name: {"packets_per_slot"} for c in CLAIMS if "packets" in c.name},
+    **{name: {"latency_ms"} for name in ("dpcrowd_is_faster_than_dfast", "dfast_is_slower_in_sparse_networks")},
+}
+
+
+@every_claim
+def test_claim_looks_at_the_metric_that_it_speaks_of(claim: Claim) -> None:
+    """ARE and ACE often go together; a claim that took one for the other would be right by chance."""
+    agreeing = ("agree", "consensus")
+    default = {"ace"} if any(word in claim.name for word in agreeing) else {"are"}
+    with np.errstate(invalid="ignore"):
+        seen = {metric for metric in METRICS if judged(claim, _without(claim, metric)).outcome != "holds"}
+    assert seen == SPEAKS_OF.get(claim.name, default)
+
+
+def _without(claim: Claim, metric: str) -> World:
+    valley = HOLDS.get(claim.name)
+    return WITHOUT[metric] if valley is None else replace(valley, changes=WITHOUT[metric].changes)
+
+
+ALMOST: list[tuple[str, str, str, Callable[[Floats], Floats]]] = [
+    ("fast_has_much_more_consensus_error", "dpcrowd", "ace", lambda runs: runs * 3.5),
+    ("dpcrowd_agrees_far_better_than_fast", "dpcrowd", "ace", lambda runs: runs * 3.5),
+    ("dfast_agrees_at_any_epsilon", "dfast", "ace", lambda runs: runs + 20),
+    ("dpcrowd_sends_far_fewer_packets", "dpcrowd", "packets_per_slot", lambda runs: runs * 1500),
+    ("dfast_packets_grow_steeply", "dfast", "packets_per_slot", lambda runs: runs / 1500),
+    ("dfast_packets_grow_steeply", "dfast", "packets_per_slot", lambda runs: 1e6 + runs / 1500),
+    ("plus_agrees_far_better_than_dpcrowd_w", "dpcrowd-plus", "ace", lambda runs: runs * 2.1),
+    ("plus_saves_communication", "dpcrowd-plus", "packets_per_slot", lambda runs: runs * 1200),
+    ("flooding_agrees_at_any_window", "dba", "ace", lambda runs: runs + 4),
+    ("flooding_agrees_at_any_epsilon", "dba", "ace", lambda runs: runs + 20),
+    ("fixed_sampling_varies_greatly", "dpcrowd-fixed", "are", lambda runs: runs + 0.5),
+    ("adaptive_sampling_finds_the_best_interval", "dpcrowd-adaptive", "are", lambda runs: runs * 1.3),
+    ("error_variance_falls_with_epsilon", "dpcrowd", "mse", inverse),
+    ("error_analysis_with_neighbours_matches", "dpcrowd-fixed", "mse", lambda runs: runs * 0.8),
+    ("error_analysis_with_neighbours_matches_on_flu", "dpcrowd-fixed", "claimed_mse", lambda runs: runs * 0.8),
+    ("printed_error_analysis_matches", "fast-fixed", "claimed_mse", lambda runs: runs * 1.2),
+    ("printed_error_analysis_matches", "dpcrowd-fixed", "mse", lambda runs: runs * 1.2),
+    ("dfast_error_is_unchanged_by_density", "dfast", "are", lambda runs: runs + 10 * (runs[0] * 1e3 % 1)),
+    ("dpcrowd_is_faster_than_dfast", "dfast", "latency_ms", lambda runs: runs - 450),
+    ("messages_go_one_hop", "dpcrowd", "latency_ms", lambda runs: runs * 1.6),
+    ("messages_go_one_hop", "dpcrowd", "packets_per_slot", lambda runs: runs * 10),
+    ("adaptive_frequency_stays_below_its_limit", "dpcrowd-adaptive", "frequency", lambda runs: runs * 3.5),
+    ("fixed_sampling_agrees_better", "dpcrowd-adaptive", "ace", lambda runs: runs / 10),
+    ("long_intervals_lose_to_adaptive_sampling", "dpcrowd-adaptive", "are", lambda runs: runs * 5),
+    ("dfast_beats_fast", "dfast", "are", lambda runs: runs * 1.5),
+    ("dpcrowd_converges_better_on_flu", "dfast", "are", lambda runs: runs / 3),
+    ("stronger_privacy_costs_error", "dpcrowd", "ace", inverse),
+    ("stronger_privacy_costs_error", "dpcrowd", "are", inverse),
+    ("plus_leads_most_on_multi_flu", "dpcrowd-plus", "are", inverse),
+]
+
+
+@pytest.mark.parametrize(("name", "label", "metric", "change"), ALMOST)
+def test_what_is_almost_so_does_not_hold(
+    name: str, label: str, metric: str, change: Callable[[Floats], Floats]
+) -> None:
+    """Margins: less than half, a twentieth, ten times, a tenth; and the very scheme and metric that is meant."""
+    world = World(changes={(label, metric): change})
+    for claim in CLAIMS:
+        if claim.name == name:
+            assert judged(claim, world).outcome == "does not hold"
+
+
+def test_most_cases_are_counted() -> None:
+    """'In most cases' must not turn into 'in all'."""
+    claim = next(claim for claim in CLAIMS if claim.name == "dpcrowd_beats_dfast_mostly")
+
+    def lost_at(*epsilons: float) -> World:
+        def mean(point: Point, label: str, metric: str) -> float:
+            lost = label == "dpcrowd" and metric == "are" and point.epsilon in epsilons
+            return as_claimed(point, label, metric) * (100 if lost else 1)
+
+        return World(mean=mean)
+
+    assert judged(claim, lost_at(0.1)).outcome == "holds"
+    assert judged(claim, lost_at(0.1)).parts[0].numbers.startswith("So in 4 of 6 cases, the opposite in 2")
+    assert judged(claim, lost_at(0.1, 0.4)).outcome == "does not hold"
+
+
+def test_reasons_are_worked_out_from_the_results() -> None:
+    """A reason that is always the same was not looked for."""
+    by_name = {claim.name: claim for claim in CLAIMS}
+    adaptive = by_name["adaptive_sampling_finds_the_best_interval"]
+    lazy = World(changes={("dpcrowd-adaptive", "are"): lambda runs: runs * 10})
+    assert "samples 10.0% of the slots on Linear where 30% are paid for" in judged(adaptive, lazy).reason
+    busy = replace(lazy, changes={**lazy.changes, ("dpcrowd-adaptive", "frequency"): lambda runs: runs * 5})
+    assert "paid for" not in judged(adaptive, busy).reason
+    consensus = by_name["dpcrowd_agrees_far_better_than_fast"]
+    closer = World(
+        changes={("dpcrowd", "ace"): lambda runs: runs * 3, ("fast", "frequency"): lambda runs: runs * 2}, spread=1e-9
+    )
+    assert "Linear: 0.6 to 0.87 times FAST's" in judged(consensus, closer).reason
+    assert "sample 10.0% of the slots (FAST: 20.0%)" in judged(consensus, closer).reason
+    much = by_name["fast_has_much_more_consensus_error"]
+    assert "0.6 times FAST's: lower, but not by half" in judged(much, closer).reason
+    split = by_name["dfast_agrees_at_any_density"]
+    apart = World(changes={("dfast", "ace"): lambda runs: runs + 1})
+    sparse = replace(PLAN, densities=(0.06, 1.0))
+    assert "At ρ=0.06" in judged(split, apart, plan=sparse).reason
+    assert "ρ=1," not in judged(split, apart, plan=sparse).reason, "a complete network is never in parts"
+    analysis = by_name["error_analysis_with_neighbours_matches"]
+    pulled = World(changes={("dpcrowd-fixed", "mse"): lambda runs: runs * 0.8}, spread=1e-9)
+    assert "0.8 at I=1, where FAST-fixed has 1;" in judged(analysis, pulled).reason
+    on_flu = by_name["error_analysis_with_neighbours_matches_on_flu"]
+    assert "C·Σ" in judged(on_flu, pulled).reason
+    unlike = replace(pulled, changes={**pulled.changes, ("fast-fixed", "mse"): lambda runs: runs * 1.5})
+    assert "for FAST-fixed: 1.5 at I=1, 1.5 at I=3" in judged(on_flu, unlike).reason
+    assert judged(analysis, unlike).reason == "The recorded numbers point to no reason."
+    worst = by_name["rescuedp_is_worst_at_any_epsilon"]
+    costly = World(changes={("dba", "are"): lambda runs: runs * 10, ("dba", "frequency"): lambda runs: runs * 5})
+    assert "DBA has 5.6 times the ARE of RescueDP. RescueDP samples 10% of the slots there, DBA 50%" in (
+        judged(worst, costly).reason
+    )
+    beaten = by_name["plus_beats_drescuedp_at_any_epsilon"]
+    good_limit = World(
+        changes={("drescuedp", "are"): lambda runs: runs / 10, ("central", "are"): lambda runs: runs / 100}
+    )
+    assert "hearing only neighbours" in judged(beaten, good_limit).reason
+    bad_limit = World(changes={("drescuedp", "are"): lambda runs: runs / 100})
+    assert "what is sampled" in judged(beaten, bad_limit).reason
+
+
+def test_paper_ledger_says_what_a_moving_user_pays() -> None:
+    """Results under the unsound ledger must never stand without what they really cost."""
+    for claim in CLAIMS:
+        if claim.ledger is None:
+            continue
+        for part in judged(claim, World(moving=17.0)).parts:
+            assert ("really pays up to" in part.numbers) == (claim.ledger == "per-region"), (claim.name, part)
+            assert claim.ledger == "sound" or "17 ε" in part.numbers
+        assert all("really pays" not in part.numbers for part in judged(claim, World(moving=1.0)).parts)
+
+
+def test_lead_is_over_the_next_best_scheme() -> None:
+    """A lead over the worst scheme says nothing about one over the best."""
+
+    def mean(point: Point, label: str, metric: str) -> float:
+        strong = (point.data, label, metric) == ("multi-flu", "dpcrowd-w", "are")
+        return as_claimed(point, label, metric) * (0.05 if strong else 1.0)
+
+    for claim in CLAIMS:
+        if claim.name == "plus_leads_most_on_multi_flu":
+            assert judged(claim, World(mean=mean)).outcome == "does not hold"
+
+
+def test_rounding_is_no_consensus_error() -> None:
+    """In a complete network all servers agree: differences of 1e-12 people must not be compared with each other."""
+    by_name = {claim.name: claim for claim in CLAIMS}
+
+    def mean(point: Point, label: str, metric: str) -> float:
+        agreed = metric == "ace" and point.density == 1.0
+        upside_down = 1e-12 if point.data == "linear" else 1e-13
+        return upside_down if agreed else as_claimed(point, label, metric)
+
+    for name in ("flu_is_harder_than_linear", "stronger_privacy_costs_error"):
+        verdict = judged(by_name[name], World(mean=mean))
+        assert verdict.outcome == "holds"
+        assert any("Both are 0 at ρ=1." in part.numbers for part in verdict.parts)
+
+
+def test_settling_slot() -> None:
+    """The definition of convergence: ten slots on average within a quarter of the last quarter's level."""
+    falling = np.ones(SLOTS)
+    falling[:30] = 10.0
+    early = np.ones(SLOTS)
+    early[:5] = 10.0
+    lost = np.ones(SLOTS)
+    lost[7] = np.inf
+    with np.errstate(invalid="ignore"):
+        found = settling_slot(np.array([falling, early, np.ones(SLOTS), lost]))
+    assert found[:3].tolist() == [30.0, 5.0, 0.0]
+    assert np.isnan(found[3])
+
+
+def test_whole_list_is_judged() -> None:
+    """What the report calls must give one entry a claim, in the order of the list."""
+    found = judge_all(PLAN, World(), ALL, slot_cost=timed(0.05))
+    assert [claim for claim, _ in found] == list(CLAIMS)
+    assert all(verdict is not None for _, verdict in found)

@@ -1,0 +1,122 @@
+"""`dpcrowd reproduce`: what it writes and prints, going on after an interruption, and wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcrowd
+from dpcrowd.cli import reproduce as command
+from dpcrowd.cli.main import main
+from dpcrowd.experiments import reproduce as reproduce_module
+from dpcrowd.experiments.run import Tick
+from experiments_support import tiny_plan
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command on a plan of seconds."""
+
+    def plan(**asked: Any) -> Any:
+        return tiny_plan(seed=asked["seed"], **({"runs": asked["runs"]} if asked["runs"] else {}))
+
+    monkeypatch.setattr(reproduce_module, "make_plan", plan)
+
+
+def _words(out: Path, *more: str) -> list[str]:
+    return ["reproduce", *more, "--out", str(out), "--jobs", "1"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_it_writes_the_page_the_claims_the_figures_and_their_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way from one command to a folder that can be given to somebody."""
+    assert main(_words(tmp_path / "report")) == 0
+    out, err = capsys.readouterr()
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    assert {"index.html", "claims.json", "points"} <= names
+    for number, name in ((1, "time"), (6, "window"), (8, "partition")):
+        assert {f"figure{number}-{name}.{ending}" for ending in ("svg", "png", "parquet")} <= names
+    claims = json.loads((tmp_path / "report" / "claims.json").read_text())
+    assert sum(claims["summary"].values()) == len(claims["claims"]) > 30
+    assert str(tmp_path / "report" / "index.html") in out
+    assert all(claim["statement"] in out for claim in claims["claims"])
+    assert "missing: flu" in err, "without the real data it says so"
+    assert "of " in err and "runs" in err, "progress for a log file"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_second_time_it_uses_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stops a long run and starts it again pays once, and gets the same verdicts."""
+    assert main([*_words(tmp_path, "4"), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("dpcrowd.experiments.run.run_batch", lambda *_: pytest.fail("everything is on disk"))
+    assert main([*_words(tmp_path, "epsilon"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["claims"] == first["claims"]
+    judged = [claim for claim in first["claims"] if claim["outcome"] != "not judged"]
+    assert 0 < len(judged) < len(first["claims"]), "claims of figures that were not asked for are not judged"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_from_python(tmp_path: Path) -> None:
+    """Researchers call it from a notebook."""
+    ticks: list[Tick] = []
+    done = dpcrowd.reproduce([3], out=tmp_path, jobs=1, progress=ticks.append)
+    assert done.page.read_text(encoding="utf-8").startswith("<!")
+    assert ticks[-1].runs_done == ticks[-1].runs == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["figure9"], "unknown figure 'figure9'"),
+        (["densty"], "Did you mean 'density'"),
+        (["--runs", "1"], "from 2"),
+        (["--runs", "many"], "whole number"),
+        (["--seed", "-1"], "seed must be"),
+        (["--jobs", "0"], "jobs must be"),
+        (["--backend", "spark"], "unknown backend 'spark'"),
+        (["--cluster", "tcp://127.0.0.1:1"], "local backend has no cluster"),
+        (["--tuning", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_wrong_input_is_refused_in_a_line(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before an hour of work, not after it."""
+    assert main(["reproduce", *words, "--out", str(tmp_path / "report")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "report").exists(), "nothing is left behind"
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report that cannot be saved must not cost an hour."""
+    (tmp_path / "file").write_text("")
+    assert main(["reproduce", "--quick", "--out", str(tmp_path / "file" / "report")]) == 2
+    assert "cannot write the report" in capsys.readouterr().err
+
+
+def test_progress_lines_are_few_and_say_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log of an hour should not have a line for each of a thousand batches, nor none."""
+    now = [0.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    lines = command._Lines()
+    for done in range(0, 101):
+        now[0] = done * 2.0
+        lines(Tick("figure 1 (time)", done, 100, float(done), 100.0))
+    told = capsys.readouterr().err.splitlines()
+    assert 10 < len(told) < 20
+    assert told[1] == "figure 1 (time): 8 of 100 runs, about 3 min left"
+    assert told[-1] == "figure 1 (time): 100 of 100 runs"

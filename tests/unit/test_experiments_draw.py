@@ -1,0 +1,281 @@
+"""Drawings and tables of figures: equal for equal input, readable, small, and true to the numbers."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.experiments.draw import Drawn, draw
+from dpcrowd.experiments.draw.axes import draw_panel, legend_entries, limits, note_entries
+from dpcrowd.experiments.draw.describe import describe
+from dpcrowd.experiments.draw.svg import inline_svg
+from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
+from dpcrowd.experiments.figures import interval as interval_figure
+from dpcrowd.experiments.figures import time as time_figure
+from dpcrowd.experiments.run import Results, run_points
+from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.tables import write_tables
+from dpcrowd.sim.backends import Backend
+from dpcrowd.sim.result import METRICS
+from experiments_support import tiny_plan
+
+PLAN = tiny_plan()
+FIGURE = Figure(9, "trial", "A trial <of> drawing", "Fig. Trial", lambda _: [], lambda *_: [], "About & more.")
+
+
+def _curve(label: str, mean: list[float], half: float = 0.0, note: str = "") -> Curve:
+    values = np.array(mean)
+    return Curve(label, np.arange(1.0, len(mean) + 1.0), values, np.full(len(mean), half), note)
+
+
+def _panel(*curves: Curve, row: int = 0, title: str = "Linear: ACE", **more: Any) -> Panel:
+    return Panel(title, "privacy budget ε", "ACE (people)", curves, row=row, **more)
+
+
+LEDGER = _panel(
+    _curve("rescuedp", [9.0, 5.0, 4.0], 1.0, "moving user pays up to 4.78×ε"),
+    _curve("dpcrowd-w", [7.0, 5.0, 3.0], 0.5, "moving user pays up to 1.58×ε"),
+    _curve("dba", [2.0, 1.0, 0.5]),
+    title="Multi-Linear, the paper's ledger: ACE",
+)
+PANELS = [
+    LEDGER,
+    _panel(_curve("rescuedp", [9.0, 5.0, 4.0]), _curve("dfast", [1e-13, 2e-13, 0.0])),
+    _panel(_curve("dpcrowd-plus-matrix", [3.0], 0.4), _curve("dpcrowd", [4.0, np.nan, 1.0]), row=1),
+    _panel(_curve("fast", np.linspace(3.0, 1.0, 500).tolist(), 0.2), row=1, title="Linear over time"),
+]
+
+
+def _axes(panel: Panel) -> Any:
+    from matplotlib.figure import Figure as Canvas
+
+    axes = Canvas().subplots()
+    draw_panel(axes, panel)
+    return axes
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+    return draw(FIGURE, PANELS, tmp_path_factory.mktemp("drawn"))
+
+
+def test_equal_input_gives_equal_files(drawn: Drawn, tmp_path: Path) -> None:
+    """Dates or random identifiers in the files would make every report differ from the last one."""
+    again = draw(FIGURE, PANELS, tmp_path)
+    assert again.svg.read_bytes() == drawn.svg.read_bytes()
+    assert again.png.read_bytes() == drawn.png.read_bytes()
+    assert (again.rows, again.legend) == (drawn.rows, drawn.legend)
+
+
+def test_a_users_own_matplotlib_style_changes_nothing(drawn: Drawn, tmp_path: Path) -> None:
+    """Someone's matplotlibrc with LaTeX or huge fonts would break the report, and drawing must not change it either."""
+    from matplotlib import rc_context, rcParams
+
+    with rc_context({"font.size": 40.0, "lines.linewidth": 9.0, "axes.facecolor": "red"}):
+        assert draw(FIGURE, PANELS, tmp_path).svg.read_bytes() == drawn.svg.read_bytes()
+        assert rcParams["font.size"] == 40.0
+
+
+def test_svg_file_is_xml_with_title_text_and_a_view(drawn: Drawn) -> None:
+    """A reader who cannot see it gets the numbers, and a viewer can scale it; text is text, not outlines."""
+    root = ET.parse(drawn.svg).getroot()
+    space = {"s": "http://www.w3.org/2000/svg"}
+    assert root.get("viewBox")
+    assert root.find("s:title", space).text == "Figure 9: A trial <of> drawing"  # type: ignore[union-attr]
+    assert "RescueDP (moving user pays up to 4.78×ε): 9 at 1, 4 at 3" in root.find("s:desc", space).text  # type: ignore
+    assert "DPCrowd_w" in "".join(root.itertext())
+    assert "<metadata" not in drawn.svg.read_text(encoding="utf-8")
+
+
+def test_png_is_a_picture_of_all_panels(drawn: Drawn) -> None:
+    """Two rows of two panels are wider and higher than one panel; an empty file would pass for a drawing."""
+    data = drawn.png.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert width > 1000
+    assert height > 800
+
+
+def test_pieces_can_stand_in_one_page(drawn: Drawn) -> None:
+    """Two pieces with one identifier would clip each other; a fixed width would not fit a phone; no addresses."""
+    pieces = [*(piece for row in drawn.rows for piece in row), drawn.legend]
+    assert [len(row) for row in drawn.rows] == [2, 2]
+    names: list[str] = []
+    for piece in pieces:
+        opening = piece[: piece.index(">")]
+        assert re.search(r"\b(width|height)=", opening) is None
+        assert 'viewBox="' in opening
+        assert 'role="img"' in opening
+        assert "://" not in piece
+        mine = re.findall(r'\sid="([^"]*)"', piece)
+        assert set(re.findall(r'(?:url\(|href=")#([^")]+)', piece)) == set(mine), "used and defined are the same"
+        names += mine
+    assert len(names) == len(set(names))
+    assert names
+
+
+def test_text_alternative_is_escaped() -> None:
+    """A title with a quote or an angle bracket would break the page."""
+    svg = '<?xml version="1.0"?><svg width="1pt" viewBox="0 0 1 1"><g id="unused"/></svg>'
+    assert inline_svg(svg, 'a "b" <c>') == (
+        '<svg viewBox="0 0 1 1" role="img" aria-label="a &quot;b&quot; &lt;c&gt;"><g/></svg>'
+    )
+
+
+def test_rounding_errors_do_not_stretch_the_axis() -> None:
+    """With 1e-13 on a logarithmic axis nothing else could be told apart; the curve is named instead of hidden."""
+    panel = PANELS[1]
+    low, high = limits(panel)
+    assert 1.0 < low < 4.0
+    assert 9.0 < high < 20.0
+    axes = _axes(panel)
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylim() == (low, high)
+    np.testing.assert_array_equal(axes.lines[1].get_ydata(), [low, low, low])
+    assert [line.get_clip_on() for line in axes.lines] == [True, False], "the edge must not cut it in half"
+    assert "≈ 0: DFAST" in [text.get_text() for text in axes.texts]
+    assert "DFAST: about 0 throughout" in describe(panel)
+
+
+def test_a_curve_that_is_zero_in_places_is_named_so() -> None:
+    """Flooding in a sparse network agrees at some densities only; "≈ 0" alone would be wrong."""
+    axes = _axes(_panel(_curve("dfast", [5.0, 1e-12, 0.0]), _curve("dpcrowd", [9.0, 8.0, 7.0])))
+    assert [text.get_text() for text in axes.texts] == ["≈ 0 in places: DFAST"]
+
+
+def test_nothing_but_zeros_is_still_drawn() -> None:
+    """A panel of flooding schemes alone has no logarithm."""
+    axes = _axes(_panel(_curve("dfast", [0.0, 1e-13])))
+    assert axes.get_yscale() == "linear"
+    assert axes.get_ylim() == (0.0, 1.0)
+
+
+def test_diverged_values_leave_a_gap() -> None:
+    """A NaN must neither stop the drawing nor decide the axis."""
+    low, high = limits(PANELS[2])
+    assert 0.5 < low < 1.0
+    assert 4.0 < high < 6.0
+    assert np.isnan(_axes(PANELS[2]).lines[1].get_ydata()[1])
+    assert limits(_panel(_curve("fast", [np.nan, np.nan]), log_y=False)) == (0.0, 1.0)
+    assert "FAST: undefined" in describe(_panel(_curve("fast", [np.nan])))
+
+
+def test_the_band_is_the_interval() -> None:
+    """Half the width or a band around nothing would tell a wrong certainty."""
+    axes = _axes(_panel(_curve("fast", [10.0, 12.0, 14.0], 2.0), log_y=False))
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.max() == 16.0
+    assert heights.min() == 8.0
+    assert axes.get_ylim()[1] > 16.0, "and all of its upper part is seen"
+
+
+def test_only_short_curves_have_markers() -> None:
+    """A thousand markers are a smear, and few points without them hide where the points are."""
+    assert _axes(PANELS[3]).lines[0].get_marker() == "None"
+    assert _axes(LEDGER).lines[0].get_marker() == "s"
+
+
+def test_lines_differ_without_colour() -> None:
+    """On grey paper curves that differ in colour alone are one; long ones have no markers to help."""
+    labels = ("fast", "dfast", "dpcrowd", "uniform", "sample", "central")
+    panel = _panel(*(_curve(label, [1.0] * 500) for label in labels))
+    looks = {(str(line._dash_pattern), line.get_linewidth()) for line in _axes(panel).lines}
+    assert len(looks) == len(labels)
+
+
+def test_notes_stand_beside_the_names_of_their_panel() -> None:
+    """What a moving user pays differs between panels: a shared legend would tell one panel's figure for all."""
+    title, entries = note_entries(LEDGER)
+    assert title == "moving user pays up to"
+    assert [entry.get_label() for entry in entries] == ["RescueDP: 4.78×ε", "DPCrowd_w: 1.58×ε"]
+    shared = [entry.get_label() for entry in legend_entries(PANELS[:2])]
+    assert shared == ["RescueDP", "DPCrowd_w", "DBA", "DFAST", "band: 95% interval"]
+    assert note_entries(PANELS[1]) == ("", [])
+    alone = replace(LEDGER, curves=LEDGER.curves[:1])
+    assert [e.get_label() for e in note_entries(alone)[1]] == ["RescueDP: moving user pays up to 4.78×ε"]
+
+
+def test_panels_with_notes_show_them(drawn: Drawn) -> None:
+    """A legend outside the picture would be cut off: its text is there, in the first panel only."""
+    assert "RescueDP: 4.78×ε" in drawn.rows[0][0]
+    assert "4.78" not in drawn.rows[0][1]
+
+
+def test_no_panels_are_refused(tmp_path: Path) -> None:
+    """An empty drawing would look like a result."""
+    with pytest.raises(BadInput, match="figure 9 has no panels"):
+        draw(FIGURE, [], tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    wanted = {"1": time_figure.FIGURE.points(PLAN), "3": interval_figure.FIGURE.points(PLAN)}
+    return run_points(PLAN, wanted, Store(tmp_path_factory.mktemp("points")), Backend("local", 1, None))
+
+
+def test_real_panels_can_be_drawn(results: Results, tmp_path: Path) -> None:
+    """What the figures give is what the drawing takes."""
+    figure = interval_figure.FIGURE
+    done = draw(figure, figure.panels(PLAN, results), tmp_path)
+    assert (done.svg, done.png) == (tmp_path / "figure3-interval.svg", tmp_path / "figure3-interval.png")
+
+
+def test_a_row_says_everything_about_its_setting(results: Results, tmp_path: Path) -> None:
+    """A number without its setting cannot be used by anyone else."""
+    (path,) = write_tables(interval_figure.FIGURE, PLAN, results, tmp_path)
+    assert path.name == "figure3-interval.parquet"
+    table = pyarrow.parquet.read_table(path)
+    rows = table.to_pylist()
+    paid = {f"epsilon_paid_{who}" for who in ("server", "moving", "roaming")}
+    settings = {"figure", "data", "epsilon", "density", "window", "interval", "accounting", "form", "shares"}
+    assert {*settings, "scheme", "run", *METRICS, *paid} <= set(table.column_names)
+    fixed = interval_figure.fixed_point(PLAN, "linear", 5)
+    mine = [row for row in rows if row["scheme"] == "dpcrowd-fixed" and row["interval"] == 5.0]
+    assert [row["run"] for row in mine] == [0, 1, 2]
+    assert [row["are"] for row in mine] == results[fixed]["dpcrowd-fixed"].are.tolist()
+    assert {(row["figure"], row["data"], row["epsilon"], row["density"]) for row in mine} == {(3, "linear", 1.0, 0.3)}
+    windows = {row["scheme"]: row["window"] for row in rows}
+    assert windows["uniform"] == 60.0, "the whole stream"
+    assert windows["dpcrowd-adaptive"] is None
+
+
+def test_tables_of_all_figures_fit_together(results: Results, tmp_path: Path) -> None:
+    """Files with other types for the same column could not be joined."""
+    paths = [
+        write_tables(figure, PLAN, results, tmp_path)[0] for figure in (time_figure.FIGURE, interval_figure.FIGURE)
+    ]
+    schemas = [pyarrow.parquet.read_schema(path) for path in paths]
+    assert schemas[0] == schemas[1]
+
+
+def test_errors_by_slot_are_means_over_the_runs(results: Results, tmp_path: Path) -> None:
+    """The figure over time could not be drawn from the table otherwise."""
+    _, path = write_tables(time_figure.FIGURE, PLAN, results, tmp_path)
+    assert path.name == "figure1-time-by-slot.parquet"
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    record = results[time_figure.point(PLAN, "linear")]["fast"]
+    mine = [row for row in rows if row["scheme"] == "fast"]
+    assert [row["slot"] for row in mine] == list(range(60))
+    np.testing.assert_allclose([row["are"] for row in mine], record.are_by_slot.mean(axis=0))
+    spread = record.ace_by_slot.std(axis=0, ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose([row["ace_half"] for row in mine], 4.302652729911275 * spread)
+
+
+def test_every_scheme_of_every_figure_has_a_look() -> None:
+    """A scheme without a style would stop the report after an hour of work."""
+    from dpcrowd.experiments.rosters import STYLES
+
+    labels = {entry.label for figure in FIGURES for point in figure.points(PLAN) for entry in point.entries}
+    assert labels <= set(STYLES)

@@ -1,0 +1,84 @@
+"""Points: what is simulated, and a key that is equal only where results are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dpcrowd.experiments import point as point_module
+from dpcrowd.experiments.point import Entry, Point, code_digest
+from dpcrowd.sim.data import load
+
+LINEAR = load("linear", slots=60)
+POINT = Point("linear", (Entry("dpcrowd", "dpcrowd"), Entry("uniform", "uniform", whole=True)), density=0.3)
+WHERE = {"seed": 0, "servers": 8}
+
+
+def test_a_baseline_on_a_finite_stream_promises_what_the_finite_schemes_do() -> None:
+    """With its default window of 100, Uniform would protect less than DPCrowd and look better than it is."""
+    config = POINT.config(LINEAR, runs=2, **WHERE)
+    lengths = {entrant.label: entrant.guarantee.length for entrant in config.entrants if entrant.guarantee}
+    assert lengths == {"dpcrowd": 60, "uniform": 60}
+
+
+def test_settings_reach_the_simulation() -> None:
+    """A setting that is dropped on the way would draw the same curve at every x."""
+    swept = replace(POINT, epsilon=0.5, density=1.0, shares="partition", accounting="per-region")
+    config = swept.config(LINEAR, runs=2, seed=3, servers=8)
+    assert (config.network.density, config.shares, config.accounting, config.seed) == (
+        1.0,
+        "partition",
+        "per-region",
+        3,
+    )
+    assert all(entrant.guarantee is not None and entrant.guarantee.epsilon == 0.5 for entrant in config.entrants)
+    fixed = Point("linear", (Entry("fixed", "dpcrowd", interval=7),), density=0.3).config(LINEAR, runs=2, **WHERE)
+    assert fixed.entrants[0].scheme.interval == 7  # type: ignore[attr-defined]
+
+
+def test_a_slow_point_may_have_fewer_runs_but_never_more() -> None:
+    """The matrix form would take longer than all the rest."""
+    slow = replace(POINT, most_runs=2)
+    assert slow.config(LINEAR, runs=50, **WHERE).runs == 2
+    assert slow.config(LINEAR, runs=1, **WHERE).runs == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 0.5},
+        {"density": 0.5},
+        {"window": 10},
+        {"accounting": "per-region"},
+        {"form": "matrix"},
+        {"shares": "partition"},
+        {"by_slot": True},
+        {"entries": POINT.entries[:1]},
+    ],
+)
+def test_another_setting_is_another_key(change: dict[str, object]) -> None:
+    """Results of another setting would be taken for these."""
+    assert replace(POINT, **change).key(LINEAR, **WHERE) != POINT.key(LINEAR, **WHERE)  # type: ignore[arg-type]
+
+
+def test_other_data_models_seeds_servers_and_code_are_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an update of the data, a new tuning or a mended scheme, old results must not be used again."""
+    tuned = replace(LINEAR, tuning=replace(LINEAR.tuning, theta=1.0))
+    keys = {
+        POINT.key(LINEAR, **WHERE),
+        POINT.key(load("linear", slots=61), **WHERE),
+        POINT.key(load("linear", slots=60, process_var=1.0), **WHERE),
+        POINT.key(tuned, **WHERE),
+        POINT.key(LINEAR, seed=1, servers=8),
+        POINT.key(LINEAR, seed=0, servers=9),
+    }
+    monkeypatch.setattr(point_module, "code_digest", lambda: "another version")
+    keys.add(POINT.key(LINEAR, **WHERE))
+    assert len(keys) == 7
+
+
+def test_the_number_of_runs_is_not_part_of_the_key() -> None:
+    """More runs go on from those that are there."""
+    assert replace(POINT, most_runs=2).key(LINEAR, **WHERE) == POINT.key(LINEAR, **WHERE)
+    assert len(code_digest()) == 64
