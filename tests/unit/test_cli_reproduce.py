@@ -46,7 +46,7 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
     assert str(tmp_path / "report" / "index.html") in out
     assert all(claim["statement"] in out for claim in claims["claims"])
     assert "missing: flu" in err, "without the real data it says so"
-    assert "of " in err and "runs" in err, "progress for a log file"
+    assert "figure 1 (time): 0 of" in err, "progress for a log file"
 
 
 @pytest.mark.usefixtures("tiny")
