@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,10 @@ def _local_workers(backend: Backend) -> Iterator[Workers]:
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    yield Workers({"n_jobs": backend.jobs or -1}, (BrokenProcessPool,), attempts=3, patient=True)
+    with warnings.catch_warnings():
+        # loky renews a worker whose memory has grown, loses nothing by it, and warns each time.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        yield Workers({"n_jobs": backend.jobs or -1}, (BrokenProcessPool,), attempts=3, patient=True)
 
 
 def unreachable(kind: str, address: str, reason: object) -> BadInput:
