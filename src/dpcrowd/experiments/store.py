@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcrowd.errors import MissingExtra
 from dpcrowd.privacy import Paid
-from dpcrowd.sim.export import refuse_failed_write
+from dpcrowd.sim.export import parquet_library, refuse_failed_write
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import METRICS, merge_records
 
@@ -25,6 +24,7 @@ __all__ = ["Store"]
 _NUMBERS = (*METRICS, "missing")
 _BY_SLOT = ("are_by_slot", "ace_by_slot")
 _PAID = ("staying", "moving", "roaming")
+_PURPOSE = "keeping results on disk"
 
 
 class Store:
@@ -32,7 +32,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        _arrow()  # say at once that pyarrow is missing, not after the first batch
+        parquet_library(_PURPOSE)  # say at once that pyarrow is missing, not after the first batch
 
     def done(self, key: str) -> set[int]:
         """Runs of a point that are on disk."""
@@ -40,7 +40,7 @@ class Store:
 
     def write(self, key: str, records: Sequence[RunRecords], *, by_slot: bool) -> None:
         """Keep one batch: the records of every scheme of the point, on the same runs."""
-        arrow, parquet = _arrow()
+        arrow, parquet = parquet_library()
         runs = records[0].runs.tolist()
         columns: dict[str, list[Any]] = {name: [] for name in _columns(by_slot)}
         for record in records:
@@ -86,7 +86,7 @@ def _columns(by_slot: bool) -> tuple[str, ...]:
 
 def _runs(path: Path) -> list[int]:
     """The runs in a file; none if it is damaged."""
-    arrow, parquet = _arrow()
+    arrow, parquet = parquet_library()
     try:
         metadata = parquet.read_schema(path).metadata or {}
         return [int(run) for run in json.loads(metadata[b"runs"])]
@@ -96,7 +96,7 @@ def _runs(path: Path) -> list[int]:
 
 def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
     """The records of a file without runs that were seen already or are not wanted."""
-    _, parquet = _arrow()
+    _, parquet = parquet_library()
     # One file, not a data set: folder names must not become columns.
     table = parquet.ParquetFile(path).read().to_pydict()
     labels = list(dict.fromkeys(table["label"]))
@@ -124,12 +124,3 @@ def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
             )
         )
     return records
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet", "keeping results on disk") from None
-    return pyarrow, pyarrow.parquet

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = ["check_table_path", "check_writable", "refuse_failed_write", "write_table"]
+__all__ = ["check_table_path", "check_writable", "parquet_library", "refuse_failed_write", "write_table"]
 
 
 def check_table_path(path: Path) -> None:
@@ -19,7 +19,7 @@ def check_table_path(path: Path) -> None:
         raise BadInput(f"cannot write a table to '{path.name}'; allowed endings: .csv, .parquet.")
     check_writable(path)
     if path.suffix.lower() == ".parquet":
-        _parquet()
+        parquet_library()
 
 
 def check_writable(path: Path) -> None:
@@ -47,7 +47,7 @@ def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
     check_table_path(path)
     with refuse_failed_write(path):
         if path.suffix.lower() == ".parquet":
-            arrow, parquet = _parquet()
+            arrow, parquet = parquet_library()
             # A column that is undefined throughout is one of numbers all the same, so that files fit together.
             undefined = {name: all(value is None for value in values) for name, values in columns.items()}
             typed = {name: arrow.array(v, arrow.float64() if undefined[name] else None) for name, v in columns.items()}
@@ -60,10 +60,11 @@ def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
     return path
 
 
-def _parquet() -> tuple[Any, Any]:
+def parquet_library(purpose: str = "writing Parquet") -> tuple[Any, Any]:
+    """pyarrow and its Parquet module, or a line that says how to get them."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtra("pyarrow", "parquet", "writing Parquet") from None
+        raise MissingExtra("pyarrow", "parquet", purpose) from None
     return pyarrow, pyarrow.parquet
