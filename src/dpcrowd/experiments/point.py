@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from dpcrowd.sim.data import DataSet
 __all__ = ["Entry", "Point", "code_digest"]
 
 _COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "sim")
+_NOT_COMPUTING = ("sim/backends/", "sim/export.py", "sim/plot.py")
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,14 @@ def _data_facts(data: DataSet) -> dict[str, Any]:
 
 @cache
 def code_digest() -> str:
-    """Of the source of everything that computes; figures, claims and commands may change without a new run."""
+    """Of everything that computes, libraries included; figures, claims and commands may change without a new run."""
     package = Path(dpcrowd.__file__).parent
-    digest = hashlib.sha256(np.__version__.encode())
-    for layer in _COMPUTING:
-        for path in sorted((package / layer).rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode())
+    digest = hashlib.sha256(f"numpy {np.__version__} scipy {version('scipy')}".encode())
+    paths = [path for layer in _COMPUTING for path in (package / layer).rglob("*.py")]
+    paths.append(package / "experiments" / "point.py")
+    for path in sorted(paths):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_NOT_COMPUTING):
+            digest.update(name.encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
