@@ -60,12 +60,12 @@ def check_control_c(backend: str, folder: Path) -> None:
     assert (process.returncode, out, err) == (0, "interrupted\n", "")
     workers = [int(file.name.removeprefix("at-work-")) for file in folder.glob("at-work-*")]
     assert len(workers) >= 2
-    while any(map(_alive, workers)) and time.monotonic() < deadline:
+    while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(_alive, workers)), "workers outlive their caller"
+    assert not any(map(alive, workers)), "workers outlive their caller"
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
     """Whether a process runs; one that has ended but whose parent has not looked yet does not."""
     try:
         os.kill(process, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from backends_support import check_control_c, check_running, check_started, run_script
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.backends import Backend, backend, run_tasks
+from sim_support import tiny_words
 
 pytest.importorskip("distributed", reason="Dask is not installed (the extra dask)")
 
@@ -30,7 +33,19 @@ def test_control_c_leaves_no_worker_behind(tmp_path: Path) -> None:
     check_control_c("dask", tmp_path)
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+@pytest.mark.parametrize("address", ["nonsense", "nonsense://x", "tcp://127.0.0.1"])
+def test_what_is_no_address_is_refused_at_once(address: str) -> None:
+    """As a process of its own, because a client that never connected waits for a minute and complains at its end."""
+    command = [sys.executable, "-W", "error", "-m", "dpcrowd", *tiny_words("dpcrowd", "--backend", "dask")]
+    began = time.monotonic()
+    done = subprocess.run([*command, "--cluster", address], capture_output=True, text=True, timeout=120)
+    assert time.monotonic() - began < backend.CONNECT_SECONDS
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dpcrowd: error: '{address}' is not the address of a Dask scheduler (")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1"])
 def test_a_cluster_that_does_not_answer_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a deadline a wrong address would look like a long computation."""
     from dpcrowd.sim.backends import dask_workers

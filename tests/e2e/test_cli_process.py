@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dpcrowd
+from backends_support import alive
 from sim_support import TINY, tiny_words
 
 HEAVY = ("scipy", "numba", "opendp", "networkx", "joblib", "pyarrow", "matplotlib", "click", "rich")
@@ -101,6 +102,31 @@ def test_control_c_ends_it_with_one_line(tmp_path: Path) -> None:
     assert writer is not None
     os.close(writer)
     assert (process.returncode, out, err) == (130, "", "dpcrowd: interrupted\n")
+
+
+@POSIX
+def test_sigterm_ends_it_with_its_workers(tmp_path: Path) -> None:
+    """`kill`, a batch system and `timeout` send it: workers that live on would hold the cores for minutes."""
+    words = ["reproduce", "6", "--quick", "--out", str(tmp_path), "--jobs", "2", "--runs", "40"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-m", "dpcrowd", *words], text=True, **pipes)
+    deadline = time.monotonic() + 120
+    workers: list[int] = []
+    while len(workers) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+        listed = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout
+        rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+        workers = [int(row[0]) for row in rows if row[1] == str(process.pid) and "LokyProcess" in row[2]]
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert len(workers) >= 2
+    assert (process.returncode, out) == (143, "")
+    assert err.splitlines()[-1] == "dpcrowd: terminated"
+    assert "Traceback" not in err
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers)), "workers outlive their caller"
 
 
 @POSIX

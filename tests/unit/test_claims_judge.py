@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.experiments.claims.asking import (
+    capped,
     close,
     equal,
     falling,
@@ -18,12 +19,23 @@ from dpcrowd.experiments.claims.asking import (
     lower,
     nearly_none,
     under,
+    uneven,
     valley,
     zero,
 )
 from dpcrowd.experiments.claims.curves import Curve, below_everywhere, falls, grows, steps, u_shaped
-from dpcrowd.experiments.claims.intervals import difference, number, ratio
-from dpcrowd.experiments.claims.judge import Finding, Values, agrees, below, flat, negligible, within, worst_of
+from dpcrowd.experiments.claims.intervals import compare, difference, number, ratio, ratio_by_run
+from dpcrowd.experiments.claims.judge import (
+    Finding,
+    Values,
+    agrees,
+    below,
+    negligible,
+    stays_below,
+    within,
+    worst_of,
+)
+from dpcrowd.experiments.claims.level import flat, varies
 
 Floats = NDArray[np.float64]
 RUNS = 20
@@ -95,8 +107,8 @@ def test_far_below_asks_for_half() -> None:
     assert far_lower("", one, [("", values(2.2, 1e-3, 1))]).ask(1).outcome == "holds"
     assert far_lower("", one, [("", values(1.8, 1e-3, 1))]).ask(1).outcome == "does not hold"
     assert "0.5 times is asked for" in far_lower("", one, [("", values(1.8, 1e-3, 1))]).ask(1).numbers
-    assert nearly_none("", one, [("", values(21.0, 1e-3, 1))]).ask(1).outcome == "holds"
-    assert nearly_none("", one, [("", values(19.0, 1e-3, 1))]).ask(1).outcome == "does not hold"
+    assert nearly_none("", one, [("", values(105.0, 1e-3, 1))]).ask(1).outcome == "holds"
+    assert nearly_none("", one, [("", values(95.0, 1e-3, 1))]).ask(1).outcome == "does not hold"
 
 
 def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
@@ -108,9 +120,9 @@ def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
     assert below_everywhere(curve(1, 1, 1), curve(2, 2, 2)).outcome == "holds"
     nothing = [("x=9", Values("", np.zeros(RUNS)))]
     with_nothing = below_everywhere([*curve(1, 1), *nothing], [*curve(2, 2), *nothing])
-    assert with_nothing.outcome == "holds", "where both are 0 there is nothing to compare"
-    assert "Both are 0 at x=9." in with_nothing.numbers
-    assert "2 of 2 points" in with_nothing.numbers
+    assert with_nothing.outcome == "does not hold", "0 is not below 0, and no point is left out"
+    assert "2 of 3 points; least so at x=9" in with_nothing.numbers
+    assert "equal in every run" in with_nothing.numbers
     assert below_everywhere(nothing, nothing).outcome == "does not hold"
     assert below_everywhere(nothing, curve(1)).outcome == "holds"
     assert below_everywhere(curve(1, 1, 1, spread=0.5), curve(2, 1.001, 2, spread=0.5)).outcome == "undecided"
@@ -139,9 +151,21 @@ def test_grows_is_the_mirror_of_falls() -> None:
     assert grows(curve(1, 2, 3)).outcome == "holds"
     assert grows(curve(3, 2, 1)).outcome == "does not hold"
     assert grows(curve(1, 3, 2)).outcome == "does not hold"
-    assert "change 2" in grows(curve(1, 2, 3, spread=0)).numbers
-    assert "change −2" in falls(curve(3, 2, 1, spread=0)).numbers
-    assert "least so from x=0 to x=1: 0.5" in grows(curve(1, 1.5, 3, spread=0)).numbers
+    assert "(run by run 3 times" in grows(curve(1, 2, 3, spread=0)).numbers
+    assert "(run by run 0.25 times" in falls(curve(4, 2, 1, spread=0)).numbers
+    assert "least so from x=0 to x=1: run by run 1.5 times" in grows(curve(1, 1.5, 3, spread=0)).numbers
+    low = grows(curve(1, 2, 4)).numbers.split("interval ")[1].split(")")[0].split(" to ")
+    assert float(low[0]) <= 4 <= float(low[1])
+
+
+def test_trends_through_zero_are_judged_by_differences() -> None:
+    """A ratio to nothing says nothing; a curve that comes down to 0 falls all the same."""
+    nothing = ("end", Values("", np.zeros(RUNS)))
+    assert falls([*curve(3, 2), nothing]).outcome == "holds"
+    assert "change −3" in falls([*curve(3, 2, spread=0), nothing]).numbers
+    assert grows([nothing, *curve(1, 2)]).outcome == "holds"
+    assert "change 2" in grows([nothing, *curve(1, 2, spread=0)]).numbers
+    assert falls([nothing, *curve(1)]).outcome == "does not hold"
 
 
 def test_flat() -> None:
@@ -155,7 +179,53 @@ def test_flat() -> None:
     assert flat([("a", nothing), ("b", nothing)]).outcome == "holds"
     from_nothing = flat([("a", nothing), ("b", values(1.0)), ("c", values(2.0))])
     assert from_nothing.outcome == "does not hold"
-    assert from_nothing.numbers == "zero is 0 at a and 2 at c; allowed: 1.2 times."
+    assert from_nothing.numbers == "zero is 0 at a and 2 at c; at most 1.2 times is level."
+    once = np.ones(RUNS)
+    once[0] = 0.0
+    assert flat([("a", Values("", once)), ("b", Values("", once * 1.3))]).outcome == "does not hold", "ratio of means"
+
+
+def test_varies() -> None:
+    """'Varies greatly' is the opposite of level, for any two points of the curve, not for two picked by hand."""
+    assert varies(curve(1.0, 3.0, 1.5)).outcome == "holds"
+    assert "1 at x=0 and 3 at x=1, 3 times" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
+    assert "more than 2 times is asked for" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
+    assert varies(curve(1.0, 1.5, 1.2)).outcome == "does not hold"
+    assert varies(curve(1.0, 2.0, spread=0.1)).outcome == "undecided"
+    broken = [*curve(1.0), ("b", Values("", np.full(RUNS, np.nan)))]
+    assert varies(broken).outcome == "does not hold"
+
+
+def test_ratios_are_taken_run_by_run() -> None:
+    """Runs differ by a common factor: a ratio sees through it, where differences of means are lost in the spread."""
+    rng = np.random.default_rng(4)
+    scale = np.exp(rng.normal(0.0, 2.5, RUNS))
+    a, b = scale * np.exp(rng.normal(0.0, 0.02, RUNS)), 1.05 * scale * np.exp(rng.normal(0.0, 0.02, RUNS))
+    apart = difference(a, b)
+    assert apart is not None
+    assert apart.low < 0 < apart.high
+    assert below(Values("a", a), Values("b", b)).outcome == "holds"
+    found = ratio_by_run(a, b)
+    assert found is not None
+    assert found.value == pytest.approx(np.exp(np.mean(np.log(a) - np.log(b))))
+    half = 2.0930240544 * np.std(np.log(a / b), ddof=1) / np.sqrt(RUNS)
+    assert found.high / found.value == pytest.approx(np.exp(half))
+    assert ratio_by_run(a, np.zeros(RUNS)) is None
+    gap = compare(a - a.min(), b)
+    assert gap is not None
+    assert not gap.by_ratio, "a single 0 is enough"
+
+
+def test_bounds_are_judged_by_the_largest_run() -> None:
+    """A bound that holds for every run is broken by one."""
+    one_above = np.full(RUNS, 1.0)
+    one_above[4] = 1.5
+    at = [("x=0", Values("a", np.ones(RUNS))), ("x=1", Values("a", one_above))]
+    assert capped("", at, [2.0, 2.0], "limit").ask(1).outcome == "holds"
+    found = capped("", at, [2.0, 1.2], "limit is").ask(1)
+    assert found.outcome == "does not hold"
+    assert "So at 1 of 2 points; the largest is at x=1: a 1.02, at most 1.5 in a run; limit is 1.2." in found.numbers
+    assert stays_below(Values("a", np.ones(0)), 1.0, "").outcome == "undecided"
 
 
 def test_u_shape() -> None:
@@ -166,7 +236,11 @@ def test_u_shape() -> None:
     assert u_shaped(curve(1, 3, 1)).outcome == "does not hold"
     assert u_shaped(curve(1.001, 1.0, 1.001, spread=0.5)).outcome == "undecided"
     assert u_shaped(curve(1, 2)).outcome == "undecided"
-    assert "lowest between them at x=2: 1." in u_shaped(curve(3, 1.5, 1, 2, 3, spread=0)).numbers
+    told = u_shaped(curve(4, 1.5, 1, 2, 5, spread=0)).numbers
+    assert "is 4 at x=0, 1 at x=2 and 5 at x=4" in told
+    assert (
+        "from x=0 to x=2: run by run 0.25 times, interval 0.25 to 0.25; from x=4 to x=2: run by run 0.2 times" in told
+    )
 
 
 def test_agreement_within_a_margin() -> None:
@@ -275,11 +349,12 @@ def test_every_kind_of_case_counts_its_intervals() -> None:
         "falling": falling("", four).intervals,
         "growing": growing("", four).intervals,
         "level": level("", four).intervals,
+        "uneven": uneven("", four).intervals,
         "valley": valley("", four).intervals,
         "single": under("", one, one).intervals + equal("", one, one).intervals + close("", one, one, 1, "").intervals,
         "zero": zero("", four).intervals,
     }
-    assert list(counts.values()) == [4, 4, 4, 4, 6, 4, 3, 0], counts
+    assert list(counts.values()) == [4, 4, 4, 4, 6, 6, 4, 3, 0], counts
 
 
 def test_how_many_intervals_a_trend_takes() -> None:

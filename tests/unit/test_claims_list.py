@@ -8,12 +8,15 @@ import re
 import numpy as np
 import pytest
 
-from claims_support import World, made_up_plan, timed
-from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge_all, why_not_judged
-from dpcrowd.experiments.claims.cases import Case, decide
-from dpcrowd.experiments.claims.judge import Finding
+from claims_support import World, made_up_plan, timed, turned_round
+from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, _judge, judge_all, why_not_judged
+from dpcrowd.experiments.claims.cases import Asked, Case, decide
+from dpcrowd.experiments.claims.judge import Finding, cannot_tell
 from dpcrowd.experiments.claims.verdict import claim, combine
+from dpcrowd.experiments.figures import FIGURES
+from dpcrowd.experiments.point import Point
 from dpcrowd.experiments.slot_cost import measure_slot_cost
+from dpcrowd.sim.result import SimulationResult
 
 ALL = set(range(1, 8))
 SECTIONS = (
@@ -62,7 +65,9 @@ def test_json_form() -> None:
         back = json.loads(json.dumps({**each.to_json(), **verdict.to_json()}, allow_nan=False))
         assert back["name"] == each.name
         assert back["ledger"] == each.ledger
-        assert back["outcome"] == "holds" or each.name == "consensus_error_follows_the_same_trend"
+        unlike = ("consensus_error_follows_the_same_trend", "dpcrowd_converges_better_on_flu")
+        assert back["outcome"] == "holds" or each.name in unlike
+        assert back["by_construction"] == ("holds by construction" in back["rule"])
         assert set(back["parts"][0]) == {"case", "outcome", "numbers", "confidence"}
 
 
@@ -78,6 +83,7 @@ def test_figures_that_were_not_run_leave_claims_unjudged() -> None:
     for each in CLAIMS:
         reason = why_not_judged(each, made_up_plan(), set())
         assert all(str(figure) in reason for figure in each.figures)
+        assert all(str(figure) in reason for figure in each.instead)
     one = judge_all(made_up_plan(), World(), {4})
     assert {each.figures for each, verdict in one if verdict is not None} == {(4,)}
     timed_one = next(each for each in CLAIMS if each.timed)
@@ -99,6 +105,7 @@ def test_missing_data_sets() -> None:
     many = found["rescuedp_is_worst_at_any_epsilon", "sound"]
     assert many is not None
     assert many.parts[-1].case == "Multi-Flu"
+    assert both.reason == "Flu was not found, and the claim speaks of it, too."
     assert found["dpcrowd_converges_better_on_flu", None] is None
     assert found["flu_is_harder_than_linear", None] is None
     assert found["plus_leads_most_on_multi_flu", "sound"] is None
@@ -107,6 +114,73 @@ def test_missing_data_sets() -> None:
     verdict = found["relative_error_falls_with_time", None]
     assert verdict is not None
     assert verdict.outcome == "holds"
+
+
+def test_no_claim_holds_without_a_data_set_that_it_speaks_of() -> None:
+    """By construction, whatever a claim's function says: 'in most cases' and all."""
+    for there in (("linear", "multi-linear"), ("flu", "multi-flu")):
+        plan = made_up_plan(*there)
+        for each, verdict in judge_all(plan, World(), ALL, slot_cost=timed(0.05)):
+            missing = [data for data in each.speaks_of if data not in plan.data]
+            assert not each.timed or (verdict is not None and verdict.outcome == "holds"), "said of no data set"
+            if verdict is None:
+                assert missing, each.name
+            elif missing:
+                assert verdict.outcome != "holds", each.name
+                assert "not on this machine" in verdict.parts[-1].numbers
+                assert verdict.outcome == "does not hold" or "not found" in verdict.reason, each.name
+                assert "too wide" not in verdict.reason, each.name
+    plan = made_up_plan("linear", "multi-linear")
+    failing = {each.name: v for each, v in judge_all(plan, World(mean=turned_round), ALL) if v is not None}
+    assert failing["error_falls_with_epsilon"].outcome == "does not hold", "one set is enough to fail"
+    assert "not found" not in failing["error_falls_with_epsilon"].reason
+
+
+def test_a_figure_that_has_the_points_is_enough() -> None:
+    """`dpcrowd reproduce 9` has what the error analysis needs; and no claim may ask for a point that was not run."""
+    plan = made_up_plan()
+
+    class Seen(World):
+        def __getitem__(self, point: Point) -> SimulationResult:
+            asked.add(point)
+            return super().__getitem__(point)
+
+    points = {figure.number: set(figure.points(plan)) for figure in FIGURES}
+    for each in CLAIMS:
+        asked: set[Point] = set()
+        for world in (Seen(), Seen(mean=turned_round, seconds=10.0)):
+            _judge(each, plan, world, timed(0.05))
+        assert asked <= set().union(*(points[figure] for figure in each.figures)), each.name
+        enough = {number for number, have in points.items() if asked <= have}
+        assert enough == {*each.instead, *(each.figures if len(each.figures) == 1 else ())}, each.name
+    nine = {each.name for each, verdict in judge_all(plan, World(), {9}) if verdict is not None}
+    assert nine == {each.name for each in CLAIMS if 9 in each.instead}
+    assert nine >= {each.name for each in CLAIMS if "error_analysis" in each.name}
+    needs = next(each for each in CLAIMS if each.name == "printed_error_analysis_matches")
+    assert why_not_judged(needs, plan, {1}) == "needs figure 3 (or 5 or 9), which was not run."
+
+
+def test_what_holds_by_construction_is_marked() -> None:
+    """A tick that could not have been a cross must not look like a finding."""
+    assert {each.name for each in CLAIMS if each.by_construction} == {
+        "messages_go_one_hop",
+        "adaptive_sampling_is_flat",
+        "fixed_frequency_falls_with_interval",
+        "adaptive_frequency_stays_below_its_limit",
+    }
+
+
+def test_why_nothing_could_be_decided() -> None:
+    """More runs do not help where there is nothing to run."""
+    wide = Case("a", 1, lambda _: Finding("undecided", "", ""))
+    untimed = Case("b", 0, lambda _: cannot_tell("", "", "It was not timed."))
+    assert decide([untimed]).reason == "It was not timed."
+    assert "too wide" in decide([wide]).reason
+    assert "It was not timed. The intervals" in decide([wide, untimed]).reason
+    assert decide([wide], undecided="It is late.").reason.startswith("It is late. The intervals")
+    failing = Case("c", 3, lambda _: Finding("does not hold", "", ""))
+    assert decide([failing, wide], lambda asked: f"{asked}").reason == f"{Asked(('c',), 4)}"
+    assert decide([failing, wide]).reason == "The recorded numbers point to no reason."
 
 
 def test_combining_parts() -> None:

@@ -12,6 +12,7 @@ import dpcrowd
 from dpcrowd.cli import reproduce as command
 from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
+from dpcrowd.experiments.report.verdicts import MARKS
 from dpcrowd.experiments.run import Tick
 from experiments_support import tiny_plan
 
@@ -44,7 +45,7 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
     claims = json.loads((tmp_path / "report" / "claims.json").read_text())
     assert sum(claims["summary"].values()) == len(claims["claims"]) > 30
     assert str(tmp_path / "report" / "index.html") in out
-    assert all(claim["statement"] in out for claim in claims["claims"])
+    assert all(f"{MARKS[claim['outcome']]} {claim['statement']}" in out for claim in claims["claims"])
     assert "missing: flu" in err, "without the real data it says so"
     assert "figure 1 (time): 0 of" in err, "progress for a log file"
 

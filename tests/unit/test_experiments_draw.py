@@ -13,13 +13,16 @@ import pyarrow.parquet
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.draw import Drawn, draw
-from dpcrowd.experiments.draw.axes import draw_panel, legend_entries, limits, note_entries
+from dpcrowd.experiments.draw import Drawn, canvas, draw
+from dpcrowd.experiments.draw.axes import draw_panel, limits
 from dpcrowd.experiments.draw.describe import describe
+from dpcrowd.experiments.draw.legends import blocks, columns_that_fit, legend_entries, note_entries, renderer_of
 from dpcrowd.experiments.draw.svg import inline_svg
 from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
 from dpcrowd.experiments.figures import interval as interval_figure
+from dpcrowd.experiments.figures import regions as regions_figure
 from dpcrowd.experiments.figures import time as time_figure
+from dpcrowd.experiments.figures import window as window_figure
 from dpcrowd.experiments.run import Results, run_points
 from dpcrowd.experiments.store import Store
 from dpcrowd.experiments.tables import write_tables
@@ -72,7 +75,7 @@ def test_equal_input_gives_equal_files(drawn: Drawn, tmp_path: Path) -> None:
     again = draw(FIGURE, PANELS, tmp_path)
     assert again.svg.read_bytes() == drawn.svg.read_bytes()
     assert again.png.read_bytes() == drawn.png.read_bytes()
-    assert (again.rows, again.legend) == (drawn.rows, drawn.legend)
+    assert again.blocks == drawn.blocks
 
 
 def test_a_users_own_matplotlib_style_changes_nothing(drawn: Drawn, tmp_path: Path) -> None:
@@ -106,8 +109,9 @@ def test_png_is_a_picture_of_all_panels(drawn: Drawn) -> None:
 
 def test_pieces_can_stand_in_one_page(drawn: Drawn) -> None:
     """Two pieces with one identifier would clip each other; a fixed width would not fit a phone; no addresses."""
-    pieces = [*(piece for row in drawn.rows for piece in row), drawn.legend]
-    assert [len(row) for row in drawn.rows] == [2, 2]
+    rows = [row for block in drawn.blocks for row in block.rows]
+    pieces = [*(piece for row in rows for piece in row), *(block.legend for block in drawn.blocks)]
+    assert [len(row) for row in rows] == [2, 2]
     names: list[str] = []
     for piece in pieces:
         opening = piece[: piece.index(">")]
@@ -206,8 +210,77 @@ def test_notes_stand_beside_the_names_of_their_panel() -> None:
 
 def test_panels_with_notes_show_them(drawn: Drawn) -> None:
     """A legend outside the picture would be cut off: its text is there, in the first panel only."""
-    assert "RescueDP: 4.78×ε" in drawn.rows[0][0]
-    assert "4.78" not in drawn.rows[0][1]
+    left, right = drawn.blocks[0].rows[0]
+    assert "RescueDP: 4.78×ε" in left
+    assert "4.78" not in right
+
+
+def test_schemes_that_look_alike_have_legends_of_their_own() -> None:
+    """FAST and RescueDP share a look: in one legend nobody could tell which of the two a line is."""
+    one, two = (_panel(_curve(label, [1.0, 2.0]), _curve("uniform", [3.0, 3.0])) for label in ("fast", "dfast"))
+    many = replace(one, curves=(_curve("rescuedp", [1.0, 2.0]),))
+    assert blocks([[one], [two], [many]]) == [[[one], [two]], [[many]]]
+    assert blocks([[one], [many], [one]]) == [[[one]], [[many]], [[one]]]
+
+
+def _outside(svg: Path) -> list[str]:
+    """Texts of a drawing that leave it, by a guess: a letter is half as wide as its font is high."""
+    root = ET.parse(svg).getroot()
+    wide = float(root.get("viewBox", "").split()[2])
+    cut = []
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        style = text.get("style", "")
+        size = float(re.search(r"(\d[\d.]*)px", style)[1])  # type: ignore[index]
+        place = text.get("transform", "")
+        x = float(text.get("x") or re.search(r"translate\(([-\d.]+)", place)[1])  # type: ignore[index]
+        length = 0.0 if "rotate(-90" in place else 0.5 * size * len(text.text or "")
+        start = x - length * (1.0 if "text-anchor: end" in style else 0.5 if "text-anchor: middle" in style else 0.0)
+        if start < 0.0 or start + length > wide or (length == 0.0 and x < size * 0.7):
+            cut.append(text.text or "")
+    return cut
+
+
+def test_long_numbers_and_many_names_are_not_cut_off(tmp_path: Path) -> None:
+    """Millions on an axis used to lose their first digit, and a legend of fourteen schemes both of its ends."""
+    labels = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba", "duniform", "dsample")
+    large = [_curve(label, [3e6, 2e6, 1.0]) for label in labels]
+    linear = [_curve(label, [123_456_789.0, 2e6, 1.0]) for label in labels]
+    panels = [_panel(*large), _panel(*large), _panel(*linear, row=1, log_y=False)]
+    assert _outside(draw(FIGURE, panels, tmp_path).svg) == []
+    ticks = [tick.get_text() for tick in _axes(panels[0]).get_yticklabels()]
+    assert {"1M", "100k", "1,000"} <= set(ticks)
+
+
+def test_the_left_margin_has_room_for_the_longest_number() -> None:
+    """A linear axis with six digits needs more than the usual margin, and all panels of a figure the same one."""
+    from matplotlib.figure import Figure as Canvas
+
+    usual, long = (_panel(_curve("fast", [top, 1.0]), log_y=False) for top in (9.0, 900_000.0))
+    assert canvas._left([usual]) == canvas._LEFT
+    left = canvas._left([usual, long])
+    paper = Canvas(figsize=(canvas._WIDTH, canvas._HEIGHT))
+    axes = canvas._place(paper, long, left, (0.0, 0.0), canvas._HEIGHT)
+    assert 0.0 <= axes.yaxis.get_tightbbox(renderer_of(paper)).x0 < 0.1 * paper.dpi
+    assert left > canvas._LEFT
+
+
+def test_a_legend_has_as_many_columns_as_fit() -> None:
+    """Too many are cut off, and too few waste half a page."""
+    entries = legend_entries([_panel(*(_curve(label, [1.0]) for label in ("fast", "dfast", "dpcrowd", "central")))])
+    columns = [columns_that_fit(entries, width, fontsize=8) for width in (0.5, 2.6, 3.7, 20.0)]
+    assert columns[0] == 1
+    assert columns == sorted(columns)
+    assert columns[-1] == len(entries)
+    assert 1 < columns[2] < len(entries)
+
+
+def test_the_bar_of_a_lone_point_does_not_stretch_the_axis() -> None:
+    """Two runs of the matrix form have an interval of twelve times their spread: all else would be a line."""
+    lone, others = _curve("dpcrowd-plus-matrix", [3.0], 900.0), _curve("dpcrowd", [4.0, 3.0], 0.5)
+    assert limits(_panel(lone, others)) == limits(_panel(replace(lone, half=np.zeros(1)), others))
+    axes = _axes(_panel(lone, others))
+    assert axes.get_ylim()[1] < 10.0
+    assert all(bar.get_clip_on() for bar in axes.collections)
 
 
 def test_no_panels_are_refused(tmp_path: Path) -> None:
@@ -271,6 +344,22 @@ def test_errors_by_slot_are_means_over_the_runs(results: Results, tmp_path: Path
     np.testing.assert_allclose([row["are"] for row in mine], record.are_by_slot.mean(axis=0))
     spread = record.ace_by_slot.std(axis=0, ddof=1) / np.sqrt(3)
     np.testing.assert_allclose([row["ace_half"] for row in mine], 4.302652729911275 * spread)
+
+
+def test_the_papers_ledger_says_what_a_moving_user_pays(tmp_path: Path) -> None:
+    """Its curves look good for a price that is not on the axis: the matrix form's star has to name it like the rest."""
+    plan = tiny_plan(runs=2)
+    results = run_points(plan, {"6": window_figure.FIGURE.points(plan)}, Store(tmp_path), Backend("local", 1, None))
+    left, right, *_ = window_figure.FIGURE.panels(plan, results)
+    notes = {curve.label: curve.note for curve in left.curves}
+    for label in ("rescuedp", "dpcrowd-plus", "dpcrowd-plus-matrix"):
+        assert re.fullmatch(r"moving user pays at w = 20 \(at most\): [\d.]+×ε( \([\d.]+×ε\))?", notes[label]), label
+    point = regions_figure.matrix_point(plan, "multi-linear", "per-region")
+    paid = max(p.epsilons()["moving"] for p in results[point]["dpcrowd-plus-matrix"].paid)
+    assert notes["dpcrowd-plus-matrix"].endswith(f": {paid:.3g}×ε")
+    assert notes["dbd"] == ""
+    assert {curve.note for curve in right.curves} == {""}
+    assert note_entries(left)[0] == "moving user pays at w = 20 (at most):"
 
 
 def test_every_scheme_of_every_figure_has_a_look() -> None:

@@ -252,7 +252,15 @@ def test_parameters_show_both_values_where_they_differ(drawn: Drawn) -> None:
     assert "0.3 T (paper: 0.3 T)" not in text
     assert "100,000" in text
     assert "1 (paper: 3)" not in text, "Multi-Flu is not there and has no column"
-    assert "which sum to about 4 over 8 servers" in text
+    assert "The shares sum to about 4 (U(0.05, 1), 8 servers; the paper's sum to 4, from U(0, 1))" in text
+
+
+def test_figures_say_what_shares_sum_to(drawn: Drawn) -> None:
+    """A user who counts at 26 servers at once is an assumption that all figures but the partition rest on."""
+    label = "Shares sum to about 26 (U(0.05, 1), 50 servers; the paper's sum to 25)."
+    assert label in _Outline(_page(drawn, replace(PLAN, servers=50))).text
+    partition = replace(drawn, figure=replace(FIGURE, points=FIGURES[7].points))
+    assert label not in _Outline(_page(partition, replace(PLAN, servers=50))).text
 
 
 def test_origin_of_parameters_is_told(drawn: Drawn) -> None:
@@ -267,7 +275,7 @@ def test_origin_of_parameters_is_told(drawn: Drawn) -> None:
 def _tuned(data: DataSet, first: int, last: int) -> Tuned:
     return Tuned(
         **{"version": "9.9", "scheme": "dpcrowd", "data": data.name, "regions": data.regions, "first": first},
-        **{"last": last, "slots": 80, "method": "evolution", "on": "Tuned on <past> weeks.", "epsilon": 1.0},
+        **{"last": last, "slots": 80, "method": "evolution", "on": "slots 0 to 39; <past> weeks", "epsilon": 1.0},
         **{"guarantee": "finite", "length": 40, "servers": 8, "runs": 2, "seed": 0, "are_before": 1.0},
         **{"are_after": 0.5, "sha256": "", "model": ProcessModel.of(1.0, [4.0]), "tuning": {"theta": 2.0}},
         file="my flu.toml",
@@ -280,19 +288,30 @@ def _tuned(data: DataSet, first: int, last: int) -> Tuned:
         (
             0,
             40,
-            "40 of the 40 slots reported here are among those that it was tuned on: the error in these is in-sample",
+            "40 of the 40 that this result covers, and the error in those is an in-sample one",
         ),
-        (40, 80, "None of the slots reported here is among those that it was tuned on"),
+        (40, 80, "on slots 40 to 79, none of which this result covers."),
     ],
 )
 def test_tuning_on_the_span_reported_is_said(drawn: Drawn, first: int, last: int, told: str) -> None:
     """The report never shows an in-sample error without saying so."""
     data = counts_from_array(np.arange(40) ** 2)
-    plan = replace(PLAN, data={"flu": data}, tuned={"flu": _tuned(data, first, last)})
+    tuned = _tuned(data, first, last)
+    plan = replace(PLAN, data={"flu": tuned.apply(data)}, tuned={"flu": tuned}, tuning=("past/my flu.toml",))
     text = _Outline(_page(drawn, plan)).text
-    assert told in text
-    assert "Q, theta are from my flu.toml, found for dpcrowd by evolution. Tuned on <past> weeks." in text
-    assert "--tuning 'my flu.toml'" in text
+    assert text.count(told) == 1, "once, although it is among the notes of the data too"
+    assert "Q, theta of all schemes are from my flu.toml, tuned for dpcrowd by evolution" in text
+    assert "It was tuned on slots 0 to 39; <past> weeks." in text
+    assert "--tuning 'past/my flu.toml'" in text
+
+
+def test_a_tuned_transition_is_named(drawn: Drawn) -> None:
+    """A from a file is as much a parameter as Q: without it nobody knows that the moves were looked at."""
+    data = PLAN.data["multi-linear"]
+    model = ProcessModel.of(np.eye(6) * 0.5 + 0.5 / 6, np.ones(6))
+    tuned = replace(_tuned(data, 0, 40), model=model, tuning={"rescue_theta": 2.0}, file="ml.toml")
+    text = _Outline(_page(drawn, replace(PLAN, tuned={"multi-linear": tuned}))).text
+    assert "A, Q, rescue_theta of all schemes are from ml.toml" in text
 
 
 def test_a_tuning_file_without_its_data_is_not_claimed_to_be_used(drawn: Drawn) -> None:
@@ -321,6 +340,16 @@ def test_the_command_leaves_out_what_is_the_default() -> None:
     assert command(tiny_plan(runs=RUNS), everything) == "dpcrowd reproduce --seed 0"
     assert command(tiny_plan(runs=QUICK_RUNS, quick=True), everything) == "dpcrowd reproduce --quick --seed 0"
     assert command(tiny_plan(runs=77, quick=True), {2, 1}) == "dpcrowd reproduce 1 2 --quick --runs 77 --seed 0"
+
+
+def test_the_command_has_paths_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them other data or parameters are found; a home that nobody else has is that of the reader."""
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
+    everything = {figure.number for figure in FIGURES}
+    plan = tiny_plan(runs=RUNS, data_dir="../my data", tuning=("a.toml", "/home/someone/old tunings/b.toml"))
+    assert command(plan, everything) == (
+        "dpcrowd reproduce --seed 0 --data-dir '../my data' --tuning a.toml --tuning ~/'old tunings/b.toml'"
+    )
 
 
 def test_versions_and_machine_are_found() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpcrowd.errors import BadInput
-from dpcrowd.sim.statistics import compare_paired, mean_with_interval, means_with_halves
+from dpcrowd.sim.statistics import compare_paired, half_width, mean_with_interval, means_with_halves
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 200])
@@ -18,6 +18,14 @@ def test_the_interval_is_students(size: int) -> None:
     wanted = stats.t.interval(0.95, size - 1, loc=values.mean(), scale=stats.sem(values))
     assert found.mean == pytest.approx(values.mean())
     assert found.ci95 == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("tests", [1, 7])
+def test_half_widths_can_share_their_mistakes(tests: int) -> None:
+    """Claims with many intervals take a stricter level for each of them (Bonferroni)."""
+    values = np.random.default_rng(4).normal(5.0, 2.0, 9)
+    low, high = stats.t.interval(1.0 - 0.05 / tests, 8, loc=values.mean(), scale=stats.sem(values))
+    assert half_width(values, 0.05 / tests) == pytest.approx((high - low) / 2, rel=1e-9)
 
 
 def test_undefined_values_are_left_out() -> None:

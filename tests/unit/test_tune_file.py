@@ -206,6 +206,16 @@ GOOD = toml_text(_tuned())
         ("theta = 1.25", "theta = -1.0", "[tuning] of t.toml: tuning parameter theta must be a finite number >= 0"),
         ("theta = 1.25", 'theta = "x"', "[tuning] of t.toml: tuning parameter theta must be"),
         ("theta = 1.25", "theta = ", "t.toml' is not TOML:"),
+        ("xi = 0.1", f"xi = {'9' * 38}", "'xi' in [tuning] of t.toml is 999"),
+        ("theta = 1.25", f"gains = [0.1, {10**400}, 0]", "'gains' in [tuning] of t.toml is ["),
+        (", 2.0]", f", {10**400}]", "[model] of t.toml must hold numbers only"),
+        ("epsilon = 0.1", f"epsilon = {10**400}", "'epsilon' in [tuned] of t.toml must be a number"),
+        ("epsilon = 0.1", "epsilon = -4", "'epsilon' in [tuned] of t.toml must be a finite number > 0; given -4."),
+        ("epsilon = 0.1", "epsilon = nan", "'epsilon' in [tuned] of t.toml must be a finite number > 0; given nan."),
+        ("servers = 6", "servers = 0", "'servers' in [tuned] of t.toml must be a whole number >= 1; given 0."),
+        ('"finite"', '"foo"', "unknown guarantee in [tuned] of t.toml 'foo'. Allowed: finite, window."),
+        ('"evolution"', '"foo"', "unknown method in [tuned] of t.toml 'foo'. Allowed: evolution, likelihood."),
+        ('"dpcrowd"', '"nonsense"', "unknown scheme in [tuned] of t.toml 'nonsense'."),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_name_and_place(old: str, new: str, text: str, tmp_path: Path) -> None:

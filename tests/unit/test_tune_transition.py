@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import nnls
 
 from dpcrowd.errors import BadInput
+from dpcrowd.experiments.tune.scope import described
 from dpcrowd.experiments.tune.transition import (
     moves_between_regions,
     residual_var,
@@ -16,6 +17,7 @@ from dpcrowd.experiments.tune.transition import (
     transition_from_counts,
 )
 from dpcrowd.filters import ProcessModel
+from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import CheckIns, load
 from dpcrowd.sim.data.span import cut
 from sim_support import write_checkins
@@ -120,3 +122,15 @@ def test_steps_do_not_cross_from_one_stream_to_the_next() -> None:
     """The end of one run is not followed by the start of another."""
     series = [np.array([[10], [10], [10]]), np.array([[900], [900]])]
     np.testing.assert_allclose(residual_var(np.eye(1), series), 1 / 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("multi-linear", "nobody's data; A from consecutive counts (macro data)"), ("checkins.csv", "; A from the moves")],
+)
+def test_where_a_comes_from_is_told(name: str, told: str, tmp_path: Path) -> None:
+    """Synthetic data have a past of their own seeds only, but A was looked for in it all the same."""
+    data = name if name == "multi-linear" else write_checkins(tmp_path / name)
+    config = configure("dpcrowd-plus", data, slots=30, window=5, runs=2, servers=4, density=0.5)
+    assert told in described(config, config.data, "evolution", "frequencies")
+    assert "A from" not in described(config, config.data, "evolution", None)

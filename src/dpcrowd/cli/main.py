@@ -1,13 +1,17 @@
 """The entry point of the command line: finds the command, loads only what it needs, and says errors in one line.
 
-Exit codes: 0 done, 1 the reader of the output went away, 2 wrong input, 130 interrupted.
+Exit codes: 0 done, 1 the reader of the output went away, 2 wrong input, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -39,14 +43,18 @@ class _Interrupted(Exception):
     """Control-C, under a name that click does not catch: click would print an empty line of its own."""
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends the program as Control-C does: unwound to the end, so that no worker is left behind."""
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are imported when they are called; help needs their one-line texts only."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _Interrupted from None
+        except KeyboardInterrupt as stop:
+            raise _Interrupted from stop
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -86,8 +94,9 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; every refusal is one line on standard error and exit code 2."""
     try:
-        result = cli.main(args=arguments, prog_name="dpcrowd", standalone_mode=False)
-        sys.stdout.flush()  # a reader that went away shows here, not in a traceback at exit
+        with _unwound_by_sigterm():
+            result = cli.main(args=arguments, prog_name="dpcrowd", standalone_mode=False)
+            sys.stdout.flush()  # a reader that went away shows here, not in a traceback at exit
     except click.UsageError as error:
         return _refuse(_usage(error))
     except click.ClickException as error:
@@ -96,14 +105,34 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(str(error))
     except (MemoryError, OverflowError) as error:
         return _refuse(f"too large for this machine ({error}); take fewer servers, slots, runs or regions.")
-    except (_Interrupted, KeyboardInterrupt, click.Abort):
-        click.echo("dpcrowd: interrupted", err=True)
-        return 130
+    except (_Interrupted, KeyboardInterrupt, click.Abort) as stop:
+        terminated = isinstance(stop, _Terminated) or isinstance(stop.__cause__ or stop.__context__, _Terminated)
+        click.echo(f"dpcrowd: {'terminated' if terminated else 'interrupted'}", err=True)
+        return 143 if terminated else 130
     except BrokenPipeError:
         # Nobody is left to tell; what is still buffered has to go somewhere when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """Turn the first SIGTERM into an exception; a second one, or one that somebody else handles, is left alone."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _usage(error: click.UsageError) -> str:

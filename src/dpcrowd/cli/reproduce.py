@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _SECONDS_BETWEEN_LINES = 15.0
-_MARKS = {"holds": "✓", "does not hold": "✗", "undecided": "~", "not judged": " "}
-_PLURALS = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided", "not judged": "not judged"}
 
 
 @click.command()
@@ -52,6 +50,7 @@ def reproduce(as_json: bool, **settings: Any) -> None:
     FIGURE is a number or a name: 1 time, 2 density, 3 interval, 4 epsilon, 5 communication, 6 window,
     7 epsilon-regions, 8 partition, 9 error-analysis. Without any: all of them. Interrupted work goes on where it was.
     """
+    from dpcrowd.experiments.report.verdicts import MARKS, PLURALS
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _shown() as progress:
@@ -61,8 +60,8 @@ def reproduce(as_json: bool, **settings: Any) -> None:
         return
     for claim in done.claims["claims"]:
         ledger = "" if claim["ledger"] is None else f" [{claim['ledger']} ledger]"
-        click.echo(f"{_MARKS[claim['outcome']]} {claim['statement']}{ledger}")
-    summary = ", ".join(f"{number} {_PLURALS[outcome]}" for outcome, number in done.claims["summary"].items() if number)
+        click.echo(f"{MARKS[claim['outcome']]} {claim['statement']}{ledger}")
+    summary = ", ".join(f"{number} {PLURALS[outcome]}" for outcome, number in done.claims["summary"].items() if number)
     click.echo(f"\nclaims: {summary}\nreport: {done.page}")
     for name, text in done.missing.items():
         click.echo(f"missing: {name}: {text}", err=True)

@@ -32,6 +32,8 @@ class Plan:
     data          loaded sets by name, in the paper's order
     missing       sets that are not on this machine, and what to do about it
     tuned         parameter files in use, by data set
+    data_dir      where the data were looked for first, and
+    tuning        which parameter files were asked for: both as they were given, for the command in the report
     default_*     the value of a setting while another one is swept
     matrix_runs   how many runs the one point of the (slow) matrix form gets
     """
@@ -39,6 +41,8 @@ class Plan:
     data: Mapping[str, DataSet]
     missing: Mapping[str, str] = field(default_factory=dict)
     tuned: Mapping[str, Tuned] = field(default_factory=dict)
+    data_dir: str | None = None
+    tuning: tuple[str, ...] = ()
     runs: int = RUNS
     seed: int = 0
     servers: int = 50
@@ -76,7 +80,8 @@ def make_plan(
     runs = (QUICK_RUNS if quick else RUNS) if runs is None else runs
     whole_number("runs", runs, 2, MOST_RUNS, ", since intervals need two")
     whole_number("seed", seed, 0)
-    tuned = _tuned(tuning)
+    files = tuple(os.fspath(path) for path in tuning)
+    tuned = _tuned(files)
     data, missing = {}, {}
     for name in NAMES:
         try:
@@ -87,7 +92,8 @@ def make_plan(
             continue
         loaded = load(name, data_dir=data_dir)
         data[name] = tuned[name].apply(loaded) if name in tuned else loaded
-    plan = Plan(data=data, missing=missing, tuned=tuned, runs=runs, seed=seed)
+    place = None if data_dir is None else os.fspath(data_dir)
+    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, runs=runs, seed=seed)
     return _quicker(plan) if quick else plan
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpcrowd.experiments.point import Entry
 from dpcrowd.schemes.registry import SCHEMES
 
-__all__ = ["REGIONS", "STYLES", "Style", "adaptive", "fixed", "regions", "single"]
+__all__ = ["CENTRAL", "REGIONS", "STYLES", "Style", "adaptive", "fixed", "regions", "single"]
 
 # For a finite stream Uniform and Sample take the whole stream as their window: the same promise as FAST and DPCrowd.
 _LIMITS = (Entry("uniform", "uniform", whole=True), Entry("sample", "sample", whole=True), Entry("central", "central"))
@@ -15,6 +15,12 @@ _FLOODED = (Entry("duniform", "duniform", whole=True), Entry("dsample", "dsample
 _PAPER_REGIONS = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba")
 _ADDED_REGIONS = ("uniform", "sample", "duniform", "dsample", "central")
 RELAY = "relay"
+
+CENTRAL = (
+    "The central filter is one filter that hears the samples of all servers: the limit for DPCrowd's and DPCrowd+'s "
+    "own samples where the model is right. With a wrong model or in diagonal form it can be worse, and a scheme that "
+    "samples other slots can be better."
+)
 
 
 def single(*schemes: str, flooded: bool = False) -> tuple[Entry, ...]:
@@ -81,7 +87,7 @@ STYLES = {
     "sample": Style("Sample", "#8c6d46", "2", "-", 1.0),
     "duniform": Style("DUniform", "#999999", "3", "--", 1.0),
     "dsample": Style("DSample", "#8c6d46", "4", "--", 1.0),
-    "central": Style("central filter (limit)", "#222222", "x", ":", 1.2),
+    "central": Style("central filter", "#222222", "x", ":", 1.2),
     "measured": Style("DPCrowd-fixed, measured", "#0072b2", "o", width=2.2),
     "predicted": Style("predicted, with the neighbours' information", "#222222", "x", "--"),
     "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),

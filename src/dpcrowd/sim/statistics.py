@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 
-__all__ = ["Comparison", "Mean", "compare_paired", "mean_with_interval", "means_with_halves"]
+__all__ = ["Comparison", "Mean", "compare_paired", "half_width", "mean_with_interval", "means_with_halves"]
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,13 @@ def mean_with_interval(values: Floats) -> Mean:
     mean = float(there.mean())
     if there.size == 1:
         return Mean(mean, None)
-    half = float(_t_quantile(there.size - 1)) * float(there.std(ddof=1)) / math.sqrt(there.size)
+    half = half_width(there)
     return Mean(mean, (mean - half, mean + half))
+
+
+def half_width(values: Floats, mistakes: float = 0.05) -> float:
+    """Half the width of Student's interval for the mean of two values or more, wrong in so many cases."""
+    return float(_t_quantile(values.size - 1, mistakes)) * float(values.std(ddof=1)) / math.sqrt(values.size)
 
 
 def means_with_halves(values: Floats) -> tuple[Floats, Floats]:
@@ -48,10 +53,10 @@ def means_with_halves(values: Floats) -> tuple[Floats, Floats]:
     return mean, half  # 0/0 is NaN: no runs have no mean, and one run has no interval
 
 
-def _t_quantile(freedom: int | NDArray[np.int64]) -> Any:
+def _t_quantile(freedom: int | NDArray[np.int64], mistakes: float = 0.05) -> Any:
     from scipy.special import stdtrit
 
-    return stdtrit(freedom, 0.975)
+    return stdtrit(freedom, 1.0 - mistakes / 2)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ A tuned parameter is only as honest as its origin: the file says on which data, 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -23,13 +24,15 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
 from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND
 from dpcrowd.sim.data.span import is_drawn_anew
 
-__all__ = ["SECTIONS", "Tuned", "counts_digest", "read_tuned"]
+__all__ = ["METHODS", "SECTIONS", "Tuned", "counts_digest", "read_tuned"]
 
+METHODS = ("evolution", "likelihood")
 _MODEL_KEYS = ("process_var", "transition")
 
 
@@ -76,7 +79,7 @@ class Tuned:
         about_q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
         notes = tuple(note for note in data.notes if note not in about_q)
         tuning = replace(data.tuning, **self.tuning)
-        return replace(data, model=self.model, tuning=tuning, notes=(*notes, self._note(data)))
+        return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.told(data)))
 
     def overlap(self, data: DataSet) -> int:
         """How many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
@@ -96,8 +99,10 @@ class Tuned:
             if tuned != used:
                 raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
 
-    def _note(self, data: DataSet) -> str:
-        names = ["Q", *self.tuning] if self.model.transition.ndim == 0 else ["A", "Q", *self.tuning]
+    def told(self, data: DataSet) -> str:
+        """Which parameters come from it, and whether it was tuned on slots of these data."""
+        own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
+        names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         told = (
             f"{', '.join(names)} of all schemes are from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"
@@ -166,6 +171,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "model": _MODEL_KEYS,
     "tuning": tuple(f.name for f in fields(Tuning)),
 }
+_ALLOWED = {"scheme": tuple(SCHEMES), "method": METHODS, "guarantee": ("finite", "window")}
 _WORDS = {str: "a text", int: "a whole number >= 0", float: "a number", tuple: "a list of texts"}
 
 
@@ -177,7 +183,14 @@ def _origin(given: dict[str, Any], file: str) -> dict[str, Any]:
         value = given[key]
         if not _fits(value, kind):
             raise BadInput(f"'{key}' in [tuned] of {file} must be {_WORDS[kind]}; given {value!r}.")
+        if key in _ALLOWED and value not in _ALLOWED[key]:
+            raise unknown_name(f"{key} in [tuned] of {file}", value, _ALLOWED[key])
         origin[name] = kind(value)
+    if not 0.0 < origin["epsilon"] < math.inf:
+        raise BadInput(f"'epsilon' in [tuned] of {file} must be a finite number > 0; given {origin['epsilon']:g}.")
+    for name in ("length", "servers", "runs"):
+        if origin[name] < 1:
+            raise BadInput(f"'{name}' in [tuned] of {file} must be a whole number >= 1; given {origin[name]}.")
     if not origin["first"] < origin["last"] <= origin["slots"]:
         span = f"first = {origin['first']}, last = {origin['last']}, slots = {origin['slots']}"
         raise BadInput(f"[tuned] of {file} has {span}; allowed: first < last <= slots.")
@@ -191,7 +204,18 @@ def _fits(value: Any, kind: type) -> bool:
         return False
     if kind is int:
         return isinstance(value, int) and value >= 0
-    return isinstance(value, (int, float) if kind is float else kind)
+    return _is_number(value) if kind is float else isinstance(value, kind)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not _too_large(value)
+
+
+def _too_large(value: Any) -> bool:
+    """Whether it is or holds a whole number of more than the 64 bits that TOML promises; Python reads any."""
+    if isinstance(value, list):
+        return any(_too_large(item) for item in value)
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
@@ -214,10 +238,13 @@ def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
 def _numeric(value: Any) -> bool:
     if isinstance(value, list):
         return all(_numeric(item) for item in value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return _is_number(value)
 
 
 def _tuning(given: dict[str, Any], file: str) -> dict[str, Any]:
+    for key, value in given.items():
+        if _too_large(value):
+            raise BadInput(f"'{key}' in [tuning] of {file} is {value}; whole numbers have at most 64 bits.")
     try:
         Tuning(**given)
     except DpcrowdError as error:

@@ -7,6 +7,7 @@ judged. `docs/claims.md` explains the rules and margins.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from dpcrowd.experiments.claims import (
     analysis,
@@ -20,7 +21,7 @@ from dpcrowd.experiments.claims import (
 )
 from dpcrowd.experiments.claims.verdict import Claim, Outcome, Part, Verdict
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import MULTI, SINGLE, Plan
+from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
 from dpcrowd.experiments.run import Results
 from dpcrowd.experiments.slot_cost import SlotCost
@@ -72,14 +73,19 @@ class _Remembered(Results):
 def why_not_judged(claim: Claim, plan: Plan, figures_run: Collection[int]) -> str:
     """What a claim lacks: figures that were not run, or data sets that are not there; empty if nothing."""
     figures = [str(figure) for figure in claim.figures if figure not in figures_run]
-    if figures:
-        return f"needs figure{'s' * (len(figures) > 1)} {' and '.join(figures)}, which {_were(figures)} not run."
+    if figures and not set(claim.instead) & set(figures_run):
+        others = f" (or {' or '.join(str(figure) for figure in claim.instead)})" if claim.instead else ""
+        needed = f"needs figure{'s' * (len(figures) > 1)} {' and '.join(figures)}{others}"
+        return f"{needed}, which {_were(figures)} not run."
     # A claim on several sets is judged on those that are there, but on one at least.
-    wanted = claim.data or (MULTI if claim.ledger else SINGLE)
-    missing = [DATA_NAMES[data] for data in wanted if data not in plan.data]
-    if missing and (claim.data or len(missing) == len(wanted)):
+    missing = _missing(claim, plan)
+    if missing and (claim.data or len(missing) == len(claim.speaks_of)):
         return f"needs {' and '.join(missing)}, which {_were(missing)} not found."
     return ""
+
+
+def _missing(claim: Claim, plan: Plan) -> list[str]:
+    return [DATA_NAMES[data] for data in claim.speaks_of if data not in plan.data]
 
 
 def _were(things: list[str]) -> str:
@@ -88,7 +94,25 @@ def _were(things: list[str]) -> str:
 
 def _judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None) -> Verdict:
     if claim.ledger is not None:
-        return claim.function(plan, results, accounting=claim.ledger)
-    if claim.timed:
-        return claim.function(plan, results, slot_cost=slot_cost)
-    return claim.function(plan, results)
+        verdict = claim.function(plan, results, accounting=claim.ledger)
+    elif claim.timed:
+        verdict = claim.function(plan, results, slot_cost=slot_cost)
+    else:
+        verdict = claim.function(plan, results)
+    return _short_of(_missing(claim, plan), verdict)
+
+
+def _short_of(missing: list[str], verdict: Verdict) -> Verdict:
+    """Without a data set that a claim speaks of it can fail, but it cannot hold: whatever the claim, and here only."""
+    if not missing:
+        return verdict
+    text = "Not judged: the data set is not on this machine."
+    parts = (*verdict.parts, *(Part(name, "undecided", text, "") for name in missing))
+    if verdict.outcome == "does not hold":
+        return replace(verdict, parts=parts)
+    told = f"{' and '.join(missing)} {_were(missing)} not found, and the claim speaks of {_it(missing)}, too."
+    return Verdict("undecided", parts, f"{told} {verdict.reason}".strip())
+
+
+def _it(things: list[str]) -> str:
+    return "them" if len(things) > 1 else "it"

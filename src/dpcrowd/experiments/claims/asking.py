@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from dpcrowd.experiments.claims.cases import Case
 from dpcrowd.experiments.claims.curves import Curve, below_everywhere, falls, grows, steps, u_shaped
 from dpcrowd.experiments.claims.judge import (
@@ -12,13 +15,15 @@ from dpcrowd.experiments.claims.judge import (
     Values,
     agrees,
     below,
-    flat,
     negligible,
+    stays_below,
     within,
     worst_of,
 )
+from dpcrowd.experiments.claims.level import flat, pairs_of, varies
 
 __all__ = [
+    "capped",
     "close",
     "equal",
     "falling",
@@ -29,6 +34,7 @@ __all__ = [
     "nearly_none",
     "noted",
     "under",
+    "uneven",
     "valley",
     "zero",
 ]
@@ -50,7 +56,7 @@ def far_lower(name: str, first: Curve, second: Curve) -> Case:
 
 
 def nearly_none(name: str, first: Curve, second: Curve) -> Case:
-    """Is it less than a twentieth of the other everywhere?"""
+    """Is it less than a hundredth of the other everywhere?"""
     return lower(name, first, second, 1.0 / NEARLY_NONE)
 
 
@@ -66,7 +72,12 @@ def growing(name: str, curve: Curve) -> Case:
 
 def level(name: str, curve: Curve, margin: float = FLAT) -> Case:
     """Does it stay level?"""
-    return Case(name, len(curve) * (len(curve) - 1) // 2, lambda tests: flat(curve, tests, margin))
+    return Case(name, pairs_of(len(curve)), lambda tests: flat(curve, tests, margin))
+
+
+def uneven(name: str, curve: Curve, factor: float = FAR) -> Case:
+    """Is some value far above another? Every pair may be the one, so every pair counts."""
+    return Case(name, pairs_of(len(curve)), lambda tests: varies(curve, tests, factor))
 
 
 def valley(name: str, curve: Curve) -> Case:
@@ -86,18 +97,26 @@ def close(name: str, first: Values, second: Values, margin: float, unit: str) ->
 
 def zero(name: str, curve: Curve) -> Case:
     """Is it zero up to rounding at every point? No interval: nothing is estimated."""
+    return _each(name, curve, [negligible(values) for _, values in curve], "Zero")
+
+
+def capped(name: str, curve: Curve, limits: Sequence[float], what: str) -> Case:
+    """Does every run keep below a limit at every point? No interval: nothing is estimated."""
+    pairs = zip(curve, limits, strict=True)
+    return _each(name, curve, [stays_below(values, limit, what) for (_, values), limit in pairs], "So")
+
+
+def _each(name: str, curve: Curve, findings: list[Finding], so: str) -> Case:
+    """The worst of findings that need no interval: one that fails, then the one with the largest value."""
 
     def ask(_: int) -> Finding:
-        found = [(at, negligible(values)) for at, values in curve]
-        at, worst = max(zip((at for at, _ in found), (finding for _, finding in found), strict=True), key=_badness)
-        count = sum(finding.outcome == "holds" for _, finding in found)
-        told = "" if len(found) == 1 else f"Zero at {count} of {len(found)} points; the largest is at {at}: "
-        return Finding(worst_of([finding.outcome for _, finding in found]), told + worst.numbers, worst.confidence)
-
-    sizes = {at: float(abs(values.runs).max()) if values.runs.size else 0.0 for at, values in curve}
-
-    def _badness(found: tuple[str, Finding]) -> tuple[bool, float]:
-        return found[1].outcome != "holds", sizes[found[0]]
+        sizes = [float(abs(values.runs).max()) if values.runs.size else 0.0 for _, values in curve]
+        worst = max(range(len(curve)), key=lambda i: (findings[i].outcome != "holds", sizes[i]))
+        count = sum(finding.outcome == "holds" for finding in findings)
+        at = curve[worst][0]
+        told = "" if len(curve) == 1 else f"{so} at {count} of {len(curve)} points; the largest is at {at}: "
+        outcome = worst_of([finding.outcome for finding in findings])
+        return replace(findings[worst], outcome=outcome, numbers=told + findings[worst].numbers)
 
     return Case(name, 0, ask)
 
@@ -107,6 +126,6 @@ def noted(case: Case, note: str) -> Case:
 
     def ask(tests: int) -> Finding:
         found = case.ask(tests)
-        return Finding(found.outcome, f"{found.numbers} {note}".strip(), found.confidence)
+        return replace(found, numbers=f"{found.numbers} {note}".strip())
 
     return Case(case.name, case.intervals, ask)

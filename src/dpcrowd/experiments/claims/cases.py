@@ -11,14 +11,26 @@ from dpcrowd.experiments.claims.curves import Curve
 from dpcrowd.experiments.claims.judge import ROUNDING, Finding, Values
 from dpcrowd.experiments.claims.verdict import Outcome, Part, Verdict, combine
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
 from dpcrowd.experiments.rosters import STYLES
 from dpcrowd.experiments.run import Results
 
-__all__ = ["Case", "absent", "curve_of", "decide", "decide_most", "name_of", "on", "renamed", "values_of"]
+__all__ = ["Asked", "Case", "curve_of", "decide", "decide_most", "name_of", "on", "renamed", "values_of"]
 
-Reason = Callable[[], str]
+
+@dataclass(frozen=True)
+class Asked:
+    """What a reason is looked for: the cases that fail, and how many intervals the claim takes."""
+
+    failed: tuple[str, ...]
+    tests: int
+
+    def fails_on(self, data: str) -> bool:
+        """Whether a case of a data set fails."""
+        return any(name.startswith(on(data)) for name in self.failed)
+
+
+Reason = Callable[[Asked], str]
 
 
 @dataclass(frozen=True)
@@ -58,23 +70,21 @@ def renamed(curve: Curve, name: str) -> Curve:
     return [(at, Values(name, values.runs)) for at, values in curve]
 
 
-def absent(plan: Plan, *names: str) -> list[Case]:
-    """A case for each data set that a claim speaks of and that is not there: without it, it cannot hold."""
-    text = "Not judged: the data set is not on this machine."
-    return [Case(on(data), 0, lambda _: Finding("undecided", text, "")) for data in names if data not in plan.data]
+def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "", likely: str = "") -> Verdict:
+    """Ask all cases.
 
-
-def decide(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
-    """Ask all cases; `reason` is looked for only where the claim does not hold."""
-    verdict = combine(_asked(cases))
-    if verdict.outcome == "holds":
-        return verdict
-    return combine(verdict.parts, _why(verdict.outcome, reason))
+    reason     looked for in the results where a case fails
+    likely     what to suspect where the results show no reason
+    undecided  stands where no case fails
+    """
+    parts, findings, tests = _asked(cases)
+    verdict = combine(parts)
+    return combine(parts, _why(verdict.outcome, parts, findings, tests, reason, undecided, likely))
 
 
 def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
     """For claims about most cases: holds if it does in more than half of them, fails if it fails in half of them."""
-    parts = _asked(cases)
+    parts, findings, tests = _asked(cases)
     better = sum(part.outcome == "holds" for part in parts)
     worse = sum(part.outcome == "does not hold" for part in parts)
     outcome: Outcome = "undecided"
@@ -86,21 +96,33 @@ def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
         f"So in {better} of {len(parts)} cases, the opposite in {worse}, undecided in {len(parts) - better - worse}."
     )
     all_cases = Part("count of the cases below", outcome, counted, parts[0].confidence if parts else "")
+    return Verdict(outcome, (all_cases, *parts), _why(outcome, parts, findings, tests, reason, ""))
+
+
+def _why(
+    outcome: Outcome,
+    parts: Sequence[Part],
+    findings: Sequence[Finding],
+    tests: int,
+    reason: Reason | str,
+    undecided: str,
+    likely: str = "",
+) -> str:
     if outcome == "holds":
-        return Verdict(outcome, (all_cases, *parts))
-    return Verdict(outcome, (all_cases, *parts), _why(outcome, reason))
+        return ""
+    if outcome == "does not hold":
+        failed = tuple(part.case for part in parts if part.outcome == "does not hold")
+        found = reason if isinstance(reason, str) else reason(Asked(failed, tests))
+        return found or likely or "The recorded numbers point to no reason."
+    unclear = [finding for finding in findings if finding.outcome == "undecided"]
+    causes = dict.fromkeys(finding.cause for finding in unclear if finding.cause)
+    if any(not finding.cause for finding in unclear):
+        causes["The intervals of the undecided cases are too wide to tell; more runs make them narrower."] = None
+    return " ".join(text for text in (undecided, *causes) if text)
 
 
-def _why(outcome: Outcome, reason: Reason | str) -> str:
-    found = reason if isinstance(reason, str) else reason()
-    if found:
-        return found
-    if outcome == "undecided":
-        return "The intervals of the undecided cases are too wide to tell; more runs make them narrower."
-    return "The recorded numbers point to no reason."
-
-
-def _asked(cases: Sequence[Case]) -> list[Part]:
+def _asked(cases: Sequence[Case]) -> tuple[list[Part], list[Finding], int]:
     tests = max(1, sum(case.intervals for case in cases))
-    found = [(case.name, case.ask(tests)) for case in cases]
-    return [Part(name, finding.outcome, finding.numbers, finding.confidence) for name, finding in found]
+    findings = [case.ask(tests) for case in cases]
+    pairs = zip(cases, findings, strict=True)
+    return [Part(case.name, f.outcome, f.numbers, f.confidence) for case, f in pairs], findings, tests

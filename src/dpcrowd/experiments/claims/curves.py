@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dpcrowd.experiments.claims.intervals import difference, number
-from dpcrowd.experiments.claims.judge import Finding, Values, below, confidence, gone, sign, worst_of
+from dpcrowd.experiments.claims.intervals import Gap, compare, number
+from dpcrowd.experiments.claims.judge import Finding, Values, below, cannot_tell, confidence, gone, sign, worst_of
 
 __all__ = ["Curve", "below_everywhere", "falls", "grows", "steps", "u_shaped"]
 
@@ -19,24 +19,17 @@ def steps(points: int) -> int:
 
 
 def below_everywhere(first: Curve, second: Curve, tests: int = 1, factor: float = 1.0) -> Finding:
-    """Whether the first lies below the second at every x; one interval for each.
-
-    An x at which both are 0 in every run (as consensus errors are in a complete network) has nothing to compare, unless
-    it is so everywhere.
-    """
+    """Whether the first lies below the second at every x; one interval for each."""
     pairs = [(at, a, b) for (at, a), (_, b) in zip(first, second, strict=True)]
-    some = [(at, a, b) for at, a, b in pairs if a.runs.any() or b.runs.any()] or pairs
-    found = [(at, a, b, below(a, b, tests, factor)) for at, a, b in some]
+    found = [(at, a, b, below(a, b, tests, factor)) for at, a, b in pairs]
     if not found:
-        return Finding("undecided", "no points.", "")
+        return cannot_tell("no points.", "", "There are no points to compare.")
     outcomes = [finding.outcome for *_, finding in found]
     order = ("does not hold", "undecided", "holds")
     # The least favourable point speaks for the curve: the worst outcome, then the largest quotient.
     at, _, _, worst = min(found, key=lambda p: (order.index(p[3].outcome), -_quotient(p[1], p[2])))
     count = "" if len(found) == 1 else f"So at {outcomes.count('holds')} of {len(found)} points; least so at "
-    empty = [at for at, a, b in pairs if not (a.runs.any() or b.runs.any())] if len(some) < len(pairs) else []
-    nothing = f" Both are 0 at {', '.join(empty)}." if empty else ""
-    return Finding(worst_of(outcomes), f"{count}{at}: {worst.numbers}{nothing}", worst.confidence)
+    return Finding(worst_of(outcomes), f"{count}{at}: {worst.numbers}", worst.confidence, worst.cause)
 
 
 def falls(curve: Curve, tests: int = 1) -> Finding:
@@ -55,29 +48,34 @@ def _monotone(curve: Curve, tests: int, *, falling: bool) -> Finding:
     broken = gone([values for _, values in curve], sure)
     if broken is not None:
         return broken
-    turn = 1.0 if falling else -1.0
-    whole = difference(turn * last.runs, turn * first.runs, tests)
-    pairs = list(pairwise(curve))
-    moves = [(a[0], b[0], difference(turn * b[1].runs, turn * a[1].runs, tests)) for a, b in pairs]
+    whole = _move(first, last, tests, falling)
+    moves = [(a[0], b[0], _move(a[1], b[1], tests, falling)) for a, b in pairwise(curve)]
     known = [(a, b, move) for a, b, move in moves if move is not None]
     if whole is None or not known:
-        return Finding("undecided", f"{first.name}: too few points or runs for an interval.", sure)
-    # A significant step the wrong way is the worst; among others, the one that goes least the right way.
-    a, b, worst = max(known, key=lambda move: (move[2].low > 0, move[2].value))
-    outcome = sign(whole)
-    if any(move.low > 0 for *_, move in known):
-        outcome = "does not hold"
-    if whole.low == whole.high == 0.0:
+        return cannot_tell(f"{first.name}: too few points or runs for an interval.", sure)
+    if whole.equal:
         return Finding("does not hold", f"{first.name} is the same at {start} and {end} in every run.", sure)
-    low, high = sorted((turn * whole.low, turn * whole.high))
-    numbers = (
-        f"{first.name} is {_mean(first)} at {start} and {_mean(last)} at {end} "
-        f"(change {number(turn * whole.value)}, interval {number(low)} to {number(high)})"
-    )
+    # A significant step the wrong way is the worst; among others, the one that goes least the right way.
+    a, b, worst = max(known, key=lambda move: (move[2].above, move[2].size))
+    outcome = "does not hold" if any(move.above for *_, move in known) else sign(whole)
+    numbers = f"{first.name} is {_mean(first)} at {start} and {_mean(last)} at {end} ({_way(whole, falling)})"
     if len(known) > 1:
-        low, high = sorted((turn * worst.low, turn * worst.high))
-        numbers += f"; least so from {a} to {b}: {number(turn * worst.value)}, interval {number(low)} to {number(high)}"
+        numbers += f"; least so from {a} to {b}: {_way(worst, falling)}"
     return Finding(outcome, f"{numbers}.", sure)
+
+
+def _move(start: Values, end: Values, tests: int, falling: bool) -> Gap | None:
+    """Below its bound if it goes the right way: the later value over the earlier one, or the other way round."""
+    return compare(end.runs, start.runs, tests) if falling else compare(start.runs, end.runs, tests)
+
+
+def _way(gap: Gap, falling: bool) -> str:
+    """The move as the reader sees it, from the earlier to the later value."""
+    value, low, high = gap.interval.value, gap.interval.low, gap.interval.high
+    if not falling:
+        value, low, high = (1 / value, 1 / high, 1 / low) if gap.by_ratio else (-value, -high, -low)
+    bounds = f"interval {number(low)} to {number(high)}"
+    return f"run by run {number(value)} times, {bounds}" if gap.by_ratio else f"change {number(value)}, {bounds}"
 
 
 def u_shaped(curve: Curve, tests: int = 1) -> Finding:
@@ -89,12 +87,18 @@ def u_shaped(curve: Curve, tests: int = 1) -> Finding:
         return broken
     inner = curve[1:-1]
     if not inner:
-        return Finding("undecided", f"{first.name}: no point between {start} and {end}.", sure)
+        return cannot_tell(
+            f"{first.name}: no point between {start} and {end}.", sure, "There is no point between the ends."
+        )
+    if first.runs.size < 2:
+        return cannot_tell(f"{first.name}: too few runs for an interval.", sure)
     found = [(at, v, (below(v, first, tests).outcome, below(v, last, tests).outcome)) for at, v in inner]
-    at, lowest, _ = min(found, key=lambda point: point[1].mean)
+    # A point that is shown to be below both ends speaks for the curve, otherwise the lowest.
+    at, lowest, _ = min(found, key=lambda point: (point[2] != ("holds", "holds"), point[1].mean))
+    against = [compare(lowest.runs, end.runs, tests) for end in (first, last)]
     numbers = (
-        f"{first.name} is {_mean(first)} at {start}, {_mean(last)} at {end}, and lowest between them at {at}: "
-        f"{_mean(lowest)}."
+        f"{first.name} is {_mean(first)} at {start}, {_mean(lowest)} at {at} and {_mean(last)} at {end} (from {start} "
+        f"to {at}: {against[0]}; from {end} to {at}: {against[1]})."
     )
     if any(outcomes == ("holds", "holds") for *_, outcomes in found):
         return Finding("holds", numbers, sure)

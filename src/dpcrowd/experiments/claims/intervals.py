@@ -1,6 +1,8 @@
-"""Intervals over runs for differences and ratios of means, at a level that many tests of one claim share.
+"""Intervals over runs for ratios and differences, at a level that many tests of one claim share.
 
-With k intervals in a claim each gets the level 1 - 0.05/k (Bonferroni), so that all of them together have 95%.
+Errors are compared as ratios, run by run: the logarithm of a ratio has about the same spread in a run with large counts
+as in one with small ones, which a difference has not. With k intervals in a claim each gets the level 1 - 0.05/k
+(Bonferroni), so that all of them together have 95%.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Interval", "difference", "number", "ratio"]
+from dpcrowd.sim.statistics import half_width
+
+__all__ = ["Floats", "Gap", "Interval", "compare", "difference", "number", "ratio", "ratio_by_run"]
 
 Floats = NDArray[np.float64]
 
@@ -37,8 +41,63 @@ def difference(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
         return None
     apart = a - b
     apart[np.abs(apart) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
-    mean, half = float(apart.mean()), _half(apart, tests)
+    mean, half = float(apart.mean()), half_width(apart, MISTAKES / tests)
     return Interval(mean, mean - half, mean + half)
+
+
+def ratio_by_run(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
+    """The geometric mean of a/b over paired runs; None without two runs to pair, or where a value is not above 0."""
+    if a.shape != b.shape or a.size < 2 or not ((a > 0).all() and (b > 0).all()):
+        return None
+    logs = np.log(a / b)
+    logs[np.abs(logs) <= _ROUNDING] = 0.0
+    mean, half = float(logs.mean()), half_width(logs, MISTAKES / tests)
+    return Interval(*(math.exp(x) for x in (mean, mean - half, mean + half)))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What `compare` found, with `bound` as the value that `interval` must stay below.
+
+    Ratios are judged wherever every value is above 0, differences otherwise; `bound` is 1/factor or 0.
+    """
+
+    interval: Interval
+    bound: float
+    by_ratio: bool
+    size: float  # how far above the bound, comparable between ratios and differences
+
+    @property
+    def below(self) -> bool:
+        """Shown."""
+        return self.interval.high < self.bound
+
+    @property
+    def above(self) -> bool:
+        """The opposite is shown."""
+        return self.interval.low > self.bound
+
+    @property
+    def equal(self) -> bool:
+        """The same in every run."""
+        return self.interval.low == self.interval.high == self.bound
+
+    def __str__(self) -> str:
+        if self.by_ratio:
+            return f"run by run {number(self.interval.value)} times, interval {self.interval}"
+        return f"difference {number(self.interval.value)}, interval {self.interval}"
+
+
+def compare(a: Floats, b: Floats, tests: int = 1, factor: float = 1.0) -> Gap | None:
+    """Of `factor` times a with b, paired by run; None without two runs to pair."""
+    quotient = ratio_by_run(a, b, tests)
+    if quotient is not None:
+        return Gap(quotient, 1.0 / factor, True, math.log(quotient.value * factor))
+    gap = difference(factor * a, b, tests)
+    if gap is None:
+        return None
+    scale = max(float(np.abs(factor * a).mean()), float(np.abs(b).mean()))
+    return Gap(gap, 0.0, False, gap.value / scale if scale else 0.0)
 
 
 def ratio(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
@@ -50,16 +109,8 @@ def ratio(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
         value = 1.0 if not a.any() else math.inf
         return Interval(value, value, value)
     value = float(a.mean()) / base
-    half = _half(a - value * b, tests) / abs(base)
+    half = half_width(a - value * b, MISTAKES / tests) / abs(base)
     return Interval(value, value - half, value + half)
-
-
-def _half(values: Floats, tests: int) -> float:
-    """Half the width of Student's interval for the mean."""
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(values.size - 1, 1.0 - MISTAKES / (2 * tests)))
-    return quantile * float(values.std(ddof=1)) / math.sqrt(values.size)
 
 
 def number(value: float) -> str:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcrowd.experiments.claims.intervals import Floats, Interval, difference, number, ratio
+from dpcrowd.experiments.claims.intervals import (
+    Floats,
+    Gap,
+    compare,
+    difference,
+    number,
+    ratio,
+)
 from dpcrowd.experiments.claims.verdict import Outcome
 
 __all__ = [
@@ -25,27 +32,39 @@ __all__ = [
     "Values",
     "agrees",
     "below",
+    "cannot_tell",
     "confidence",
-    "flat",
+    "gone",
     "negligible",
+    "sign",
+    "stays_below",
     "within",
     "worst_of",
 ]
 
 FAR = 2.0  # "far below", "much less": less than half
-FLAT = 0.2  # "unchanged", "not sensitive": no two means differ by more than a fifth
+FLAT = 0.2  # "unchanged", "not sensitive": no value is more than a fifth above another
 MATCH = 0.1  # "equals": within a tenth
-NEARLY_NONE = 0.05  # "almost no": less than a twentieth
+NEARLY_NONE = 0.01  # "almost no", "nearly no": less than a hundredth
 ROUNDING = 1e-6  # "zero": people; sums of the same numbers in another order differ by less
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one test, the figures behind it, and how sure it is."""
+    """The outcome of one test, the figures behind it, and how sure it is.
+
+    `cause` says why a test is undecided, where that is not the width of its interval.
+    """
 
     outcome: Outcome
     numbers: str
     confidence: str
+    cause: str = ""
+
+
+def cannot_tell(numbers: str, sure: str, cause: str = "There are too few runs for an interval.") -> Finding:
+    """Undecided, but not because an interval is too wide."""
+    return Finding("undecided", numbers, sure, cause)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,51 +99,38 @@ def confidence(runs: int, tests: int = 1) -> str:
 
 
 def below(first: Values, second: Values, tests: int = 1, factor: float = 1.0) -> Finding:
-    """Whether `factor` times the first's mean is below the second's, paired by run."""
+    """Whether `factor` times the first is below the second, paired by run."""
     sure = confidence(first.runs.size, tests)
     broken = gone((first, second), sure)
     if broken is not None:
         # A second that diverged to infinity is above whatever stays finite.
         if not first.diverged and np.isposinf(second.runs).any() and not np.isnan(second.runs).any():
             return Finding("holds", broken.numbers, sure)
-        return broken if first.diverged else Finding("undecided", broken.numbers, sure)
-    gap = difference(factor * first.runs, second.runs, tests)
+        return broken if first.diverged else cannot_tell(broken.numbers, sure, broken.numbers)
+    gap = compare(first.runs, second.runs, tests, factor)
     if gap is None:
-        return Finding("undecided", f"{first}, {second}: too few paired runs for an interval.", sure)
-    what = (
-        "difference"
-        if factor == 1.0
-        else f"below {number(1 / factor)} times is asked for; {number(factor)}·first − second"
-    )
-    numbers = f"{first}, {second}{_times(first, second)}; {what} {number(gap.value)}, interval {gap}."
-    if gap.low == gap.high == 0.0:
+        return cannot_tell(f"{first}, {second}: too few paired runs for an interval.", sure)
+    if factor == 1.0 and gap.equal:
         return Finding("does not hold", f"{first} and {second} are equal in every run.", sure)
-    return Finding(sign(gap), numbers, sure)
+    asked = "" if factor == 1.0 else f"; below {number(1 / factor)} times is asked for"
+    told = str(gap) if gap.by_ratio or factor == 1.0 else f"{number(factor)}·first − second: {gap}"
+    return Finding(sign(gap), f"{first}, {second}; {told}{asked}.", sure)
 
 
-def flat(curve: Sequence[tuple[str, Values]], tests: int = 1, margin: float = FLAT) -> Finding:
-    """Whether no mean of a curve is more than `margin` above another: n(n - 1)/2 intervals of ratios."""
-    first = curve[0][1]
-    sure = confidence(first.runs.size, tests)
-    broken = gone([values for _, values in curve], sure)
+def stays_below(values: Values, limit: float, what: str) -> Finding:
+    """Whether no run is above a limit that holds for each: nothing is estimated, so nothing is uncertain."""
+    sure = f"largest of {values.runs.size} runs"
+    broken = gone((values,), sure)
     if broken is not None:
         return broken
-    # Of each pair the larger over the smaller mean, so that one bound is enough.
-    ordered = sorted(curve, key=lambda at: at[1].mean)
-    pairs = [(low, high) for i, low in enumerate(ordered) for high in ordered[i + 1 :]]
-    found = [(low, high, ratio(high[1].runs, low[1].runs, tests)) for low, high in pairs]
-    known = [(low, high, interval) for low, high, interval in found if interval is not None]
-    if not known:
-        return Finding("undecided", "too few points or runs for an interval.", sure)
-    (low_at, low), (high_at, high), widest = max(known, key=lambda pair: (pair[2].value, pair[1][1].mean))
-    times = "" if math.isinf(widest.value) else f", {number(widest.value)} times (interval {widest})"
-    numbers = (
-        f"{first.name} is {number(low.mean)} at {low_at} and {number(high.mean)} at {high_at}{times}; "
-        f"allowed: {1 + margin:g} times."
+    if values.runs.size == 0:
+        return cannot_tell(f"{values.name} has no runs.", sure, "There are no runs.")
+    largest = float(values.runs.max())
+    return Finding(
+        "holds" if largest <= limit else "does not hold",
+        f"{values}, at most {number(largest)} in a run; {what} {number(limit)}.",
+        sure,
     )
-    if any(interval.low > 1 + margin for *_, interval in known):
-        return Finding("does not hold", numbers, sure)
-    return Finding("holds" if all(i.high < 1 + margin for *_, i in known) else "undecided", numbers, sure)
 
 
 def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH) -> Finding:
@@ -135,7 +141,7 @@ def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH)
         return broken
     interval = ratio(first.runs, second.runs, tests)
     if interval is None:
-        return Finding("undecided", f"{first}, {second}: too few paired runs for an interval.", sure)
+        return cannot_tell(f"{first}, {second}: too few paired runs for an interval.", sure)
     numbers = (
         f"{first}, {second}: ratio {number(interval.value)}, interval {interval}; "
         f"allowed: {1 - margin:g} to {1 + margin:g}."
@@ -154,7 +160,7 @@ def within(first: Values, second: Values, margin: float, unit: str, tests: int =
         return broken
     gap = difference(first.runs, second.runs, tests)
     if gap is None:
-        return Finding("undecided", f"{first}, {second}: too few paired runs for an interval.", sure)
+        return cannot_tell(f"{first}, {second}: too few paired runs for an interval.", sure)
     numbers = f"{first}, {second}: difference {number(gap.value)}, interval {gap}; allowed: ±{margin:g} {unit}."
     if gap.low > margin or gap.high < -margin:
         return Finding("does not hold", numbers, sure)
@@ -168,7 +174,7 @@ def negligible(values: Values, limit: float = ROUNDING) -> Finding:
     if broken is not None:
         return broken
     if values.runs.size == 0:
-        return Finding("undecided", f"{values.name} has no runs.", sure)
+        return cannot_tell(f"{values.name} has no runs.", sure, "There are no runs.")
     largest = float(np.abs(values.runs).max())
     numbers = f"{values}, at most {number(largest)} in a run; rounding stays below {number(limit)}."
     return Finding("holds" if largest < limit else "does not hold", numbers, sure)
@@ -181,11 +187,11 @@ def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
     return "holds" if outcomes and all(outcome == "holds" for outcome in outcomes) else "undecided"
 
 
-def sign(gap: Interval) -> Outcome:
-    """Whether an interval lies below 0; one that touches 0 from above is no improvement either."""
-    if gap.high < 0:
+def sign(gap: Gap) -> Outcome:
+    """Whether a gap is below its bound; values that are equal in every run are not."""
+    if gap.below:
         return "holds"
-    return "does not hold" if gap.low > 0 or gap.low == gap.high == 0.0 else "undecided"
+    return "does not hold" if gap.above or gap.equal else "undecided"
 
 
 def gone(values: Sequence[Values], sure: str) -> Finding | None:
@@ -195,8 +201,3 @@ def gone(values: Sequence[Values], sure: str) -> Finding | None:
         return None
     said = "; ".join(dict.fromkeys(f"{v.name} diverged in {v.diverged} of {v.runs.size} runs" for v in lost))
     return Finding("does not hold", f"{said}.", sure)
-
-
-def _times(first: Values, second: Values) -> str:
-    base = second.mean
-    return f" ({number(first.mean / base)} times)" if base else ""

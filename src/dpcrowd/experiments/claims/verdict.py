@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from dpcrowd.experiments.plan import MULTI, SINGLE
 from dpcrowd.privacy import Accounting
 
 __all__ = ["Claim", "Outcome", "Part", "Verdict", "claim", "combine"]
@@ -61,9 +62,11 @@ class Claim:
     place      where the paper says it, with a quotation
     rule       how it is judged, where that needs saying
     figures    whose points it needs
+    instead    other figures, each of which has all the points, too
     data       data sets without which nothing of it can be judged
     function   (plan, results) -> Verdict; with `accounting` where there is a ledger, with `slot_cost` if `timed`
     ledger     whose results are judged, for claims on many regions
+    by_construction  whether it follows from how the simulator is built: only a fault of the code could refute it
     """
 
     name: str
@@ -75,6 +78,13 @@ class Claim:
     function: Callable[..., Verdict]
     ledger: Accounting | None = None
     timed: bool = False
+    instead: tuple[int, ...] = ()
+    by_construction: bool = False
+
+    @property
+    def speaks_of(self) -> tuple[str, ...]:
+        """The data sets without which it cannot hold; what a slot costs is said of none in particular."""
+        return self.data or (() if self.timed else MULTI if self.ledger else SINGLE)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values for claims.json."""
@@ -85,6 +95,7 @@ class Claim:
             "rule": self.rule,
             "ledger": self.ledger,
             "figures": list(self.figures),
+            "by_construction": self.by_construction,
         }
 
 
@@ -94,10 +105,26 @@ def claim(
     data: tuple[str, ...] = (),
     ledger: Accounting | None = None,
     timed: bool = False,
+    instead: tuple[int, ...] = (),
+    by_construction: bool = False,
 ) -> Claim:
     """The claim that a function judges; its docstring holds the statement, the place and the rule, a paragraph each."""
     paragraphs = [" ".join(text.split()) for text in (function.__doc__ or "").split("\n\n")]
     statement, place, *rule = (text for text in paragraphs if text)
     if not place.startswith("Section "):
         raise ValueError(f"the second paragraph of {function.__name__}'s docstring must say the section")
-    return Claim(function.__name__, statement, place, " ".join(rule), figures, data, function, ledger, timed)
+    if by_construction:
+        rule.append("It holds by construction of the simulator: only a fault of the code could refute it.")
+    return Claim(
+        name=function.__name__,
+        statement=statement,
+        place=place,
+        rule=" ".join(rule),
+        figures=figures,
+        data=data,
+        function=function,
+        ledger=ledger,
+        timed=timed,
+        instead=instead,
+        by_construction=by_construction,
+    )

@@ -1,4 +1,4 @@
-"""One pair of axes: curves, bands for the 95% interval, scales, and the entries of legends.
+"""One pair of axes: curves, bands for the 95% interval, and scales.
 
 Where flooding reaches every server all agree, and what is left of ACE is rounding, 1e-13 or so. A logarithmic axis
 that reached down there would show nothing else: such a curve is drawn at the lower edge, and a note below the title
@@ -7,7 +7,6 @@ names it "≈ 0".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from dpcrowd.experiments.figures.figure import Curve, Panel
 from dpcrowd.experiments.rosters import STYLES
 
-__all__ = ["NEGLIGIBLE", "draw_panel", "legend_entries", "limits", "note_entries"]
+__all__ = ["NEGLIGIBLE", "draw_panel", "limits", "look"]
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +53,9 @@ def draw_panel(axes: Any, panel: Panel) -> None:
 def limits(panel: Panel) -> tuple[float, float]:
     """Of the y axis: what is worth seeing. (0, 0) on a logarithmic axis without anything above rounding."""
     means = np.concatenate([curve.mean for curve in panel.curves] or [np.zeros(0)])
-    tops = np.concatenate([curve.mean + curve.half for curve in panel.curves] or [np.zeros(0)])
+    # The bar of a lone point may leave the panel: it often has few runs, and would press all else together.
+    halves = (curve.half if len(curve.x) > 1 else np.zeros(1) for curve in panel.curves)
+    tops = means + np.concatenate([*halves, np.zeros(0)])
     seen = np.isfinite(means)
     if panel.log_y:
         seen &= means >= NEGLIGIBLE
@@ -66,33 +67,6 @@ def limits(panel: Panel) -> tuple[float, float]:
     if not seen.any():
         return 0.0, 1.0
     return min(0.0, float(means[seen].min())), float(tops[seen].max()) * 1.06
-
-
-def legend_entries(panels: Iterable[Panel]) -> list[Any]:
-    """One for each scheme of all panels, in the order of first appearance, and one for the band.
-
-    Notes are left out: what a moving user pays differs between panels, which have legends of their own for it.
-    """
-    from matplotlib.patches import Patch
-
-    curves: dict[str, Curve] = {}
-    for panel in panels:
-        for curve in panel.curves:
-            curves.setdefault(curve.label, curve)
-    entries = [_entry(curve, STYLES[label].name) for label, curve in curves.items()]
-    return [*entries, Patch(color="#777777", alpha=0.25, linewidth=0, label="band: 95% interval")]
-
-
-def note_entries(panel: Panel) -> tuple[str, list[Any]]:
-    """(title, entries) of a panel's own legend of its noted curves; what all notes begin with becomes the title."""
-    noted = [curve for curve in panel.curves if curve.note]
-    words = [curve.note.split() for curve in noted]
-    shared = 0
-    if len(noted) > 1:
-        while all(len(some) > shared + 1 and some[shared] == words[0][shared] for some in words):
-            shared += 1
-    names = (f"{STYLES[curve.label].name}: {' '.join(some[shared:])}" for curve, some in zip(noted, words, strict=True))
-    return " ".join(words[0][:shared]) if noted else "", [_entry(*pair) for pair in zip(noted, names, strict=True)]
 
 
 def _zeros(panel: Panel) -> str:
@@ -107,7 +81,8 @@ def _zeros(panel: Panel) -> str:
     return "; ".join([*told, *([f"≈ 0 in places: {', '.join(partly)}"] if partly else [])])
 
 
-def _look(curve: Curve) -> dict[str, Any]:
+def look(curve: Curve) -> dict[str, Any]:
+    """How its line is drawn, in panels and legends."""
     style = STYLES[curve.label]
     long = len(curve.x) > _LONG
     return {
@@ -120,21 +95,15 @@ def _look(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _entry(curve: Curve, name: str) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=name, **_look(curve))
-
-
 def _draw_curve(axes: Any, curve: Curve, floor: float, order: float) -> None:
-    look = _look(curve)
+    looks = look(curve)
     # Not clipped where it lies on the lower edge: half a marker and half a line would be lost.
     at_floor = bool((curve.mean[np.isfinite(curve.mean)] <= floor).any())
-    axes.plot(curve.x, np.maximum(curve.mean, floor), zorder=order, clip_on=not at_floor, **look)
+    axes.plot(curve.x, np.maximum(curve.mean, floor), zorder=order, clip_on=not at_floor, **looks)
     shown = np.isfinite(curve.mean) & (curve.half > 0) & (curve.mean >= max(floor, NEGLIGIBLE))
     low, high = np.maximum(curve.mean - curve.half, floor), curve.mean + curve.half
     if shown.sum() == 1:
-        axes.vlines(curve.x[shown], low[shown], high[shown], color=look["color"], linewidth=0.9, zorder=order)
+        axes.vlines(curve.x[shown], low[shown], high[shown], color=looks["color"], linewidth=0.9, zorder=order)
     elif shown.any():
         long = len(curve.x) > _LONG
         some = slice(None, None, _BAND_STEP if long else 1)
@@ -143,7 +112,7 @@ def _draw_curve(axes: Any, curve: Curve, floor: float, order: float) -> None:
             low[some],
             high[some],
             where=shown[some],
-            color=look["color"],
+            color=looks["color"],
             alpha=0.1 if long else 0.16,
             linewidth=0,
             zorder=order - 1.0,
@@ -151,14 +120,22 @@ def _draw_curve(axes: Any, curve: Curve, floor: float, order: float) -> None:
 
 
 def _plain_numbers(axis: Any, ratio: float) -> None:
-    """0.02, 5 and 20,000 read faster than powers of ten."""
+    """0.02, 5, 20k and 3M read faster than powers of ten, and take less room than their zeros."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     finer = {6: (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), 300: (1.0, 2.0, 5.0), 3000: (1.0, 3.0)}
     steps = next((steps for below, steps in finer.items() if ratio < below), (1.0,))
     axis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def _short(value: float) -> str:
+    """With the letters of thousands and millions from 10,000 on."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(unit, 10_000):
+            return f"{value / unit:,g}{letter}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def _given_ticks(axis: Any, panel: Panel) -> None:

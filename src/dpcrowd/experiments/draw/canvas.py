@@ -1,8 +1,9 @@
 """Draws a figure: one SVG and one PNG file of all its panels, and each panel alone as SVG for a page.
 
-A page that is read on a phone cannot show two panels side by side, so it gets them one by one (`Drawn.rows`) and
-arranges them itself. Only matplotlib's own classes are used: no pyplot, no global state, no display. Equal input gives
-equal files: no dates, and identifiers that depend on the content alone.
+A page that is read on a phone cannot show two panels side by side, so it gets them one by one (`Drawn.blocks`) and
+arranges them itself. Margins and legends are measured: whatever the numbers are, nothing is cut off. Only matplotlib's
+own classes are used: no pyplot, no global state, no display. Equal input gives equal files: no dates, and identifiers
+that depend on the content alone.
 """
 
 from __future__ import annotations
@@ -15,17 +16,30 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
-from dpcrowd.experiments.draw.axes import draw_panel, legend_entries, note_entries
+from dpcrowd.experiments.draw.axes import draw_panel
 from dpcrowd.experiments.draw.describe import describe
+from dpcrowd.experiments.draw.legends import Row, blocks, columns_that_fit, legend_entries, note_entries, renderer_of
 from dpcrowd.experiments.draw.svg import inline_svg, small_svg
 from dpcrowd.experiments.figures.figure import Figure, Panel
 from dpcrowd.sim.export import refuse_failed_write
 
-__all__ = ["Drawn", "draw"]
+__all__ = ["Block", "Drawn", "draw"]
 
 _WIDTH, _HEIGHT = 3.7, 2.65  # of a panel, in inches
-_LEFT, _RIGHT, _TOP, _BELOW = 0.62, 0.12, 0.38, 0.45  # its margins
-_LEGEND_LINE, _NOTE_LINE, _NOTE_COLUMNS = 0.17, 0.125, 2
+_LEFT, _RIGHT, _TOP, _BELOW = 0.62, 0.12, 0.38, 0.45  # its margins, the left one at least
+_EDGE = 0.04  # between the longest label and the edge
+_LEGEND_LINE, _NOTE_LINE, _LEGEND_AIR = 0.17, 0.125, 0.12
+_LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "borderaxespad": 0.0}
+_NOTES: dict[str, Any] = {
+    "fontsize": 6.5,
+    "title_fontsize": 6.5,
+    "borderaxespad": 0.0,
+    "borderpad": 0.2,
+    "labelspacing": 0.2,
+    "columnspacing": 0.8,
+    "handlelength": 1.8,
+    "handletextpad": 0.4,
+}
 _DPI = 160  # of the PNG
 _SETTINGS = {
     "font.family": "sans-serif",
@@ -39,18 +53,21 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Files of a figure, and what a page shows of it.
+class Block:
+    """Rows of panels and the legend that they share, each a piece of SVG that can stand in an HTML page."""
 
-    rows    the panels, row by row, each a piece of SVG that can stand in an HTML page
-    legend  the shared legend, likewise
-    """
+    rows: tuple[tuple[str, ...], ...]
+    legend: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Files of a figure, and what a page shows of it."""
 
     figure: Figure
     svg: Path
     png: Path
-    rows: tuple[tuple[str, ...], ...]
-    legend: str
+    blocks: tuple[Block, ...]
 
 
 def draw(figure: Figure, panels: list[Panel], folder: Path) -> Drawn:
@@ -61,10 +78,10 @@ def draw(figure: Figure, panels: list[Panel], folder: Path) -> Drawn:
         import matplotlib  # noqa: F401
     except ImportError:
         raise MissingExtra("matplotlib", "plot", "drawing") from None
-    rows = _rows(panels)
     svg, png = (folder / f"{figure.file}.{ending}" for ending in ("svg", "png"))
     with _settings(figure.file):
-        whole = _whole(rows)
+        together, left = blocks(_rows(panels)), _left(panels)
+        whole = _whole(together, left)
         text = "\n".join(describe(panel) for panel in panels)
         with refuse_failed_write(svg):
             svg.write_text(small_svg(_svg(whole), f"Figure {figure.number}: {figure.title}", text), encoding="utf-8")
@@ -72,14 +89,20 @@ def draw(figure: Figure, panels: list[Panel], folder: Path) -> Drawn:
             whole.savefig(
                 png, dpi=_DPI, metadata={"Software": None, "Title": f"Figure {figure.number}: {figure.title}"}
             )
-    shown = tuple(
-        tuple(_alone(panel, _height(row), f"{figure.file}-{number}-{column}") for column, panel in enumerate(row))
-        for number, row in enumerate(rows)
+    return Drawn(figure, svg, png, tuple(_block(rows, left, f"{figure.file}-{n}") for n, rows in enumerate(together)))
+
+
+def _block(rows: Sequence[Row], left: float, salt: str) -> Block:
+    return Block(
+        tuple(
+            tuple(_alone(panel, left, _height(row), f"{salt}-{number}-{column}") for column, panel in enumerate(row))
+            for number, row in enumerate(rows)
+        ),
+        _legend_alone([panel for row in rows for panel in row], f"{salt}-legend"),
     )
-    return Drawn(figure, svg, png, shown, _legend_alone(panels, f"{figure.file}-legend"))
 
 
-def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
+def _rows(panels: Sequence[Panel]) -> list[Row]:
     return [[panel for panel in panels if panel.row == row] for row in sorted({panel.row for panel in panels})]
 
 
@@ -100,39 +123,61 @@ def _settings(salt: str) -> Iterator[None]:
         yield
 
 
-def _whole(rows: list[list[Panel]]) -> Any:
-    """All panels, and the shared legend below them."""
+def _left(panels: Sequence[Panel]) -> float:
+    """The left margin that the longest numbers of any panel need, in inches; the same for all, so that they line up."""
     from matplotlib.figure import Figure as Canvas
 
-    columns = max(len(row) for row in rows)
-    handles = legend_entries([panel for row in rows for panel in row])
-    lines = -(-len(handles) // (3 * columns))
-    per_line = -(-len(handles) // lines)
-    heights = [_height(row) for row in rows]
-    below = 0.12 + _LEGEND_LINE * lines
-    canvas = Canvas(figsize=(_WIDTH * columns, sum(heights) + below))
-    top = sum(heights) + below
-    for row, height in zip(rows, heights, strict=True):
-        for column, panel in enumerate(row):
-            _place(canvas, panel, (column * _WIDTH, top - height), height)
-        top -= height
-    canvas.legend(handles=handles, loc="lower center", ncols=per_line, fontsize=8, frameon=False, borderaxespad=0.2)
+    needed = [_LEFT]
+    for panel in panels:
+        canvas = Canvas(figsize=(_WIDTH, _height([panel])))
+        axes = _place(canvas, panel, _LEFT, (0.0, 0.0), _height([panel]))
+        labels = axes.yaxis.get_tightbbox(renderer_of(canvas))
+        needed.append(_LEFT + _EDGE - labels.x0 / canvas.dpi)
+    return max(needed)
+
+
+def _whole(together: Sequence[Sequence[Row]], left: float) -> Any:
+    """All panels, and below each block of them the legend that they share."""
+    from matplotlib.figure import Figure as Canvas
+
+    width = _WIDTH * max(len(row) for rows in together for row in rows)
+    handles = [legend_entries([panel for row in rows for panel in row]) for rows in together]
+    columns = [columns_that_fit(some, width, **_LEGEND) for some in handles]
+    legends = [_LEGEND_AIR + _LEGEND_LINE * -(-len(h) // c) for h, c in zip(handles, columns, strict=True)]
+    high = sum(_height(row) for rows in together for row in rows) + sum(legends)
+    canvas = Canvas(figsize=(width, high))
+    top = high
+    for rows, some, many, below in zip(together, handles, columns, legends, strict=True):
+        for row in rows:
+            top -= _height(row)
+            for column, panel in enumerate(row):
+                _place(canvas, panel, left, (column * _WIDTH, top), _height(row))
+        middle = (0.5, (top - below / 2) / high)
+        canvas.legend(handles=some, loc="center", bbox_to_anchor=middle, ncols=many, **_LEGEND)
+        top -= below
     return canvas
 
 
-def _height(row: Sequence[Panel]) -> float:
+def _height(row: Row) -> float:
     """Of a row of panels: those with notes have a legend of their own below them."""
-    notes = max(len(note_entries(panel)[1]) for panel in row)
-    return _HEIGHT + (0.14 + _NOTE_LINE * -(-notes // _NOTE_COLUMNS) if notes else 0.0)
+    return _HEIGHT + max(_notes_height(panel) for panel in row)
 
 
-def _alone(panel: Panel, height: float, salt: str) -> str:
+def _notes_height(panel: Panel) -> float:
+    title, handles = note_entries(panel)
+    if not handles:
+        return 0.0
+    lines = -(-len(handles) // columns_that_fit(handles, _WIDTH, title=title, **_NOTES))
+    return 0.14 + _NOTE_LINE * lines
+
+
+def _alone(panel: Panel, left: float, height: float, salt: str) -> str:
     """One panel; its neighbours have the same margins, so that they line up."""
     from matplotlib.figure import Figure as Canvas
 
     with _settings(salt):
         canvas = Canvas(figsize=(_WIDTH, height))
-        _place(canvas, panel, (0.0, 0.0), height)
+        _place(canvas, panel, left, (0.0, 0.0), height)
         return inline_svg(_svg(canvas), describe(panel))
 
 
@@ -141,22 +186,22 @@ def _legend_alone(panels: Sequence[Panel], salt: str) -> str:
 
     with _settings(salt):
         handles = legend_entries(panels)
-        lines = -(-len(handles) // 2)
-        canvas = Canvas(figsize=(_WIDTH, 0.1 + _LEGEND_LINE * lines))
-        canvas.legend(handles=handles, loc="center", ncols=2, fontsize=8, frameon=False, borderaxespad=0.0)
+        columns = columns_that_fit(handles, _WIDTH, **_LEGEND)
+        canvas = Canvas(figsize=(_WIDTH, 0.1 + _LEGEND_LINE * -(-len(handles) // columns)))
+        canvas.legend(handles=handles, loc="center", ncols=columns, **_LEGEND)
         names = ", ".join(handle.get_label() for handle in handles)
         return inline_svg(_svg(canvas), f"Legend: {names}.")
 
 
-def _place(canvas: Any, panel: Panel, corner: tuple[float, float], height: float) -> None:
-    """Axes with fixed margins in a cell of the canvas; all measures in inches."""
+def _place(canvas: Any, panel: Panel, left: float, corner: tuple[float, float], height: float) -> Any:
+    """Axes with given margins in a cell of the canvas; all measures in inches."""
     under = height - _HEIGHT + _BELOW
     wide, high = canvas.get_size_inches()
     axes = canvas.add_axes(
         (
-            (corner[0] + _LEFT) / wide,
+            (corner[0] + left) / wide,
             (corner[1] + under) / high,
-            (_WIDTH - _LEFT - _RIGHT) / wide,
+            (_WIDTH - left - _RIGHT) / wide,
             (height - under - _TOP) / high,
         )
     )
@@ -166,19 +211,13 @@ def _place(canvas: Any, panel: Panel, corner: tuple[float, float], height: float
         axes.legend(
             handles=handles,
             title=title,
-            title_fontsize=6.5,
-            fontsize=6.5,
-            ncols=_NOTE_COLUMNS,
+            ncols=columns_that_fit(handles, _WIDTH, title=title, **_NOTES),
             loc="lower center",
             bbox_to_anchor=((corner[0] + _WIDTH / 2) / wide, (corner[1] + 0.05) / high),
             bbox_transform=canvas.transFigure,
-            borderaxespad=0.0,
-            borderpad=0.2,
-            labelspacing=0.2,
-            columnspacing=0.8,
-            handlelength=1.8,
-            handletextpad=0.4,
+            **_NOTES,
         )
+    return axes
 
 
 def _svg(canvas: Any) -> str:

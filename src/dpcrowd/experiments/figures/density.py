@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, sweep
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import single
+from dpcrowd.experiments.rosters import CENTRAL, single
 from dpcrowd.experiments.run import Results
 
 __all__ = ["FIGURE", "point"]
@@ -55,5 +55,6 @@ FIGURE = Figure(
     _points,
     _panels,
     "ρ = 2·links/(m(m−1)); the network is drawn anew each slot and leaves no server alone, but it need not be "
-    "connected: in a sparse slot flooding reaches only the servers of one part.",
+    "connected: in a sparse slot flooding reaches only the servers of one part. "
+    f"{CENTRAL}",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, sweep
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import single
+from dpcrowd.experiments.rosters import CENTRAL, single
 from dpcrowd.experiments.run import Results
 
 __all__ = ["FIGURE", "point"]
@@ -49,5 +49,6 @@ FIGURE = Figure(
     _points,
     _panels,
     "ε for all check-ins of a user at one server over the whole stream. DUniform and DSample are Uniform and Sample "
-    "whose values are flooded and averaged, as DFAST does with FAST's.",
+    "whose values are flooded and averaged, as DFAST does with FAST's. "
+    f"{CENTRAL}",
 )

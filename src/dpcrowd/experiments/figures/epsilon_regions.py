@@ -25,5 +25,6 @@ FIGURE = regions.figure(
     "Fig. Average Error vs. Privacy (DPCrowd+)",
     swept,
     "privacy budget ε",
+    "ε",
     lambda plan: plan.default_epsilon,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Curve, Figure, Panel, curve, sweep
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import adaptive, fixed
+from dpcrowd.experiments.rosters import CENTRAL, adaptive, fixed
 from dpcrowd.experiments.run import Results
 
 __all__ = ["FIGURE", "adaptive_point", "curves", "fixed_point"]
@@ -61,5 +61,6 @@ FIGURE = Figure(
     _panels,
     "Fixed sampling divides ε by the number of its samples. Adaptive sampling, Uniform, Sample and the central filter "
     "of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed sample as "
-    "DPCrowd-fixed does.",
+    "DPCrowd-fixed does. "
+    f"{CENTRAL}",
 )

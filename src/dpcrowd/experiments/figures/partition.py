@@ -8,7 +8,7 @@ from __future__ import annotations
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, sweep
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import regions, single
+from dpcrowd.experiments.rosters import CENTRAL, regions, single
 from dpcrowd.experiments.run import Results
 
 __all__ = ["FIGURE", "point"]
@@ -57,7 +57,7 @@ FIGURE = Figure(
     "not in the paper",
     _points,
     _panels,
-    "Shares sum to 1; elsewhere they sum to about 26, as in the paper, and a user counts at about 26 servers at once. "
-    "Counts are binomial draws. Many regions under the sound ledger. Here ε is what the whole network promises, not "
-    "each server alone.",
+    "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts at "
+    "that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the whole "
+    f"network promises, not each server alone. {CENTRAL}",
 )

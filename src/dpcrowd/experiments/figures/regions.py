@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Curve, Figure, Panel, curve
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.rosters import regions
+from dpcrowd.experiments.rosters import CENTRAL, regions
 from dpcrowd.experiments.run import Results
 from dpcrowd.privacy import Accounting
 
@@ -52,7 +52,7 @@ def points(plan: Plan, swept: Swept) -> list[Point]:
     ]
 
 
-def panels(plan: Plan, results: Results, swept: Swept, x_label: str, matrix_x: float) -> list[Panel]:
+def panels(plan: Plan, results: Results, swept: Swept, x_label: str, symbol: str, default: float) -> list[Panel]:
     """Of one of the two figures: a row for each data set and metric, a column for each ledger."""
     rows = [(data, metric) for data in plan.multi for metric in ("are", "ace")]
     return [
@@ -60,7 +60,7 @@ def panels(plan: Plan, results: Results, swept: Swept, x_label: str, matrix_x: f
             f"{DATA_NAMES[data]}, {LEDGER_NAMES[accounting]}: {metric.upper()}",
             x_label,
             METRIC_NAMES[metric],
-            _curves(plan, results, swept(plan, data, accounting), metric, matrix_x),
+            _curves(plan, results, swept(plan, data, accounting), metric, symbol, default),
             row=row,
         )
         for row, (data, metric) in enumerate(rows)
@@ -69,28 +69,49 @@ def panels(plan: Plan, results: Results, swept: Swept, x_label: str, matrix_x: f
 
 
 def _curves(
-    plan: Plan, results: Results, swept: list[tuple[float, Point]], metric: str, matrix_x: float
+    plan: Plan,
+    results: Results,
+    swept: list[tuple[float, Point]],
+    metric: str,
+    symbol: str,
+    default: float,
 ) -> tuple[Curve, ...]:
-    accounting, data = swept[0][1].accounting, swept[0][1].data
-    drawn = []
-    for entry in regions():
-        values = [(x, getattr(results[p][entry.label], metric)) for x, p in swept]
-        overpaid = max(paid.epsilons()["moving"] / p.epsilon for _, p in swept for paid in results[p][entry.label].paid)
-        note = f"moving user pays up to {overpaid:.3g}×ε" if accounting == "per-region" and overpaid > 1.0 else ""
-        drawn.append(curve(entry.label, values, note))
-    matrix = results[matrix_point(plan, data, accounting)]["dpcrowd-plus-matrix"]
-    return (*drawn, curve("dpcrowd-plus-matrix", [(matrix_x, getattr(matrix, metric))]))
+    lone = [(default, matrix_point(plan, swept[0][1].data, swept[0][1].accounting))]
+    settings = [*((entry.label, swept) for entry in regions()), ("dpcrowd-plus-matrix", lone)]
+    return tuple(
+        curve(
+            label,
+            [(x, getattr(results[p][label], metric)) for x, p in points],
+            _paid(results, label, points, symbol, default),
+        )
+        for label, points in settings
+    )
+
+
+def _paid(results: Results, label: str, points: list[tuple[float, Point]], symbol: str, default: float) -> str:
+    """What a moving user pays at the default x, and in brackets at any x, where that is more than ε; in any run."""
+    paid = {
+        x: max((p.epsilons()["moving"] for p in results[q][label].paid), default=0.0) / q.epsilon for x, q in points
+    }
+    if points[0][1].accounting != "per-region" or max(paid.values()) <= 1.0:
+        return ""
+    most = f"{max(paid.values()):.3g}×ε"
+    if default not in paid:
+        return f"moving user pays at most: {most}"
+    usual = f"{paid[default]:.3g}×ε"
+    return f"moving user pays at {symbol} = {default:g} (at most): {usual}" + (f" ({most})" if most != usual else "")
 
 
 ABOUT = (
     "Left: the paper's ledger, one account a region; the legend says what a user who moves between regions really "
-    "pays. Right: the sound ledger, one account a server, at the same ε. The star is the matrix form of DPCrowd+ at "
-    "one point."
+    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound ledger, one account a "
+    "server, at the same ε. The star is the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
+    f"{CENTRAL}"
 )
 
 
 def figure(
-    number: int, name: str, title: str, place: str, swept: Swept, x_label: str, at: Callable[[Plan], float]
+    number: int, name: str, title: str, place: str, swept: Swept, x_label: str, symbol: str, at: Callable[[Plan], float]
 ) -> Figure:
     """One of the two figures from what it sweeps."""
     return Figure(
@@ -99,6 +120,6 @@ def figure(
         title,
         place,
         lambda plan: points(plan, swept),
-        lambda plan, results: panels(plan, results, swept, x_label, at(plan)),
+        lambda plan, results: panels(plan, results, swept, x_label, symbol, at(plan)),
         ABOUT,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, over_time
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import single
+from dpcrowd.experiments.rosters import CENTRAL, single
 from dpcrowd.experiments.run import Results
 
 __all__ = ["FIGURE", "point"]
@@ -51,5 +51,6 @@ FIGURE = Figure(
     _points,
     _panels,
     "Mean over servers and runs in each slot, the start included. DFAST's servers agree up to rounding in every slot "
-    "whose network is connected.",
+    "whose network is connected. "
+    f"{CENTRAL}",
 )

@@ -24,5 +24,6 @@ FIGURE = regions.figure(
     "Fig. Average Error vs. Window Size",
     swept,
     "window size w (slots)",
+    "w",
     lambda plan: float(plan.default_window),
 )

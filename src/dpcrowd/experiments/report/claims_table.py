@@ -6,11 +6,10 @@ from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
 from dpcrowd.experiments.figures.regions import LEDGER_NAMES
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.report.html import Html, items, join, tag
-from dpcrowd.experiments.report.verdicts import MARKS, NOT_JUDGED, Judged, outcome_of, summary
+from dpcrowd.experiments.report.verdicts import MARKS, NOT_JUDGED, PLURALS, Judged, outcome_of, summary
 
 __all__ = ["claims_section", "verdict_summary"]
 
-_WORDS = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided", NOT_JUDGED: "not judged"}
 _CLASSES = {"holds": "yes", "does not hold": "no", "undecided": "open", NOT_JUDGED: "none"}
 
 
@@ -20,7 +19,7 @@ def verdict_summary(judged: Judged) -> Html:
     return tag(
         "ul",
         *(
-            tag("li", _mark(outcome), tag("strong", str(count)), f" {_WORDS[outcome]}", class_=_CLASSES[outcome])
+            tag("li", _mark(outcome), tag("strong", str(count)), f" {PLURALS[outcome]}", class_=_CLASSES[outcome])
             for outcome, count in counts.items()
         ),
         class_="summary",
@@ -46,6 +45,8 @@ def _rows(plan: Plan, drawn: set[int], claim: Claim, verdict: Verdict | None) ->
     outcome = outcome_of(verdict)
     decisive = _decisive(verdict)
     ledger = (tag("span", LEDGER_NAMES[claim.ledger], class_="ledger"), " ") if claim.ledger else ()
+    if claim.by_construction:
+        ledger = (*ledger, tag("span", "by construction", class_="ledger"), " ")
     figures = [tag("a", f"figure {n}", href=f"#figure{n}") if n in drawn else f"figure {n}" for n in claim.figures]
     place = join([claim.place.rstrip("."), *figures], between=" · ")
     main = tag(

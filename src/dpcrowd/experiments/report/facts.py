@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePath
 
 import dpcrowd
 from dpcrowd.experiments.figures import FIGURES
@@ -55,7 +56,7 @@ class Facts:
 
 
 def command(plan: Plan, drawn: set[int]) -> str:
-    """What to type for the same results; the folder is the reader's choice, and so is where the data are."""
+    """What to type for the same results, with paths as they were given; the report's folder is the reader's choice."""
     words = ["dpcrowd", "reproduce"]
     if drawn != {figure.number for figure in FIGURES}:
         words += [str(number) for number in sorted(drawn)]
@@ -64,9 +65,18 @@ def command(plan: Plan, drawn: set[int]) -> str:
     if plan.runs != (QUICK_RUNS if plan.quick else RUNS):
         words += ["--runs", str(plan.runs)]
     words += ["--seed", str(plan.seed)]
-    for tuned in plan.tuned.values():
-        words += ["--tuning", tuned.file]
-    return shlex.join(words)
+    paths = [] if plan.data_dir is None else ["--data-dir", _path(plan.data_dir)]
+    for file in plan.tuning:
+        paths += ["--tuning", _path(file)]
+    return " ".join([shlex.join(words), *paths])
+
+
+def _path(given: str) -> str:
+    """Quoted for a shell; whose home it was is nobody else's business, and a shell puts in the reader's own."""
+    path = PurePath(given)
+    if path.is_absolute() and path.is_relative_to(Path.home()):
+        return f"~/{shlex.quote(path.relative_to(Path.home()).as_posix())}"
+    return shlex.quote(given)
 
 
 def facts_section(plan: Plan, drawn: set[int], facts: Facts) -> Html:

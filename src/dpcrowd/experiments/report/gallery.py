@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpcrowd.experiments.draw import Drawn
+from dpcrowd.experiments.figures.figure import Figure
+from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.report.html import Html, join, tag
+from dpcrowd.experiments.report.parameters import shares_label
 from dpcrowd.experiments.tables import by_slot_file, table_file
 
 __all__ = ["contents", "gallery"]
@@ -17,15 +20,26 @@ def contents(drawn: list[Drawn]) -> Html:
     return tag("ul", *(tag("li", link) for link in links), class_="contents")
 
 
-def gallery(drawn: list[Drawn], folder: Path) -> Html:
+def gallery(drawn: list[Drawn], folder: Path, plan: Plan) -> Html:
     """Panels stand side by side where there is room, and one below the other on a phone."""
-    return join(_figure(one, folder) for one in drawn)
+    return join(_figure(one, folder, plan) for one in drawn)
 
 
-def _figure(drawn: Drawn, folder: Path) -> Html:
+def _shares(figure: Figure, plan: Plan) -> str:
+    """What shares sum to, below every figure that has the paper's; the others tell it themselves."""
+    if any(point.shares != "uniform" for point in figure.points(plan)):
+        return ""
+    text = shares_label(plan.servers)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _figure(drawn: Drawn, folder: Path, plan: Plan) -> Html:
     figure = drawn.figure
     # The pieces of SVG were made by `draw`, which escapes what it writes.
-    rows = (tag("div", *(Html(panel) for panel in row), class_="panels") for row in drawn.rows)
+    parts: list[Html] = []
+    for block in drawn.blocks:
+        parts += (tag("div", *(Html(panel) for panel in row), class_="panels") for row in block.rows)
+        parts.append(tag("div", Html(block.legend), class_="legend"))
     beside = (drawn.svg.name, drawn.png.name, table_file(figure), by_slot_file(figure))
     files = join((tag("a", name, href=name) for name in beside if (folder / name).is_file()), between=", ")
     where = figure.place if figure.place == "not in the paper" else f"In the paper: {figure.place}"
@@ -34,10 +48,10 @@ def _figure(drawn: Drawn, folder: Path) -> Html:
         tag("h3", f"Figure {figure.number}. {figure.title}"),
         tag(
             "figure",
-            tag("div", *rows, tag("div", Html(drawn.legend), class_="legend"), class_="card"),
+            tag("div", *parts, class_="card"),
             tag(
                 "figcaption",
-                tag("p", figure.about),
+                tag("p", f"{figure.about} {_shares(figure, plan)}".rstrip()),
                 tag("p", f"{where[0].upper()}{where[1:]}. Files: ", files, class_="place"),
             ),
         ),

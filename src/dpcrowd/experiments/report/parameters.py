@@ -10,13 +10,11 @@ from dpcrowd.experiments.report.html import Html, join, table, tag
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 
-__all__ = ["parameters_section"]
+__all__ = ["parameters_section", "shares_label"]
 
 _ABSENT = "not given"
-_SHARES = (
-    "Shares are drawn from U(0.05, 1), which sum to about {ours:.0f} over {servers} servers ({paper:.0f} with the "
-    "paper's U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
-)
+_SHARES = "The {label}, from U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
+_LEAST_SHARE = 0.05
 
 Used = Callable[[Plan, DataSet], str]
 # Symbol, description, the paper's values for Linear, Flu, Multi-Linear and Multi-Flu, and the value in use.
@@ -66,8 +64,14 @@ _COLUMNS = tuple(DATA_NAMES)
 
 def parameters_section(plan: Plan) -> Html:
     """Both tables, and what to know about the shares."""
-    shares = _SHARES.format(ours=0.525 * plan.servers, paper=0.5 * plan.servers, servers=plan.servers)
+    shares = _SHARES.format(label=shares_label(plan.servers).removesuffix(")"))
     return join([_values(plan), tag("p", shares), _sweeps(plan)])
+
+
+def shares_label(servers: int) -> str:
+    """What the shares of all servers sum to: here, and in the paper."""
+    ours, paper = 0.5 * (_LEAST_SHARE + 1.0) * servers, 0.5 * servers
+    return f"shares sum to about {ours:.0f} (U({_LEAST_SHARE:g}, 1), {servers} servers; the paper's sum to {paper:.0f})"
 
 
 def _values(plan: Plan) -> Html:

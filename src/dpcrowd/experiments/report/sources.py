@@ -35,11 +35,17 @@ def data_section(plan: Plan) -> Html:
         for entry in CATALOG
     ]
     head = ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"]
-    noted = [(DATA_NAMES.get(name, name), items(data.notes)) for name, data in plan.data.items() if data.notes]
+    noted = [(DATA_NAMES.get(name, name), items(notes)) for name in plan.data if (notes := _notes(plan, name))]
     parts = [table("Data sets", head, rows), _missing(plan)]
     if noted:
         parts += [tag("h3", "Notes"), terms(noted)]
     return join(parts)
+
+
+def _notes(plan: Plan, name: str) -> list[str]:
+    """Of a set in use; what its tuning file has to say is told with the parameters."""
+    data, tuned = plan.data[name], plan.tuned.get(name)
+    return [note for note in data.notes if tuned is None or note != tuned.told(data)]
 
 
 def _missing(plan: Plan) -> Html:
@@ -72,7 +78,7 @@ def tuned_section(plan: Plan) -> Html:
 
 def _origin(data: DataSet, tuned: Tuned | None) -> str:
     if tuned is not None:
-        return _from_file(data, tuned)
+        return f"{tuned.told(data)} It was tuned on {tuned.on.removesuffix('.')}."
     if is_drawn_anew(data):
         return "Q (and A) are those of the process that draws the data: known exactly, not tuned."
     if FROM_WHOLE_SERIES in data.notes:
@@ -81,17 +87,3 @@ def _origin(data: DataSet, tuned: Tuned | None) -> str:
             "reported here, future included: it is in-sample. A = 1."
         )
     return "Q was given by hand; see the notes on the data."
-
-
-def _from_file(data: DataSet, tuned: Tuned) -> str:
-    names = ", ".join(["Q", *tuned.tuning])
-    text = f"{names} are from {tuned.file}, found for {tuned.scheme} by {tuned.method}. {tuned.on}"
-    if is_drawn_anew(data):
-        return f"{text} The runs reported here are others than those that it was tuned on, of the same process."
-    covered = tuned.overlap(data)
-    if not covered:
-        return f"{text} None of the slots reported here is among those that it was tuned on."
-    return (
-        f"{text} {covered} of the {data.slots} slots reported here are among those that it was tuned on: the error in "
-        "these is in-sample."
-    )

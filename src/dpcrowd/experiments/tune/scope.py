@@ -61,8 +61,13 @@ def described(config: SimulationConfig, whole: DataSet, method: str, transition:
     """The sentence that says on which data it was tuned; `config` is on the span."""
     data = config.data
     what = "noisy samples of " if method == "likelihood" else ""
+    counted = ""
+    if transition == "frequencies":
+        counted = "; A from " + (
+            "the moves of users" if isinstance(data, CheckIns) else "consecutive counts (macro data)"
+        )
     if is_drawn_anew(data):
-        return f"{what}{config.runs} simulated runs of '{data.name}' with seeds of their own; nobody's data"
+        return f"{what}{config.runs} simulated runs of '{data.name}' with seeds of their own; nobody's data{counted}"
     labels = "" if data.slot_labels is None else f" ({data.slot_labels[0]} to {data.slot_labels[-1]})"
     if data.name in NAMES:
         origin = "public data"
@@ -71,8 +76,4 @@ def described(config: SimulationConfig, whole: DataSet, method: str, transition:
     else:
         origin = "past data, on which the parameters depend without any epsilon"
     told = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {whole.first + whole.slots} of "
-    told += f"'{data.name}'{labels}; {origin}"
-    if transition == "frequencies":
-        counted = "from the moves of users" if isinstance(data, CheckIns) else "from consecutive counts (macro data)"
-        told += f"; A {counted}"
-    return told
+    return f"{told}'{data.name}'{labels}; {origin}{counted}"

@@ -31,11 +31,10 @@ from dpcrowd.sim.data import CheckIns
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew
 from dpcrowd.sim.export import check_writable
 from dpcrowd.sim.seeds import Purpose, generator
-from dpcrowd.sim.tuned import Tuned, counts_digest
+from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
 __all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "tune"]
 
-METHODS = ("evolution", "likelihood")
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
 SEED_OFFSET = 1_000_000_000_000

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from dpcrowd.errors import MissingExtra
+from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.backends.backend import CONNECT_SECONDS, Backend, Workers, unreachable
 
 __all__ = ["dask_workers"]
@@ -56,6 +57,7 @@ def dask_workers(backend: Backend) -> Iterator[Workers]:
 
 def _connect(distributed: Any, backend: Backend) -> Any:
     assert backend.cluster is not None
+    _try_address(distributed, backend.cluster)
     try:
         client = distributed.Client(backend.cluster, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
@@ -66,6 +68,26 @@ def _connect(distributed: Any, backend: Backend) -> Any:
         client.close()
         raise unreachable("Dask", backend.cluster, "the scheduler is there, but no workers") from None
     return client
+
+
+def _try_address(distributed: Any, address: str) -> None:
+    """Speak to the scheduler before there is a client: one that never connected hangs for a minute when it goes."""
+
+    async def greet() -> None:
+        security = distributed.security.Security().get_connection_args("client")
+        comm = await distributed.core.connect(address, timeout=CONNECT_SECONDS, **security)
+        await comm.close()
+
+    try:
+        # In a thread of its own: a notebook has a loop already.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(greet())).result()
+    except ValueError as error:
+        raise BadInput(
+            f"'{address}' is not the address of a Dask scheduler ({error}); give one like tcp://127.0.0.1:8786."
+        ) from None
+    except (OSError, TypeError, RuntimeError) as error:  # TimeoutError is an OSError; the others: TLS without keys
+        raise unreachable("Dask", address, error) from None
 
 
 def _start(distributed: Any, backend: Backend, stack: ExitStack) -> Any:

@@ -1,0 +1,37 @@
+"""What the schemes here do otherwise than the paper prints: one line a note, numbered as in docs/paper-notes.md."""
+
+from __future__ import annotations
+
+from dpcrowd.experiments.report.html import Html, join, tag
+
+__all__ = ["CORRECTIONS", "corrections_section"]
+
+CORRECTIONS = (
+    "The paper starts from the raw count, which is not private: here servers start without information, and the first "
+    "sample is noised and paid.",
+    "The paper sends a share of each slot, which leaks the number of users: here shares are public constants.",
+    "The paper's ledger, one account a region, does not protect users who move: claims on many regions are judged "
+    "under it and under a sound one.",
+    "An account per server does not protect users who roam between servers: results say for which users they hold, and "
+    "what a roaming user pays.",
+    "The paper's shares sum to 25, so a user is at 25 servers at once: kept, from U(0.05, 1), and labelled; figure 8 "
+    "has a partition.",
+    "Algorithm 2 counts a server's own release as a new measurement: here a slot without a sample brings none.",
+    "Algorithm 3 does the same for regions that are not sampled, and sends them: here they carry no information.",
+    "The first posterior variance is printed upside down: here it follows from the first sample.",
+    "Algorithm 1 does not divide the first prior by the share: here the filter does.",
+    "The printed error analysis drops the neighbours' information: here both forms are compared with what is measured.",
+    "Two variances are swapped in the text: no effect here.",
+    "The indices of the set of those who are heard are mixed up: here it is the server and its neighbours.",
+    "The reduction ratio of fixed sampling is printed as I/T instead of 1/I: here it is counted.",
+)
+"""In the order of the notes: reasons of claims refer to their numbers."""
+
+
+def corrections_section() -> Html:
+    """An ordered list, so that "correction 8" can be found."""
+    told = (
+        "The schemes are the paper's with these corrections, so a claim may fail because of one of them. ",
+        "Each is explained in docs/paper-notes.md of the project, under the same number.",
+    )
+    return join([tag("p", *told), tag("ol", *(tag("li", text) for text in CORRECTIONS))])
