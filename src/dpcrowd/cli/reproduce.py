@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 @click.command()
 @click.argument("figures", nargs=-1, metavar="[FIGURE]…")
-@click.option("--runs", type=int, help="Independent runs of every point. [default: 50; 4 with --quick]")
+@click.option("--runs", type=int, help="Independent runs of every point. [default: 50; 3 with --quick]")
 @click.option("--quick", is_flag=True, help="A look in a few minutes: few runs, few values on each axis.")
 @click.option(
     "--out",

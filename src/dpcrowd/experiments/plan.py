@@ -20,7 +20,7 @@ from dpcrowd.sim.tuned import Tuned, read_tuned
 __all__ = ["QUICK_RUNS", "RUNS", "Plan", "make_plan"]
 
 RUNS = 50
-QUICK_RUNS = 4
+QUICK_RUNS = 3
 SINGLE = ("linear", "flu")
 MULTI = ("multi-linear", "multi-flu")
 
@@ -118,6 +118,6 @@ def _quicker(plan: Plan) -> Plan:
         densities=(0.05, 0.2, 0.8),
         intervals=(1, 3, 8, 20, 50),
         epsilons=(0.1, 0.4, 1.0),
-        windows=(20, 60, 100),
+        windows=(20, 100),
         matrix_runs=2,
     )

@@ -50,7 +50,7 @@ def reproduce(
     """Regenerate the paper's evaluation in the folder `out`; results that are there already are used again.
 
     figures   numbers or names; none: all
-    runs      of every point; without: 50, or 4 if quick
+    runs      of every point; without: 50, or 3 if quick
     tuning    parameter files from `dpcrowd tune`, one for each data set
     backend   local, dask or ray; cluster: the address of a running one
     progress  called with a `Tick` whenever a batch of runs is done
