@@ -280,3 +280,12 @@ def laplace_var(epsilon: float, sensitivity: int = 1) -> float:
     """Variance of the discrete Laplace, from its probabilities (1-q)/(1+q) q^|x|."""
     q = float(np.exp(-epsilon / sensitivity))
     return 2 * q / (1 - q) ** 2
+
+
+def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
+    """One server of a world, with the share, noise and step that it has in the batch."""
+    alone = replace(setting, servers=1, phases=None if setting.phases is None else setting.phases[number : number + 1])
+    share = float(world.shares[number, 0])
+    options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
+    noise = world.noise(only=number)
+    return Server(make_scheme(name, **options), alone, noise, number=number, share=share, beta=world.gain)

@@ -14,23 +14,15 @@ import pytest
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.network.costs import components
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.base import Form, Release, Setting
+from dpcrowd.schemes.base import Form, Release
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server, ServerRelease
-from schemes_support import CASES, SERVERS, Case, World, bits, make_setting, make_world, play
+from schemes_support import CASES, SERVERS, Case, World, bits, make_server, make_setting, make_world, play
 
 # Central hears all servers in one place, so no single server can run it.
 SINGLE = [case for case in CASES if case.name != "central"]
 Meddle = Callable[[int, list[Server]], None]
-
-
-def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
-    alone = replace(setting, servers=1, phases=None if setting.phases is None else setting.phases[number : number + 1])
-    share = float(world.shares[number, 0])
-    options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
-    noise = world.noise(only=number)
-    return Server(make_scheme(name, **options), alone, noise, number=number, share=share, beta=world.gain)
 
 
 def audience(world: World, reach: str, slot: int, server: int) -> list[int]:

@@ -12,6 +12,7 @@ A ledger here holds the accounts of N servers as int64 arrays of nano-epsilon; a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -120,6 +121,24 @@ class Ledger(ABC):
             returns_at=returns,
         )
 
+    def carry_over(self, charges: Mapping[int, int], now: int) -> None:
+        """Count what a server has spent before this ledger was opened: nano-epsilon by slot, up to slot `now`.
+
+        A durable account outlives configurations; a new one begins with the old debts, even those that are more
+        than it may ever spend. Slots may be negative: before the epoch of this configuration.
+        """
+        if self.slot != -1 or self.spent.any() or len(self.spent) != 1:
+            raise BadInput("only a new ledger of one server can take over what was spent before it.")
+        if any(nano < 0 or slot > now for slot, nano in charges.items()):
+            raise BadInput(f"what was spent before is >= 0 and of slots up to {now}.")
+        for slot, nano in charges.items():
+            self._carry(slot, nano, now)
+        self.slot = now
+
+    @abstractmethod
+    def _carry(self, slot: int, nano: int, now: int) -> None:
+        """Count one old payment, if it still matters in slot `now`."""
+
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         """The ledger's whole state as arrays, for saving."""
         return {"slot": np.array(self.slot), "spent": self.spent}
@@ -170,6 +189,9 @@ class FiniteLedger(Ledger):
     def _record(self, slot: int, cost: Nanos) -> None:
         return None
 
+    def _carry(self, slot: int, nano: int, now: int) -> None:
+        self.spent += nano
+
 
 class WindowLedger(Ledger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
@@ -201,6 +223,11 @@ class WindowLedger(Ledger):
 
     def _record(self, slot: int, cost: Nanos) -> None:
         self.history[slot % self.length] += cost
+
+    def _carry(self, slot: int, nano: int, now: int) -> None:
+        if slot > now - self.length:
+            self.history[slot % self.length] += nano
+            self.spent += nano
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {**super().arrays(), "history": self.history.copy()}  # rows are written in place

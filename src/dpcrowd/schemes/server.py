@@ -12,7 +12,8 @@ goes on with the noisy values it has already paid for and never draws twice for 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,19 +91,54 @@ class Server:
         """The last slot that was observed; -1 before the first."""
         return self._slot
 
-    def observe(self, slot: int, counts: object) -> Messages | None:
-        """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said."""
+    def carry_over(self, charges: Mapping[int, int], now: int) -> None:
+        """Begin with the debts of an older account: nano-epsilon by slot, up to slot `now`; see `Ledger.carry_over`."""
+        if self._slot != -1:
+            raise BadInput("debts are taken over before the first slot.")
+        ledger = getattr(self._state, "ledger", None)
+        if ledger is None:
+            raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
+        ledger.carry_over(charges, now)
+
+    def remaining(self, slot: int) -> int:
+        """Nano-epsilon that may still be spent in a slot that is not over yet."""
+        ledger = getattr(self._state, "ledger", None)
+        # Of a copy: a ledger that is asked of a slot goes there, and the slot before it could not be paid any more.
+        return 0 if ledger is None else int(deepcopy(ledger).remaining(slot).min())
+
+    def observe(self, slot: int, counts: object | None) -> Messages | None:
+        """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said.
+
+        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
+        """
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer) or slot < 0:
             raise BadInput(f"a slot is a whole number >= 0; given {slot!r}.")
         if slot <= self._slot:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
-        checked = check_counts(counts, self.setting.regions)
+        nothing = np.zeros(self.setting.regions, dtype=np.int64)
+        checked = check_counts(nothing if counts is None else counts, self.setting.regions)
         plan = self.scheme.plan(self._state, slot, self._shares)
+        if counts is None:
+            if not self.scheme.live:
+                raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
+            plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
         self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
         return self.pending_message()
+
+    @property
+    def open_slot(self) -> int | None:
+        """The slot that was observed and not yet released; None if there is none."""
+        return None if self._pending is None else self._slot
+
+    def open_sample(self) -> tuple[int, Floats] | None:
+        """Of the open slot: nano-epsilon paid, and the noisy values (d,); None if nothing was sampled."""
+        if self._pending is None or not self._pending[1].charge.any():
+            return None
+        reading = self._pending[1]
+        return int(reading.charge.max()), reading.noisy[0]
 
     def pending_message(self) -> Messages | None:
         """The message of the open slot again, from the values already drawn; None if there is nothing to say."""
