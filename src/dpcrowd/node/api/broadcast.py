@@ -1,0 +1,89 @@
+"""One release to many readers: a bounded queue each, so that a slow reader costs the node nothing but that queue.
+
+A reader that falls behind loses the oldest releases, and is told how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from dpcrowd.node.api.rows import SlotEstimates
+
+__all__ = ["Broadcast", "Lost"]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Releases that a slow reader did not get."""
+
+    slots: int
+
+
+class _Queue:
+    def __init__(self, size: int) -> None:
+        self.items: deque[SlotEstimates] = deque()
+        self.size = size
+        self.lost = 0
+        self.closed = False
+        self.news = asyncio.Event()
+
+    def put(self, item: SlotEstimates) -> None:
+        if len(self.items) >= self.size:
+            self.items.popleft()
+            self.lost += 1
+        self.items.append(item)
+        self.news.set()
+
+    async def read(self) -> AsyncIterator[SlotEstimates | Lost]:
+        while True:
+            if self.lost:
+                lost, self.lost = Lost(self.lost), 0
+                yield lost
+            elif self.items:
+                yield self.items.popleft()
+            elif self.closed:
+                return
+            else:
+                self.news.clear()
+                await self.news.wait()
+
+
+class Broadcast:
+    """Used from one event loop."""
+
+    def __init__(self, size: int = 64) -> None:
+        self._size = size
+        self._queues: set[_Queue] = set()
+        self._closed = False
+
+    @property
+    def readers(self) -> int:
+        """How many are subscribed."""
+        return len(self._queues)
+
+    def publish(self, item: SlotEstimates) -> None:
+        """To everyone who is subscribed; never waits."""
+        for queue in self._queues:
+            queue.put(item)
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[AsyncIterator[SlotEstimates | Lost]]:
+        """Everything that is published from now on; ends when the broadcast is closed."""
+        queue = _Queue(self._size)
+        queue.closed = self._closed
+        self._queues.add(queue)
+        try:
+            yield queue.read()
+        finally:
+            self._queues.discard(queue)
+
+    def close(self) -> None:
+        """Readers get what is still queued, and then the end: before a server can stop, its streams have to."""
+        self._closed = True
+        for queue in self._queues:
+            queue.closed = True
+            queue.news.set()

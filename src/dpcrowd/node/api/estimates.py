@@ -1,0 +1,140 @@
+"""GET /v1/estimates and /v1/estimates/latest: what this server published, in the format that the reader accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dpcrowd.errors import MissingExtra
+from dpcrowd.node.api.answers import refusal
+from dpcrowd.node.api.rights import guarded
+from dpcrowd.node.api.rows import ENCODERS, SlotEstimates
+from dpcrowd.node.api.service import Context
+from dpcrowd.node.ingest.times import parse_time
+
+__all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes"]
+
+DEFAULT_ROWS, MOST_ROWS = 100_000, 1_000_000
+_SLOT = re.compile(r"[0-9]{1,15}")
+_LOST_PLUS = re.compile(r"(?<=[0-9]) (?=[0-9]{2}:[0-9]{2}$)")
+
+
+class QueryRefused(Exception):
+    """A query that cannot be answered; the text does not repeat it."""
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    """Both endpoints."""
+
+    async def latest(request: Request) -> Response:
+        _known(request.query_params, {"region"})
+        regions = chosen_regions(context, request.query_params)
+        found = await context.service.latest()
+        slots = [] if found is None else [found if regions is None else found.only(regions)]
+        return await _respond(request, slots, {})
+
+    async def many(request: Request) -> Response:
+        query = request.query_params
+        _known(query, {"from", "to", "region", "limit"})
+        first, last = _slot(context, query, "from"), _slot(context, query, "to")
+        regions = chosen_regions(context, query)
+        # Whole slots, and at least one: a page that ends inside a slot could not be continued.
+        width = len(regions) if regions is not None else len(context.service.regions)
+        most = max(_limit(query) // max(width, 1), 1)
+        found = list(await context.service.estimates(first, last, regions, most + 1))
+        headers = {}
+        if len(found) > most:
+            headers["link"] = f'<{_next_page(request, found[most].slot)}>; rel="next"'
+        return await _respond(request, found[:most], headers)
+
+    return [
+        Route("/v1/estimates/latest", guarded(context, "read", _answered(latest)), methods=["GET"]),
+        Route("/v1/estimates", guarded(context, "read", _answered(many)), methods=["GET"]),
+    ]
+
+
+def chosen_regions(context: Context, query: QueryParams) -> list[str] | None:
+    """The regions that a query names, each once; None if it names none."""
+    given = list(dict.fromkeys(query.getlist("region")))
+    if not all(name in context.service.regions for name in given):
+        raise QueryRefused("region: unknown; allowed: the regions that /v1/network lists.")
+    return given or None
+
+
+def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def checked(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except QueryRefused as error:
+            return refusal(400, "query", str(error))
+
+    return checked
+
+
+async def _respond(request: Request, slots: list[SlotEstimates], headers: dict[str, str]) -> Response:
+    kind = accepted(request.headers.get("accept", "*/*"))
+    if kind is None:
+        return refusal(406, "accept", f"no such format; allowed in Accept: {', '.join(ENCODERS)}.")
+    try:
+        # In a thread: a large answer must not hold up a slot.
+        body = await run_in_threadpool(ENCODERS[kind], slots)
+    except MissingExtra as error:
+        return refusal(406, "accept", str(error))
+    return Response(body, 200, {"cache-control": "no-store", "vary": "Accept", **headers}, kind)
+
+
+def accepted(header: str) -> str | None:
+    """The format that a reader likes best; JSON if it takes anything."""
+    wishes: list[tuple[float, int, str]] = []
+    for place, part in enumerate(header.lower().split(",")):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            if re.fullmatch(r"q=[01](\.[0-9]{0,3})?", parameter):
+                weight = float(parameter[2:])
+        if weight > 0:
+            wishes.append((-weight, place, name))
+    for _, _, name in sorted(wishes):
+        for kind in ENCODERS:
+            if name in (kind, "*/*", kind.partition("/")[0] + "/*"):
+                return kind
+    return None
+
+
+def _known(query: QueryParams, names: set[str]) -> None:
+    if not set(query) <= names:
+        raise QueryRefused(f"a parameter that does not exist; allowed: {', '.join(sorted(names))}.")
+
+
+def _slot(context: Context, query: QueryParams, name: str) -> int | None:
+    given = query.getlist(name)
+    if not given:
+        return None
+    text = given[0]
+    if len(given) == 1 and _SLOT.fullmatch(text):
+        return int(text)
+    at_ns = parse_time(_LOST_PLUS.sub("+", text)) if len(given) == 1 else None  # '+' in an address means a space
+    if at_ns is None:
+        raise QueryRefused(
+            f"{name}: allowed, once: a slot, or an RFC 3339 time with an offset, for the slot open then."
+        )
+    return context.service.clock.slot_of(at_ns)
+
+
+def _limit(query: QueryParams) -> int:
+    text = query.get("limit", str(DEFAULT_ROWS))
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_ROWS:
+        raise QueryRefused(f"limit: allowed: 1 to {MOST_ROWS} rows.")
+    return int(text)
+
+
+def _next_page(request: Request, first: int) -> str:
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "from"]
+    return f"{request.url.path}?{urlencode([('from', str(first)), *kept])}"

@@ -1,0 +1,158 @@
+"""POST /v1/checkins and /v1/counts: the busy path, as plain ASGI functions.
+
+Whatever happens here, neither the answer nor the log holds anything of the body: an unexpected error is logged by the
+name of its class only, since its text and its traceback could quote a user.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from dpcrowd.node.api.answers import refusal_bytes
+from dpcrowd.node.api.rights import CHALLENGE, denied
+from dpcrowd.node.api.service import Context
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.ingest.batch import BodyRefused
+from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
+from dpcrowd.node.ingest.times import RowsNotTaken
+
+__all__ = ["Ingest", "take_checkins", "take_counts"]
+
+Take = Callable[[Context, str | None, bytes], Awaitable[None]]
+
+_log = logging.getLogger("dpcrowd.node.api")
+_STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403}
+_DISCARDED = 16 << 20
+_TAKEN = b'{"taken":true}'
+_TAKEN_START = {
+    "type": "http.response.start",
+    "status": 202,
+    "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_TAKEN))],
+}
+_TAKEN_BODY = {"type": "http.response.body", "body": _TAKEN}
+
+
+async def take_checkins(context: Context, content_type: str | None, body: bytes) -> None:
+    """Decode and take; an empty batch is taken without troubling anybody."""
+    arrived_ns = context.now()
+    batch = decode_checkins(content_type, body, context.service.regions)
+    if len(batch):
+        await context.service.take_checkins(batch, arrived_ns)
+
+
+async def take_counts(context: Context, content_type: str | None, body: bytes) -> None:
+    """Decode and take."""
+    arrived_ns = context.now()
+    slot, counts = decode_counts(content_type, body, context.service.regions)
+    await context.service.take_counts(slot, counts, arrived_ns)
+
+
+class Ingest:
+    """An ASGI application of one path."""
+
+    def __init__(self, context: Context, take: Take) -> None:
+        self._context = context
+        self._take = take
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = _Sent(receive)
+        try:
+            self._check(scope)
+            body = await sent.read(self._context.max_body)
+            if body is None:
+                return  # the client is gone
+            await self._take(self._context, _header(scope, b"content-type"), body)
+        except (BodyRefused, NotTaken) as error:
+            # A connection that is closed with bytes unread is reset, and the client may never see the answer.
+            waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
+            await self._refuse(send, error, keep=not waits and await sent.discard())
+        except Exception as error:
+            _log.error("a request to %s failed: %s", scope["path"], type(error).__name__)
+            text = "the node could not handle this request; its log says when."
+            await _respond(send, 500, refusal_bytes("internal", text), {})
+        else:
+            await send(_TAKEN_START)
+            await send(_TAKEN_BODY)
+
+    def _check(self, scope: Scope) -> None:
+        """Everything that can be refused before the body is read."""
+        if scope["method"] != "POST":
+            raise BodyRefused(405, "method", "this path takes POST only.")
+        no = denied(self._context.tokens, "checkin", scope["headers"])
+        if no is not None:
+            raise BodyRefused(no.status, no.reason, no.text)
+        if (_header(scope, b"content-encoding") or "identity").lower() != "identity":
+            raise BodyRefused(415, "content-encoding", "a compressed body is not taken; send it as it is.")
+        length = _header(scope, b"content-length") or "0"
+        if length.isdecimal() and int(length[:20]) > self._context.max_body:
+            raise _too_large(self._context.max_body)
+
+    async def _refuse(self, send: Send, error: BodyRefused | NotTaken, *, keep: bool) -> None:
+        now = self._context.now()
+        self._context.service.refused(error.reason, now)
+        status = error.status if isinstance(error, BodyRefused) else _STATUS.get(error.reason, 409)
+        headers = {} if keep else {"connection": "close"}
+        if status in (429, 503):
+            headers["retry-after"] = str(self._context.service.retry_after(now))
+        elif status == 401:
+            headers |= CHALLENGE
+        elif status == 405:
+            headers["allow"] = "POST"
+        rows = error.rows if isinstance(error, RowsNotTaken) else None
+        await _respond(send, status, refusal_bytes(error.reason, str(error), rows), headers)
+
+
+class _Sent:
+    """The body of a request, of which no more is held than is allowed."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    async def read(self, most: int) -> bytes | None:
+        """All of it; None if the client went away."""
+        parts: list[bytes] = []
+        size = 0
+        while not self._ended:
+            part = await self._part()
+            if part is None:
+                return None
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def discard(self) -> bool:
+        """Read on without keeping anything; whether the end was reached."""
+        size = 0
+        while not self._ended and size <= _DISCARDED:
+            size += len(await self._part() or b"")
+        return self._ended
+
+    async def _part(self) -> bytes | None:
+        message = await self._receive()
+        gone = message["type"] == "http.disconnect"
+        self._ended = gone or not message.get("more_body", False)
+        return None if gone else message.get("body", b"")
+
+
+def _too_large(most: int) -> BodyRefused:
+    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most} bytes. Send several.")
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
+
+
+async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    told = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    raw = [(name.encode(), value.encode()) for name, value in told.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

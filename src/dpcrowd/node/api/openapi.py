@@ -1,0 +1,166 @@
+"""The OpenAPI document, made from the classes that are decoded and encoded.
+
+A WebSocket cannot be described in OpenAPI; it is told in words with the path that it shares.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from dpcrowd.node.api import views
+from dpcrowd.node.api.openapi_parts import (
+    Part,
+    errors,
+    json_answer,
+    listed,
+    operation,
+    parameter,
+    reference,
+    rows_answer,
+)
+from dpcrowd.node.ingest.bodies import CHECKIN_TYPES, COUNTS_TYPES, CheckIn, Counts
+
+__all__ = ["document"]
+
+_CLASSES = (
+    CheckIn,
+    Counts,
+    views.EstimateRow,
+    views.BudgetView,
+    views.NetworkStatus,
+    views.Taken,
+    views.Health,
+    views.Readiness,
+    views.LogLevel,
+    views.Done,
+    views.ErrorBody,
+)
+_ABOUT = """\
+Check-ins in, estimates of a crowd out, of one server of a network.
+
+Tokens have three separate rights: check-in, read, admin. Every refusal has a reason and a text, and repeats nothing \
+of the request. Times are RFC 3339 in UTC."""
+
+
+@cache
+def document() -> Part:
+    """The description of every path."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dpcrowd node", "version": "1", "description": _ABOUT, "license": {"name": "Apache-2.0"}},
+        "paths": {**_ingest(), **_estimates(), **_state(), **_admin()},
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {
+                right: {"type": "http", "scheme": "bearer", "description": f"A token with the right '{right}'."}
+                for right in ("checkin", "read", "admin")
+            },
+        },
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    _, schemas = msgspec.json.schema_components(_CLASSES, ref_template="#/components/schemas/{name}")
+    return schemas
+
+
+def _ingest() -> Part:
+    rows = {
+        "application/json": {"schema": listed("CheckIn")},
+        "application/x-ndjson": {"schema": {"type": "string", "description": "One CheckIn a line."}},
+        "application/msgpack": {"schema": listed("CheckIn")},
+    }
+    binary = {"schema": {"type": "string", "format": "binary", "description": "A table of user, region, time."}}
+    refusals = errors(400, 401, 403, 405, 409, 413, 415, 429, 503)
+    taken = {"202": json_answer("On disk; a crash does not lose it.", "Taken"), **refusals}
+    checkins = operation(
+        "sendCheckins",
+        "Send check-ins",
+        "A user counts once a slot, the last region wins: sending a batch again is harmless. All rows or none.",
+        taken,
+        right="checkin",
+        body={kind: rows.get(kind, binary) for kind in CHECKIN_TYPES},
+    )
+    counts = operation(
+        "sendCounts",
+        "Send counts that were made distinct elsewhere",
+        "A slot takes counts or check-ins, not both. Sending a slot's counts again replaces them.",
+        taken,
+        right="checkin",
+        body={kind: {"schema": reference("Counts")} for kind in COUNTS_TYPES},
+    )
+    return {"/v1/checkins": {"post": checkins}, "/v1/counts": {"post": counts}}
+
+
+def _estimates() -> Part:
+    region = parameter("region", "Only these regions.", {"type": "array", "items": {"type": "string"}})
+    when = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
+    span = [
+        parameter("from", "First slot, or a time: the slot that was open then.", when),
+        parameter("to", "Last slot, included.", when),
+        region,
+        parameter("limit", "About how many rows at most; whole slots.", {"type": "integer", "minimum": 1}),
+    ]
+    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", {"type": "integer"})
+    refusals = errors(400, 401, 403, 406)
+    events = {
+        "200": {
+            "description": "Events: `estimates` (id: the slot; data: an array of EstimateRow) and `lost` (data: "
+            '{"slots": n}, releases that a slow reader did not get).',
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **errors(400, 401, 403, 405),
+    }
+    about = (
+        "The latest release, or those since `after`, and then each new one. The same path takes a WebSocket, whose "
+        'text messages are {"event": "estimates", "slot": n, "rows": [EstimateRow]} and {"event": "lost", "slots": n}.'
+    )
+    return {
+        "/v1/estimates/latest": {
+            "get": operation("latestEstimates", "The latest release", "", {"200": rows_answer(), **refusals}, [region])
+        },
+        "/v1/estimates": {
+            "get": operation(
+                "estimates",
+                "Releases of a range of slots, oldest first",
+                "If there is more, the header Link gives the address of the next page.",
+                {"200": {**rows_answer(), "headers": {"Link": {"schema": {"type": "string"}}}}, **refusals},
+                span,
+            )
+        },
+        "/v1/stream": {"get": operation("stream", "Releases as they are published", about, events, [region, after])},
+    }
+
+
+def _state() -> Part:
+    def read(name: str, text: str, answers: Part, right: str | None = "read") -> Part:
+        return {"get": operation(name, text, "", answers, right=right)}
+
+    closed = errors(401, 403)
+    metrics = {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    description = {"description": "This.", "content": {"application/json": {"schema": {"type": "object"}}}}
+    ready = {code: json_answer(text, "Readiness") for code, text in (("200", "Ready."), ("503", "Not ready."))}
+    return {
+        "/v1/budget": read("budget", "The privacy budget", {"200": json_answer("Amounts.", "BudgetView"), **closed}),
+        "/v1/network": read("network", "The network", {"200": json_answer("State.", "NetworkStatus"), **closed}),
+        "/metrics": read("metrics", "Metrics", {"200": metrics, **closed}),
+        "/healthz": read("health", "Whether the process answers", {"200": json_answer("It does.", "Health")}, None),
+        "/readyz": read("ready", "Whether the node can work", ready, None),
+        "/openapi.json": read("openapi", "This document", {"200": description}, None),
+    }
+
+
+def _admin() -> Part:
+    def command(name: str, text: str, more: Part, body: Part | None = None) -> Part:
+        answers = {"200": json_answer("Done.", "Done"), **errors(401, 403), **more}
+        return {"post": operation(name, text, "", answers, right="admin", body=body)}
+
+    level = {"application/json": {"schema": reference("LogLevel")}}
+    return {
+        "/v1/admin/reload": command("reload", "Take the next revision of network.toml", errors(409)),
+        "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
+        "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
+    }

@@ -1,0 +1,155 @@
+"""The page docs/api.md, made from the OpenAPI document: python -m dpcrowd.node.api.reference > docs/api.md"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dpcrowd.node.api.openapi import document
+from dpcrowd.node.api.openapi_parts import Part, reference
+from dpcrowd.node.api.rows import JSON
+
+__all__ = ["page"]
+
+_RIGHTS = {"checkin": "a token of `checkin`", "read": "a token of `read`", "admin": "a token of `admin`"}
+_HEAD = """\
+# HTTP API
+
+This page is made from the OpenAPI document that every node serves at `/openapi.json`
+(`python -m dpcrowd.node.api.reference > docs/api.md`). `dpcrowd.Client` and `dpcrowd.AsyncClient` speak it from Python:
+see [below](#from-python).
+
+Check-ins in, estimates of a crowd out, of one server of a network. Times are RFC 3339 in UTC. Where `[tokens]` of
+`node.toml` asks for one, a token is sent as `Authorization: Bearer TOKEN`; its three rights are separate, and none
+implies another.
+
+Every answer that is not a success is an [ErrorBody](#errorbody): a reason for programs, a text for people, and nothing
+of the request. [Failures](failures.md) lists the reasons.
+
+    curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+         -d '[{"user": "ann", "region": "north"}]' http://127.0.0.1:8080/v1/checkins
+    curl -H "Authorization: Bearer $TOKEN" -H "Accept: text/csv" "http://127.0.0.1:8080/v1/estimates?from=100&to=200"
+
+## From Python
+
+    import dpcrowd                                                    # pip install "dpcrowd[client]"
+
+    client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
+    client.checkin(["ann", "bob"], ["north", "south"])                # or a list of {"user", "region", "time"?}
+    client.counts(4182, {"north": 120, "south": 88})
+    client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
+    table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate
+    for release in client.stream(seconds=3600):                       # connects again by itself, misses nothing
+        print(release.slot[0], release.estimate.sum())
+    client.budget().remaining, client.network().neighbours, client.ready().problems
+
+`dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. What passes (no connection,
+429, 503) is tried again with growing waits, or after the node's `Retry-After`, with at most `patience` seconds of
+waiting. Then, and for each refusal, a `dpcrowd.client.NodeError` is raised: `NotAllowed`, `RequestRefused`, `NotTaken`,
+`NodeBusy`, `NodeFailed` or `NodeUnreachable`, with the node's `reason` and `text`. No error holds a user id.
+
+Sending twice is harmless, but a check-in without a time counts when it arrives, so a retry may fall into the next slot:
+give times where that matters. The client uses no proxy of the environment; `proxy=` names one, `ca=` the authority of a
+node with HTTPS.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    described = document()
+    refusals: dict[str, str] = {}
+    lines = [_HEAD, "## Paths", ""]
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            lines += _operation(path, method, operation, refusals)
+    lines += ["## Refusals", "", "| status | |", "|---|---|"]
+    lines += [f"| {status} | {text} |" for status, text in sorted(refusals.items())]
+    lines += ["", "## Types", ""]
+    for name, schema in sorted(described["components"]["schemas"].items()):
+        lines += _type(name, schema)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]) -> Iterator[str]:
+    """A section; refusals, which are the same everywhere, are told by number, and their texts collected."""
+    rights = [_RIGHTS[right] for one in operation["security"] for right in one]
+    yield from (f"### {method.upper()} {path}", "", _sentence(operation["summary"]))
+    if "description" in operation:
+        yield operation["description"]
+    yield from (f"Needs {', '.join(rights)}." if rights else "Open to everybody.", "")
+    if "parameters" in operation:
+        yield from ("| parameter | type | meaning |", "|---|---|---|")
+        for one in operation["parameters"]:
+            yield f"| `{one['name']}` | {_kind(one['schema'])} | {_cell(one['description'])} |"
+        yield ""
+    if "requestBody" in operation:
+        yield from ("| body | |", "|---|---|")
+        for kind, content in operation["requestBody"]["content"].items():
+            yield f"| `{kind}` | {_content(content['schema'])} |"
+        yield ""
+    yield from ("| answer | | |", "|---|---|---|")
+    refused = []
+    for status, answer in operation["responses"].items():
+        if answer["content"].get(JSON) == {"schema": reference("ErrorBody")}:
+            refused.append(status)
+            refusals[status] = _cell(answer["description"])
+            continue
+        content = [f"`{kind}`: {_content(one['schema'])}" for kind, one in answer["content"].items()]
+        yield f"| {status} | {_cell(answer['description'])} | {'<br>'.join(content)} |"
+    yield ""
+    if refused:
+        yield from (f"Refused with {', '.join(sorted(refused))}.", "")
+
+
+def _type(name: str, schema: Part) -> Iterator[str]:
+    yield from (f"### {name}", "", " ".join(schema.get("description", "").split()), "")
+    yield from ("| field | type | meaning |", "|---|---|---|")
+    required = set(schema.get("required", ()))
+    for field, part in schema["properties"].items():
+        optional = "" if field in required else ", optional"
+        parts = [part, *part.get("anyOf", ())]
+        meaning = next((one["description"] for one in parts if "description" in one), "")
+        yield f"| `{field}` | {_kind(part)}{optional} | {_cell(meaning)} |"
+    yield ""
+
+
+def _content(schema: Part) -> str:
+    return _cell(schema["description"]) if "description" in schema else _kind(schema)
+
+
+def _kind(schema: Part) -> str:
+    """The type of a value in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(f"`{_literal(one)}`" for one in schema["enum"])
+    if schema["type"] == "array":
+        return f"list of {_kind(schema['items'])}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    if schema.get("format") == "date-time":
+        return "time"
+    kind = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(schema["type"], schema["type"])
+    bounds = [(low, high) for low, high in (("minimum", "maximum"), ("minLength", "maxLength")) if low in schema]
+    told = [f"{schema[low]} to {schema[high]}" if high in schema else f"from {schema[low]}" for low, high in bounds]
+    return f"{kind} ({told[0]}{' characters' if 'minLength' in schema else ''})" if told else str(kind)
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

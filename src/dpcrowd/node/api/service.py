@@ -1,0 +1,97 @@
+"""What the API needs of a node; the shell implements it, tests imitate it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpcrowd.node.api.broadcast import Lost
+from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
+from dpcrowd.node.config.tokens import Right
+from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.slots import SlotClock
+
+__all__ = ["Context", "Right", "Service", "Tokens"]
+
+
+class Tokens(Protocol):
+    """Who may do what: `TokensSection` of node.toml."""
+
+    def rights_of(self, token: str | None) -> frozenset[Right]:
+        """Of the bearer of a token; of everybody with None. Compares in constant time."""
+
+
+class Service(Protocol):
+    """A running node. Methods that are not async return at once; none may keep the event loop waiting."""
+
+    @property
+    def regions(self) -> Mapping[str, int]:
+        """The number of each region, in the order of the configuration that is valid now."""
+
+    @property
+    def clock(self) -> SlotClock:
+        """Slots and times."""
+
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
+        """Returns once the check-ins are on disk.
+
+        Raises `NotTaken`, and then has taken none: late, mixed, full, future, unavailable.
+        """
+
+    async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
+        """Likewise, for counts by the numbers of regions."""
+
+    def refused(self, reason: str, at_ns: int) -> None:
+        """A request to send check-ins was refused. Only that it happened may be kept, once a slot and reason."""
+
+    def retry_after(self, at_ns: int) -> int:
+        """Whole seconds, at least 1, until a node that is full may take check-ins again."""
+
+    async def latest(self) -> SlotEstimates | None:
+        """The last release; None before the first."""
+
+    async def estimates(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotEstimates]:
+        """At most `limit` releases of the slots from `first` to `last`, both included, the oldest first."""
+
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+        """Releases from now on; see `Broadcast`."""
+
+    async def budget(self) -> BudgetView:
+        """What was spent and what is left."""
+
+    async def network(self) -> NetworkStatus:
+        """Neighbours and refusals."""
+
+    def ready(self) -> tuple[bool, Sequence[str]]:
+        """Whether the node can do all of its work, and what is wrong if not."""
+
+    async def metrics(self) -> str:
+        """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
+
+    async def reload(self) -> str:
+        """Read the next revision of network.toml; says what will happen. `DpcrowdError` if it cannot be used."""
+
+    async def confirm_loss(self) -> str:
+        """The operator knows that the ledger lost samples; says what was booked."""
+
+    def set_log_level(self, level: Level) -> None:
+        """From now on."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every endpoint is given.
+
+    max_body  the largest body in bytes
+    now       nanoseconds since 1970
+    """
+
+    service: Service
+    tokens: Tokens
+    max_body: int
+    now: Callable[[], int]

@@ -1,0 +1,179 @@
+"""/v1/stream: every release as it is published, as server-sent events (GET) or over a WebSocket.
+
+A reader gets the latest release first, then each new one. Whoever says which slot it has seen (Last-Event-ID, which
+browsers send by themselves, or the parameter `after`) gets those since. A reader that is too slow loses the oldest
+releases and is told how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from dpcrowd.node.api.answers import refusal
+from dpcrowd.node.api.broadcast import Lost
+from dpcrowd.node.api.estimates import QueryRefused, chosen_regions
+from dpcrowd.node.api.rights import CHALLENGE, denied
+from dpcrowd.node.api.rows import SlotEstimates, to_json
+from dpcrowd.node.api.service import Context
+
+__all__ = ["pump", "releases", "routes"]
+
+Item = SlotEstimates | Lost
+_PAGE = 100
+_IDLE_SECONDS = 15.0
+_encode = msgspec.json.Encoder().encode
+
+
+class EventStream:
+    """GET: server-sent events, as an ASGI application that notices when its reader goes."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        wish = _wish(self._context, request.headers, request.query_params)
+        if scope["method"] != "GET":
+            wish = refusal(405, "method", "this path takes GET, and WebSockets.", {"allow": "GET"})
+        if isinstance(wish, Response):
+            await wish(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def write(chunk: bytes) -> None:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+        await write(b": dpcrowd\n\n")  # the reader learns at once that it is connected
+        async with aclosing(releases(self._context, *wish)) as source:
+            await pump(source, _gone(receive), lambda item: write(_event(item)), lambda: write(b":\n\n"))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    """The same path twice."""
+
+    async def socket(websocket: WebSocket) -> None:
+        wish = _wish(context, websocket.headers, websocket.query_params)
+        if isinstance(wish, Response):
+            await websocket.send_denial_response(wish)
+            return
+        await websocket.accept()
+
+        async def nothing() -> None:
+            """The server's own pings keep the connection."""
+
+        try:
+            async with aclosing(releases(context, *wish)) as source:
+                await pump(source, _left(websocket), lambda item: websocket.send_text(_message(item)), nothing)
+            await websocket.close(1001)
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the reader went while something was being sent
+
+    return [Route("/v1/stream", EventStream(context)), WebSocketRoute("/v1/stream", socket)]
+
+
+async def releases(context: Context, regions: list[str] | None, after: int | None) -> AsyncGenerator[Item]:
+    """What was missed, or the latest, and then everything new; no slot twice."""
+    service = context.service
+    sent: set[int] = set()
+    async with service.subscribe() as live:
+        if after is None:
+            latest = await service.latest()
+            old = [] if latest is None else [latest]
+        else:
+            old = list(await service.estimates(after + 1, None, None, _PAGE))
+        while old:
+            for item in old:
+                sent.add(item.slot)
+                yield item if regions is None else item.only(regions)
+            old = [] if after is None else list(await service.estimates(old[-1].slot + 1, None, None, _PAGE))
+        async for news in live:
+            if isinstance(news, Lost):
+                yield news
+            elif news.slot not in sent:
+                yield news if regions is None else news.only(regions)
+
+
+async def pump(
+    source: AsyncIterator[Item],
+    gone: Coroutine[Any, Any, None],
+    deliver: Callable[[Item], Awaitable[None]],
+    idle: Callable[[], Awaitable[None]],
+    idle_seconds: float = _IDLE_SECONDS,
+) -> None:
+    """Deliver until the source ends or the reader is gone; `idle` whenever nothing came for a while."""
+    leaving: asyncio.Future[Any] = asyncio.ensure_future(gone)
+    coming: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            if coming is None:
+                coming = asyncio.ensure_future(_next(source))
+            done, _ = await asyncio.wait({coming, leaving}, timeout=idle_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if leaving in done:
+                return
+            if coming in done:
+                item, coming = coming.result(), None
+                await deliver(item)
+            else:
+                await idle()
+    except (StopAsyncIteration, OSError):
+        return  # the source has ended, or the connection has
+    finally:
+        tasks = [task for task in (coming, leaving) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _next(source: AsyncIterator[Item]) -> Item:
+    return await anext(source)
+
+
+def _wish(context: Context, headers: Headers, query: QueryParams) -> tuple[list[str] | None, int | None] | Response:
+    """(regions, last slot that the reader has), or why not."""
+    no = denied(context.tokens, "read", headers.raw)
+    if no is not None:
+        return refusal(no.status, no.reason, no.text, CHALLENGE if no.status == 401 else None)
+    try:
+        if not set(query) <= {"region", "after"}:
+            raise QueryRefused("a parameter that does not exist; allowed: after, region.")
+        after = headers.get("last-event-id") or query.get("after")
+        if after is not None and not (after.isdecimal() and after.isascii() and len(after) <= 15):
+            raise QueryRefused("after: allowed: a slot.")
+        return chosen_regions(context, query), None if after is None else int(after)
+    except QueryRefused as error:
+        return refusal(400, "query", str(error))
+
+
+def _event(item: Item) -> bytes:
+    if isinstance(item, Lost):
+        return b"event: lost\ndata: " + _encode({"slots": item.slots}) + b"\n\n"
+    return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, to_json([item]))
+
+
+def _message(item: Item) -> str:
+    if isinstance(item, Lost):
+        return _encode({"event": "lost", "slots": item.slots}).decode()
+    return _encode({"event": "estimates", "slot": item.slot, "rows": item.rows()}).decode()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _left(websocket: WebSocket) -> None:
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass  # what a reader says is not listened to

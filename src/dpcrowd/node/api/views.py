@@ -1,0 +1,145 @@
+"""What the API answers with, typed; the OpenAPI document is made from these classes.
+
+Everything here is public, or noised and paid, or derived from such numbers. Of refused check-ins it can only be said
+that some were refused in a slot, and why: their number would be a raw count.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+__all__ = [
+    "BudgetView",
+    "Done",
+    "ErrorBody",
+    "ErrorDetail",
+    "EstimateRow",
+    "Health",
+    "Level",
+    "LogLevel",
+    "NeighbourStatus",
+    "NetworkStatus",
+    "Readiness",
+    "SlotRefusals",
+    "Taken",
+]
+
+Level = Literal["debug", "info", "warning", "error"]
+Time = Annotated[str, Meta(description="RFC 3339 in UTC.", extra_json_schema={"format": "date-time"})]
+
+
+class EstimateRow(Struct, frozen=True):
+    """One region in one slot. Numbers are never clamped, and null as long as nothing is known."""
+
+    slot: int
+    start: Time
+    region: str
+    estimate: Annotated[float | None, Meta(description="Of the whole population, not of this server's share.")]
+    low: Annotated[float | None, Meta(description="Lower end of the 95% interval.")]
+    high: float | None
+    sampled: Annotated[bool, Meta(description="Whether this server itself sampled in the slot.")]
+
+
+class BudgetView(Struct, frozen=True, kw_only=True):
+    """The privacy budget; amounts are epsilon."""
+
+    guarantee: Annotated[str, Meta(description="What is promised, in words.")]
+    kind: Literal["window", "finite"]
+    length: Annotated[int, Meta(description="Slots of the window, or of the horizon.")]
+    epsilon: float
+    spent: Annotated[float, Meta(description="In the current window, or so far in the horizon.")]
+    remaining: float
+    returns: Annotated[float | None, Meta(description="How much comes back at returns_slot; null: nothing ever.")] = (
+        None
+    )
+    returns_slot: int | None = None
+    returns_at: Time | None = None
+    total_spent: Annotated[float, Meta(description="Since the ledger began, over all networks that share it.")]
+    samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
+    text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
+
+
+class NeighbourStatus(Struct, frozen=True, kw_only=True):
+    """A one-hop neighbour as this node sees it."""
+
+    name: str
+    connected: bool
+    last_slot: Annotated[int | None, Meta(description="The last slot of which a message of it was used.")] = None
+    last_heard: Time | None = None
+    refused: Annotated[dict[str, int], Meta(description="Messages of it that were not used, by reason.")] = {}
+
+
+class SlotRefusals(Struct, frozen=True, kw_only=True):
+    """Check-ins were refused in a slot for these reasons; how many is not counted."""
+
+    slot: int
+    reasons: list[str]
+
+
+class NetworkStatus(Struct, frozen=True, kw_only=True):
+    """The network and this node's place in it."""
+
+    network: str
+    server: str
+    version: str
+    revision: int
+    digest: Annotated[str, Meta(description="Of the configuration that is valid now; the same at all servers.")]
+    next_revision: int | None = None
+    next_revision_slot: int | None = None
+    epoch: Time
+    slot_seconds: float
+    slot: Annotated[int, Meta(description="The slot that is open now.")]
+    regions: list[str]
+    neighbours: list[NeighbourStatus]
+    refused_messages: Annotated[dict[str, int], Meta(description="Messages that were not used, by reason.")] = {}
+    refused_checkins: list[SlotRefusals] = []
+
+
+class Taken(Struct, frozen=True):
+    """The check-ins, or counts, are on disk."""
+
+    taken: bool = True
+
+
+class Health(Struct, frozen=True):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(Struct, frozen=True):
+    """Whether the node can do all of its work."""
+
+    ready: bool
+    problems: list[str]
+
+
+class LogLevel(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is logged from now on."""
+
+    level: Level
+
+
+class Done(Struct, frozen=True):
+    """An operator's command was carried out."""
+
+    text: str
+
+
+class ErrorDetail(Struct, frozen=True, omit_defaults=True):
+    """Why a request was refused; nothing of the request is repeated."""
+
+    reason: Annotated[str, Meta(description="A word for programs.")]
+    text: Annotated[str, Meta(description="A sentence for people.")]
+    rows: Annotated[
+        list[int] | None,
+        Meta(description="Rows of the body, counted from 0, that are late or from the future; the first 1,000."),
+    ] = None
+
+
+class ErrorBody(Struct, frozen=True):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail

@@ -1,0 +1,61 @@
+"""Texts that name a place on the network or a public key, checked before anything tries to use them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from dpcrowd.node.config.kinds import Refused
+
+__all__ = ["KEY_BYTES", "check_endpoint", "check_key", "host_and_port", "is_loopback"]
+
+KEY_BYTES = {"ed25519": 32}
+"""How long a pinned public key is, by its algorithm."""
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?):([0-9]{1,5})")
+
+
+def host_and_port(path: str, text: str) -> tuple[str, int]:
+    """The parts of "host:port" or "[IPv6]:port"; the brackets are taken off."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 1 <= int(match[3]) <= 65_535:
+        raise Refused(path, f"given {_shown(text)}; allowed: HOST:PORT with a port from 1 to 65535.")
+    return match[1].strip("[]"), int(match[3])
+
+
+def check_endpoint(path: str, text: str) -> None:
+    """An address of the transport; nothing but TLS, since certificates say who speaks."""
+    kind, slash, address = text.partition("/")
+    if not slash or kind != "tls":
+        why = " Servers know each other by their certificates, so there is no transport without TLS."
+        raise Refused(path, f'given {_shown(text)}; allowed: "tls/HOST:PORT".{why if slash else ""}')
+    host_and_port(path, address)
+
+
+def check_key(path: str, text: str) -> None:
+    """A public key as `dpcrowd keys show` prints it. A slip of one letter must not pin a key that nobody has."""
+    algorithm, colon, encoded = text.partition(":")
+    if not colon or algorithm not in KEY_BYTES:
+        allowed = " or ".join(f'"{name}:BASE64"' for name in KEY_BYTES)
+        raise Refused(path, f"given {_shown(text)}; allowed: {allowed}, as `dpcrowd keys show` prints it.")
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES[algorithm] or base64.b64encode(key).decode() != encoded:
+        raise Refused(
+            path,
+            f"given {_shown(text)}; allowed: {KEY_BYTES[algorithm]} bytes in base 64 after '{algorithm}:', as "
+            "`dpcrowd keys show` prints it.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach it."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _shown(text: str) -> str:
+    plain = repr(text)
+    return plain if len(plain) <= 70 else f"{plain[:70]}..."

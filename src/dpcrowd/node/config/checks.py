@@ -1,0 +1,133 @@
+"""Checks of a network as a whole, each with the setting that is to blame; and what only deserves a warning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import check_gain
+from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.links import refuse_twice
+from dpcrowd.node.config.members import ServerSection
+from dpcrowd.schemes.registry import SCHEMES
+
+if TYPE_CHECKING:
+    from dpcrowd.node.config.network import NetworkConfig
+
+__all__ = ["check_links", "check_scheme", "check_servers", "network_warnings"]
+
+T = TypeVar("T")
+MATRIX_REGIONS = 1_000
+"""The matrix form sends and stores d (d + 1)/2 numbers: 4 MB a message at 1,000 regions."""
+LONGEST_WINDOW = 1_000_000
+"""The state that every sample stores holds one number a slot of the window."""
+LARGEST_MEMORY = 10_000_000
+"""Regions times remembered values, of the controllers and of the grouping."""
+WEAK_EPSILON = 10
+
+
+def check_servers(servers: Sequence[ServerSection]) -> None:
+    """Names, certificate names, endpoints and keys belong to one server each."""
+    seen: dict[tuple[str, str], int] = {}
+    for number, server in enumerate(servers):
+        marks = [(mark, str(getattr(server, mark))) for mark in ("name", "certificate_name", "endpoint")]
+        for mark, value in [*marks, *(("keys", key) for key in server.keys)]:
+            other = seen.setdefault((mark, value), number)
+            if other != number:
+                what = "the key of" if mark == "keys" else f"'{value}', as"
+                raise Refused(f"server[{number}].{mark}", f"given {what} server[{other}]; allowed: one of its own.")
+
+
+def check_links(network: NetworkConfig) -> None:
+    """Links join two different servers that exist, once, and leave nobody alone."""
+    names = [server.name for server in network.servers]
+    for number, link in enumerate(network.links):
+        for end, name in enumerate(link.between):
+            if name not in names:
+                raise Refused(f"link[{number}].between[{end}]", str(unknown_name("server", name, names)))
+        if link.between[0] == link.between[1]:
+            raise Refused(f"link[{number}].between", f"'{link.between[0]}' is linked to itself; give two servers.")
+    refuse_twice(network.timed_links())
+    alone = network.timed.isolated()
+    if alone and len(names) > 1:
+        since = f" from slot {network.valid_from_slot} on" if network.valid_from_slot else ""
+        raise Refused(f"server[{alone[0]}]", f"'{names[alone[0]]}' has no link{since}; give it one, or leave it out.")
+
+
+def check_scheme(network: NetworkConfig) -> None:
+    """A scheme that may run live, with options, numbers and a guarantee that fit it."""
+    method, regions = network.method, len(network.regions)
+    live = sorted(name for name, scheme in SCHEMES.items() if scheme.live)
+    if method.name in SCHEMES and method.name not in live:
+        raise Refused("scheme.name", f"'{method.name}' is for the simulator only; a live node runs {', '.join(live)}.")
+    if method.name not in live:
+        raise Refused("scheme.name", str(unknown_name("scheme", method.name, live)))
+    if method.accounting != "sound":
+        why = " since a user who moves between regions would pay more than epsilon" * (
+            method.accounting == "per-region"
+        )
+        raise Refused("scheme.accounting", f"given '{method.accounting}'; a live node allows \"sound\" only{why}.")
+    if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
+        raise Refused(
+            "scheme.process_var",
+            f"given {len(method.process_var)} numbers; allowed: one number, or {regions}, one a region.",
+        )
+    if method.form == "matrix" and regions > MATRIX_REGIONS:
+        raise Refused("scheme.form", f'"matrix" with {regions} regions; allowed: at most {MATRIX_REGIONS} regions.')
+    if isinstance(method.transition, tuple):
+        rows = [len(row) if isinstance(row, tuple) else 0 for row in method.transition]
+        if len(rows) != regions or set(rows) not in ({0}, {regions}):
+            raise Refused("scheme.transition", f"allowed: a number, {regions} numbers, or {regions} rows of {regions}.")
+    for name in ("integral_window", "history"):
+        if getattr(method.tuning, name) * regions > LARGEST_MEMORY:
+            most = f"at most {LARGEST_MEMORY // regions} with {regions} regions"
+            raise Refused(f"scheme.tuning.{name}", f"given {getattr(method.tuning, name)}; allowed: {most}.")
+    if network.promise.kind == "window" and network.promise.length > LONGEST_WINDOW:
+        raise Refused(
+            "guarantee.length", f"a window of {network.promise.length} slots; allowed: at most {LONGEST_WINDOW}."
+        )
+    _try("guarantee", network.guarantee)
+    model = _try("scheme", network.model)
+    _try("scheme", network.scheme)
+    first = network.servers[0].name  # all servers start alike, but for the phase
+    _try("scheme", lambda: network.scheme().start(network.setting(first)))
+    if method.beta is not None:
+        beta = method.beta
+        _try("scheme.beta", lambda: check_gain(beta, network.max_degree(), model.growth))
+
+
+def _try(path: str, make: Callable[[], T]) -> T:
+    """What `make` gives; a refusal of its own gets the path of the table."""
+    try:
+        return make()
+    except Refused:
+        raise
+    except BadInput as error:
+        raise Refused(path, str(error)) from None
+
+
+def network_warnings(network: NetworkConfig) -> tuple[str, ...]:
+    """What is allowed, but probably not meant."""
+    return tuple(_warnings(network))
+
+
+def _warnings(network: NetworkConfig) -> Iterator[str]:
+    promise = network.promise
+    total = math.fsum(server.share for server in network.servers)
+    if total > promise.servers_per_slot + 1e-9:
+        yield (
+            f"the shares add up to {total:g}, so a user is at {total:g} servers of a slot on average, but "
+            f"servers_per_slot is {promise.servers_per_slot}: the promise then holds for each server by itself, not "
+            f"for the network. Set servers_per_slot to {math.ceil(total - 1e-9)} or more, or make the shares smaller."
+        )
+    if promise.epsilon > WEAK_EPSILON * 10**9:
+        yield f"an epsilon of {network.guarantee().epsilon:g} promises little; 1 or less is usual."
+    if promise.kind == "finite" and network.valid_from_slot >= promise.length:
+        yield f"the horizon ended at slot {promise.length}, before this revision begins: no server will sample."
+    if len(network.servers) == 1:
+        yield "there is one server only: it has nobody to hear."
+    for number, link in enumerate(network.links):
+        if link.until_slot is not None and link.until_slot <= network.valid_from_slot:
+            yield f"link[{number}] ended at slot {link.until_slot}, before this revision begins; it can be left out."

@@ -1,0 +1,39 @@
+"""The digest of a network's configuration: every message carries it, and a neighbour with another one is refused.
+
+It is taken of the values, not of the text: comments, order of settings, layout, "60s" or "1m", the order of links, of
+the two names of a link and of the keys of a server make no difference. The order of servers and of regions does: it
+numbers them.
+
+A setting that a later version adds has to be left out of the encoding while it has its default, or that version could
+not talk to this one; a test pins the digest of a fixed file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from dpcrowd.node.config.network import NetworkConfig
+
+__all__ = ["DIGEST_BYTES", "canonical", "digest"]
+
+DIGEST_BYTES = 16
+
+
+def digest(network: NetworkConfig) -> bytes:
+    """16 bytes that two configurations share only if they mean the same."""
+    return hashlib.sha256(b"dpcrowd network 1\n" + canonical(network)).digest()[:DIGEST_BYTES]
+
+
+def canonical(network: NetworkConfig) -> bytes:
+    """One encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
+    plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
+    for server in plain["server"]:
+        server["keys"] = sorted(server["keys"])
+    for link in plain["link"]:
+        link["between"] = sorted(link["between"])
+        link["from_slot"] = link["from_slot"] or 0
+    plain["link"] = sorted(plain["link"], key=lambda link: (link["between"], link["from_slot"]))
+    return msgspec.json.encode(plain, order="sorted")

@@ -1,0 +1,109 @@
+"""Kinds of values that a configuration file holds, and how a wrong one is refused.
+
+Quantities are whole numbers once they are read: a duration and a moment in nanoseconds, epsilon in nano-epsilon, a
+size in bytes. So "60s", "1m" and 60 are one value, compare equal and give the same digest. `values` reads them from
+text; this module has no clock and no files, so that the state machine may hold a configuration.
+
+A field's `Meta` says what it means (for the schema and the reference) and, as `allowed`, what an error tells the person
+who got it wrong. `secret` values are never repeated in an error.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from dpcrowd.errors import BadInput
+
+__all__ = [
+    "SECOND",
+    "CertificateName",
+    "Duration",
+    "Moment",
+    "Name",
+    "NanoEpsilon",
+    "Refused",
+    "Section",
+    "Size",
+    "about",
+    "field_type",
+    "meta_of",
+]
+
+SECOND = 1_000_000_000
+NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"  # `$` alone would let a newline at the end pass
+COMMON_NAME = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$(?!\n)"  # X.509 ends it at 64
+_UNITS = ((86_400 * SECOND, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000_000, "ms"))
+
+
+class Duration(int):
+    """A length of time in whole nanoseconds; prints itself as a file would have it."""
+
+    def __str__(self) -> str:
+        for size, unit in _UNITS:
+            if self and self % size == 0:
+                return f"{self // size}{unit}"
+        return f"{self / SECOND:g}s"
+
+
+class Moment(int):
+    """A point in time in whole nanoseconds UTC since 1970."""
+
+
+class NanoEpsilon(int):
+    """A privacy budget in whole 1e-9 epsilon."""
+
+
+class Size(int):
+    """A number of bytes."""
+
+    def __str__(self) -> str:
+        for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+            if self and self % size == 0:
+                return f"{self // size}{unit}"
+        return str(int(self))
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every table of a configuration file."""
+
+
+class Refused(BadInput):
+    """A setting is wrong: `path` says which (relative to the table that found out), `problem` why."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+        return type(self), (self.path, self.problem)
+
+
+def about(description: str, allowed: str = "", *, secret: bool = False, **limits: Any) -> msgspec.Meta:
+    """What a field means, what is allowed in it, and limits that msgspec checks."""
+    return msgspec.Meta(description=description, extra={"allowed": allowed, "secret": secret}, **limits)
+
+
+def meta_of(annotation: Any) -> msgspec.Meta | None:
+    """The outermost `Meta` of an annotation."""
+    found = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, msgspec.Meta)]
+    return found[-1] if found else None
+
+
+def field_type(annotation: Any) -> Any:
+    """An annotation without its `Meta`."""
+    return getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
+
+
+_NAME_RULE = "1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
+Name = Annotated[str, about("A name.", _NAME_RULE, pattern=NAME)]
+CertificateName = Annotated[
+    str,
+    about(
+        "The name in the server's certificate; without it, the server's name.",
+        "1 to 64 of a-z, 0-9, '-' and '.'",
+        pattern=COMMON_NAME,
+    ),
+]

@@ -1,0 +1,175 @@
+"""node.toml, the private configuration of one server: who it is, where its files are, who may ask it what.
+
+Paths are relative to the file; who may do what over HTTP is in `dpcrowd.node.config.tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import field
+
+from dpcrowd.node.config.address import check_endpoint, host_and_port, is_loopback
+from dpcrowd.node.config.kinds import Duration, Name, Refused, Section, Size, about
+from dpcrowd.node.config.tokens import TokensSection
+
+__all__ = [
+    "IngestSection",
+    "KeysSection",
+    "LedgerSection",
+    "ListenSection",
+    "LogSection",
+    "NodeConfig",
+    "RetentionSection",
+]
+
+_FILE = "the path of a file, relative to this one"
+
+
+class KeysSection(Section, frozen=True, kw_only=True):
+    """[keys]: files in PEM form that `dpcrowd keys` made."""
+
+    key: Annotated[Path, about("This server's private key.", _FILE)]
+    certificate: Annotated[Path, about("This server's certificate.", _FILE)]
+    ca: Annotated[Path, about("The certificate of the network's authority.", _FILE)]
+
+
+class ListenSection(Section, frozen=True, kw_only=True):
+    """[listen]: addresses of this machine."""
+
+    transport: Annotated[
+        tuple[str, ...],
+        about("Where neighbours connect.", 'a list of at least one "tls/HOST:PORT"', min_length=1, max_length=16),
+    ] = ("tls/0.0.0.0:7447",)
+    http: Annotated[str, about("Where the HTTP API listens.", '"HOST:PORT"')] = "127.0.0.1:8080"
+    http_certificate: Annotated[Path | None, about("A certificate, for HTTPS.", _FILE)] = None
+    http_key: Annotated[Path | None, about("Its private key.", _FILE)] = None
+
+    def __post_init__(self) -> None:
+        for number, endpoint in enumerate(self.transport):
+            check_endpoint(f"transport[{number}]", endpoint)
+        host_and_port("http", self.http)
+        if (self.http_certificate is None) != (self.http_key is None):
+            missing = "http_certificate" if self.http_certificate is None else "http_key"
+            raise Refused(missing, "missing; HTTPS needs both http_certificate and http_key, HTTP neither.")
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port of the HTTP API."""
+        return host_and_port("http", self.http)
+
+
+class IngestSection(Section, frozen=True, kw_only=True):
+    """[ingest]: what is taken in."""
+
+    capacity: Annotated[
+        int, about("Check-ins that an open slot holds; more are refused for now.", "1 to 1000000000", ge=1, le=10**9)
+    ] = 1_000_000
+    max_body: Annotated[
+        Size, about("The largest body of a request.", 'a size from 1KiB to 1GiB such as "8MiB", or bytes')
+    ] = field(default_factory=lambda: Size(8 << 20))
+    future: Annotated[
+        Duration, about("How far ahead of this server's clock a check-in's time may be.", "a duration from 0s to 1d")
+    ] = field(default_factory=lambda: Duration(2_000_000_000))
+    exact_counters: Annotated[
+        bool,
+        about(
+            "Export exact numbers of check-ins as metrics: raw counts, for a monitor inside your walls only.",
+            "true or false",
+        ),
+    ] = False
+    counts: Annotated[bool, about("Take counts that were made distinct elsewhere.", "true or false")] = True
+
+    def __post_init__(self) -> None:
+        if not 1 << 10 <= self.max_body <= 1 << 30:
+            raise Refused("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
+        if self.future > 86_400_000_000_000:
+            raise Refused("future", f"given {self.future}; allowed: 0s to 1d.")
+
+
+class LogSection(Section, frozen=True, kw_only=True):
+    """[log]: what the node says about itself."""
+
+    format: Annotated[Literal["json", "pretty"], about("One JSON object a line, or text.", '"json" or "pretty"')] = (
+        "json"
+    )
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        about("What is logged; can be changed while running.", '"debug", "info", "warning" or "error"'),
+    ] = "info"
+
+
+class RetentionSection(Section, frozen=True, kw_only=True):
+    """[retention]: how long things are kept. The ledger is kept for good."""
+
+    releases: Annotated[
+        Duration, about("How long releases are kept.", 'a duration from 1h to 36500d such as "90d"')
+    ] = field(default_factory=lambda: Duration(90 * 86_400_000_000_000))
+
+    def __post_init__(self) -> None:
+        if self.releases < 3_600_000_000_000:
+            raise Refused("releases", f"given {self.releases}; allowed: 1h to 36500d.")
+
+
+class LedgerSection(Section, frozen=True, kw_only=True):
+    """[ledger]: the account of what was spent."""
+
+    shared: Annotated[
+        Path | None,
+        about(
+            "The data folder of another network's node over the same users, whose ledger this one pays into.",
+            "the path of a folder",
+        ),
+    ] = None
+
+
+class NodeConfig(Section, frozen=True, kw_only=True):
+    """All of node.toml."""
+
+    server: Annotated[Name, about("Which server of the network this is.", "the name of a [[server]] of network.toml")]
+    network: Annotated[
+        Path, about("The network's public configuration.", "the path of network.toml, relative to this file")
+    ]
+    data: Annotated[
+        Path, about("The folder of ledger, releases and journal.", "the path of a folder, relative to this file")
+    ]
+    keys: Annotated[KeysSection, about("Key and certificates.", "a table [keys]")]
+    listen: Annotated[ListenSection, about("Addresses of this machine.", "a table [listen]")] = field(
+        default_factory=ListenSection
+    )
+    tokens: Annotated[TokensSection, about("Who may do what over HTTP.", "a table [tokens]")] = field(
+        default_factory=TokensSection
+    )
+    ingest: Annotated[IngestSection, about("What is taken in.", "a table [ingest]")] = field(
+        default_factory=IngestSection
+    )
+    log: Annotated[LogSection, about("What the node says about itself.", "a table [log]")] = field(
+        default_factory=LogSection
+    )
+    retention: Annotated[RetentionSection, about("How long things are kept.", "a table [retention]")] = field(
+        default_factory=RetentionSection
+    )
+    ledger: Annotated[LedgerSection, about("The account of what was spent.", "a table [ledger]")] = field(
+        default_factory=LedgerSection
+    )
+
+    def __post_init__(self) -> None:
+        if self.ledger.shared is not None and self.ledger.shared == self.data:
+            raise Refused("ledger.shared", "given this node's own data folder; name another node's, or leave it out.")
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed, but probably not meant; one line each."""
+        return tuple(self._warnings())
+
+    def _warnings(self) -> Iterator[str]:
+        outside = not is_loopback(self.listen.http_address[0])
+        if outside and self.listen.http_certificate is None:
+            yield f"listen.http is {self.listen.http} without TLS: tokens and check-ins travel in the clear."
+        if outside and self.tokens.read == "open":
+            yield f"tokens.read is open and listen.http is {self.listen.http}: whoever reaches it reads the estimates."
+        if not self.tokens.checkin:
+            yield "tokens.checkin is empty: nobody can send check-ins over HTTP."
+        if self.ingest.exact_counters:
+            yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep it inside."

@@ -1,0 +1,48 @@
+"""Whether one network.toml may follow another while the network runs.
+
+A next revision may bring new servers, links, shares, population, regions, keys, times of grace and deadline, and with
+the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the scheme:
+state and ledger of the running network would mean something else.
+"""
+
+from __future__ import annotations
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.network import NetworkConfig
+
+__all__ = ["check_next"]
+
+_FREE_IN_SCHEME = {"process_var", "transition", "beta"}
+
+
+def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "network.toml") -> None:
+    """Refuse a revision that cannot follow the current one."""
+    try:
+        _check(current, following)
+    except Refused as refused:
+        raise BadInput(f"{where}: {refused}") from None
+
+
+def _check(current: NetworkConfig, following: NetworkConfig) -> None:
+    if following.revision <= current.revision:
+        raise Refused("network.revision", f"given {following.revision}; allowed: above the current {current.revision}.")
+    if following.valid_from_slot <= current.valid_from_slot:
+        raise Refused(
+            "network.valid_from_slot",
+            f"given {following.valid_from_slot}; allowed: above {current.valid_from_slot}, where the current began.",
+        )
+    for name in ("id", "epoch", "slot"):
+        _same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
+    for name in current.promise.__struct_fields__:
+        _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
+    for name in current.method.__struct_fields__:
+        if name not in _FREE_IN_SCHEME:
+            _same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
+
+
+def _same(path: str, current: object, following: object) -> None:
+    if current != following:
+        raise Refused(
+            path, "differs from the running revision; a change of it needs a new network with an id of its own."
+        )

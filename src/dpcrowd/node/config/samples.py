@@ -1,0 +1,160 @@
+"""Commented samples of both files, which load without an error: what `dpcrowd init` writes.
+
+The basic sample has what everybody needs; the advanced one shows every other setting as well, as a comment with its
+default. The texts are in the two files `*.sample.toml` beside this one; in them a tab stands before a line's comment,
+and '#+' begins a line of the advanced sample only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Template
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["sample_names", "sample_network", "sample_node"]
+
+_MOST = 1_000
+_COLUMN = 36
+_REGIONS = ("north", "east", "south", "west")
+
+
+def sample_names(servers: int) -> tuple[str, ...]:
+    """server-1, server-2, ..."""
+    if isinstance(servers, bool) or not isinstance(servers, int) or not 1 <= servers <= _MOST:
+        raise BadInput(f"a sample network has 1 to {_MOST} servers; given {servers}.")
+    return tuple(f"server-{number + 1}" for number in range(servers))
+
+
+def sample_network(
+    servers: int | Sequence[str],
+    *,
+    advanced: bool = False,
+    network_id: str = "sample",
+    epoch: str = "2026-01-01T00:00:00Z",
+    slot: str = "1m",
+    grace: str = "5s",
+    deadline: str = "10s",
+    population: int = 20_000,
+    regions: Sequence[str] = _REGIONS,
+    kind: str = "window",
+    length: int = 100,
+    epsilon: str = "1",
+    scheme: str = "dpcrowd-plus",
+    process_var: float | None = None,
+    keys: Mapping[str, str] | None = None,
+    endpoints: Mapping[str, str] | None = None,
+) -> str:
+    """The text of a network.toml: servers in a ring, equal shares that add up to 1.
+
+    servers      how many, or their names
+    keys         "ed25519:..." by server; without, placeholders that load but that nobody has the private part of
+    endpoints    "tls/host:port" by server; without, ports of this machine from 7447 on
+    process_var  Q; without, a change of 3% of a region in a slot
+    """
+    names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
+    mean = population / max(1, len(regions))
+    text = _template("network").substitute(
+        id=quoted(network_id),
+        epoch=quoted(epoch),
+        slot=quoted(slot),
+        grace=quoted(grace),
+        deadline=quoted(deadline),
+        population=population,
+        regions=", ".join(quoted(region) for region in regions),
+        kind=quoted(kind),
+        length=length,
+        epsilon=quoted(epsilon),
+        scheme=quoted(scheme),
+        process_var=f"{(0.03 * mean) ** 2 if process_var is None else process_var:.12g}",
+        servers="\n".join(_server(names, number, keys or {}, endpoints or {}) for number in range(len(names))),
+        links="\n".join(f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in _ring(names)),
+    )
+    return _chosen(text, advanced)
+
+
+def sample_node(
+    server: str,
+    *,
+    advanced: bool = False,
+    network: str = "network.toml",
+    data: str = "data",
+    key: str = "keys/node.key",
+    certificate: str = "keys/node.crt",
+    ca: str = "keys/ca.crt",
+    transport: str = "tls/0.0.0.0:7447",
+    http: str = "127.0.0.1:8080",
+    checkin: Sequence[str] = (),
+    read: Sequence[str] | None = None,
+    admin: Sequence[str] = (),
+) -> str:
+    """The text of a node.toml; tokens as they shall stand in it (`token_hash`), `read` None: open."""
+    values = {
+        name: quoted(value)
+        for name, value in (
+            ("server", server),
+            ("network", network),
+            ("data", data),
+            ("key", key),
+            ("certificate", certificate),
+            ("ca", ca),
+            ("transport", transport),
+            ("http", http),
+        )
+    }
+    lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
+    text = _template("node").substitute(values, read='"open"' if read is None else _list(read), **lists)
+    return _chosen(text, advanced)
+
+
+def quoted(text: str) -> str:
+    """A TOML basic string."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
+
+
+def placeholder_key(name: str) -> str:
+    """Looks like a public key, and is none that anybody could sign with."""
+    return "ed25519:" + base64.b64encode(hashlib.sha256(f"placeholder of {name}".encode()).digest()).decode()
+
+
+def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str:
+    name = names[number]
+    lines = [
+        "[[server]]",
+        f"name = {quoted(name)}",
+        f"share = {int(1e6 / len(names)) / 1e6:g}",  # rounded down: all shares together must not be above 1
+        f"endpoint = {quoted(endpoints.get(name, f'tls/127.0.0.1:{7447 + number}'))}",
+        f"keys = [{quoted(keys.get(name, placeholder_key(name)))}]"
+        + ("" if name in keys else "\t# a placeholder; `dpcrowd keys show` prints the real one"),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _ring(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Every server linked to the next; two servers by one link, one server by none."""
+    ring = [(names[i], names[(i + 1) % len(names)]) for i in range(len(names))]
+    return ring if len(names) > 2 else ring[: len(names) - 1]
+
+
+def _list(tokens: Sequence[str]) -> str:
+    return "[" + ", ".join(quoted(token) for token in tokens) + "]"
+
+
+def _template(name: str) -> Template:
+    return Template(files("dpcrowd.node.config").joinpath(f"{name}.sample.toml").read_text(encoding="utf-8"))
+
+
+def _chosen(text: str, advanced: bool) -> str:
+    """The lines of a sample, with their comments in one column; lines of the advanced one become comments."""
+    kept = []
+    for line in text.splitlines():
+        if line.startswith("#+") and not advanced:
+            continue
+        setting, tab, comment = line.replace("#+", "#", 1).partition("\t# ")  # `quoted` leaves no tab in a value
+        kept.append(f"{setting:<{_COLUMN}}  # {comment}" if tab else setting)
+    return "\n".join(kept).rstrip() + "\n"

@@ -1,0 +1,174 @@
+"""The tables of network.toml: what they hold, what each setting means, and what it may be.
+
+The descriptions go into the JSON schema for editors; `allowed` is what an error says. Limits that involve one table
+only are checked here, those that involve several in `dpcrowd.node.config.checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from dpcrowd.node.config.kinds import (
+    SECOND,
+    Duration,
+    Moment,
+    Name,
+    NanoEpsilon,
+    Refused,
+    Section,
+    about,
+)
+from dpcrowd.schemes.tuning import Tuning
+
+__all__ = ["GeneralSection", "GuaranteeSection", "SchemeSection"]
+
+_WHOLE = "a whole number >= 1"
+_SLOT = "a slot: a whole number >= 0"
+_TIME = 'a duration such as "500ms", "30s", "15m", "1h", "1d", or a number of seconds'
+_MOST = 2**53
+_LONGEST_NAME = 200
+
+Regions = Annotated[
+    tuple[str, ...],
+    about(
+        "Names of the regions, in the order of every vector of counts.",
+        "a list of 1 to 100000 different names",
+        min_length=1,
+        max_length=100_000,
+    ),
+]
+# Far beyond any crowd; what is larger would overflow in the filter instead of being refused here.
+Variance = Annotated[float, Meta(ge=0, le=1e18)]
+Factor = Annotated[float, Meta(ge=-10, le=10)]
+Numbers = Variance | tuple[Variance, ...]
+Matrix = Factor | tuple[Factor | tuple[Factor, ...], ...]
+
+
+class GeneralSection(Section, frozen=True, kw_only=True):
+    """[network]: who and where, and how time is cut into slots."""
+
+    id: Annotated[Name, about("The network's name; part of every message.", "a name of a-z, 0-9 and '-'")]
+    revision: Annotated[int, about("Counts the versions of this file upwards.", _WHOLE, ge=1, le=_MOST)]
+    valid_from_slot: Annotated[int, about("The first slot of this revision.", _SLOT, ge=0, le=_MOST)] = 0
+    epoch: Annotated[
+        Moment, about("When slot 0 opens.", 'a time with an offset, "2026-01-01T00:00:00Z", from 1970 to 2200')
+    ]
+    slot: Annotated[Duration, about("The length of a slot.", f"1s to 1d: {_TIME}")]
+    grace: Annotated[
+        Duration, about("How long after the end of a slot late check-ins are taken.", f"0s to below the slot: {_TIME}")
+    ] = field(default_factory=lambda: Duration(0))
+    deadline: Annotated[
+        Duration,
+        about(
+            "How long after the grace a server waits for its neighbours.",
+            f"above 0s, with grace at most the slot: {_TIME}",
+        ),
+    ]
+    population: Annotated[int, about("The size of the population that shares refer to.", _WHOLE, ge=1, le=_MOST)]
+    regions: Regions
+
+    def __post_init__(self) -> None:
+        if not SECOND <= self.slot <= 86_400 * SECOND:
+            raise Refused("slot", f"given {self.slot}; allowed: 1s to 1d.")
+        if self.grace >= self.slot:
+            raise Refused("grace", f"given {self.grace}; allowed: 0s to below the slot of {self.slot}.")
+        if not 0 < self.deadline <= self.slot - self.grace:
+            left = Duration(self.slot - self.grace)
+            raise Refused(
+                "deadline", f"given {self.deadline}; allowed: above 0s and at most {left}, the slot less the grace."
+            )
+        seen: set[str] = set()
+        for number, region in enumerate(self.regions):
+            if not region or region != region.strip() or len(region) > _LONGEST_NAME or not region.isprintable():
+                raise Refused(
+                    f"regions[{number}]",
+                    f"given a text of {len(region)} characters that cannot be a name; allowed: 1 to {_LONGEST_NAME} "
+                    "printable characters, no space at either end.",
+                )
+            if region in seen:
+                raise Refused(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
+            seen.add(region)
+
+
+class GuaranteeSection(Section, frozen=True, kw_only=True):
+    """[guarantee]: what is promised to a user; see `dpcrowd.Guarantee`."""
+
+    kind: Annotated[
+        Literal["finite", "window"],
+        about(
+            "A stream of `length` slots, or any `length` consecutive slots of an endless one.", '"finite" or "window"'
+        ),
+    ]
+    length: Annotated[int, about("The horizon T, or the window w, in slots.", _WHOLE, ge=1, le=_MOST)]
+    epsilon: Annotated[
+        NanoEpsilon,
+        about(
+            "The budget of one user over the horizon, or in any window.",
+            'a number from 0.000000001 to 1000000, or the same as a decimal text such as "0.1"',
+        ),
+    ]
+    users: Annotated[
+        Literal["pinned", "roaming"],
+        about("Whether a user is always at the same server, or at any.", '"pinned" or "roaming"'),
+    ] = "pinned"
+    servers_per_slot: Annotated[
+        int, about("At how many servers a user may check in during one slot.", "1 to 10000", ge=1, le=10_000)
+    ] = 1
+    regions_per_slot: Annotated[
+        int, about("In how many regions of one slot a user may count.", "1 to 10000", ge=1, le=10_000)
+    ] = 1
+    correlation: Annotated[float, about("Epsilon is divided by this factor.", "1 to 1000000000", ge=1, le=1e9)] = 1.0
+
+
+class SchemeSection(Section, frozen=True, kw_only=True):
+    """[scheme]: what the servers compute; options that are left out have the scheme's own defaults."""
+
+    name: Annotated[str, about("The scheme.", '"dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
+    process_var: Annotated[
+        Numbers,
+        about(
+            "Q: the variance of the change of a region's count in one slot.",
+            "a number from 0 to 1e18, or a list of one a region",
+        ),
+    ]
+    transition: Annotated[
+        Matrix,
+        about(
+            "A: how counts move from slot to slot.",
+            "a number from -10 to 10, a list of one a region, or one list a region",
+        ),
+    ] = 1.0
+    observation: Annotated[
+        Literal["binomial", "paper"],
+        about(
+            "What a share of the crowd tells about all: a random sample, or the paper's model.", '"binomial" or "paper"'
+        ),
+    ] = "binomial"
+    form: Annotated[
+        Literal["diagonal", "matrix"],
+        about("Each region by itself, or with covariances.", '"diagonal" or "matrix"'),
+    ] = "diagonal"
+    accounting: Annotated[str, about("The ledger; a live network has one only.", '"sound"')] = "sound"
+    beta: Annotated[
+        float | None, about("The consensus step; without it 1/(2 (1 + most neighbours)).", "a number >= 0")
+    ] = None
+    sampling: Annotated[
+        Literal["adaptive", "fixed", "staggered", "lockstep"] | None,
+        about("When a server samples (`dpcrowd`, `dpcrowd-w`).", '"adaptive", "fixed", "staggered" or "lockstep"'),
+    ] = None
+    interval: Annotated[int | None, about("Slots from sample to sample, unless adaptive.", _WHOLE)] = None
+    blocks: Annotated[
+        Literal["half", "full"] | None,
+        about("What a block of w slots may spend of epsilon (`dpcrowd-w`).", '"half" or "full"'),
+    ] = None
+    grouping: Annotated[
+        Literal["dynamic", "none"] | None,
+        about("Whether small regions share a draw of noise (`dpcrowd-plus`).", '"dynamic" or "none"'),
+    ] = None
+    split: Annotated[
+        Literal["even", "proportional"] | None,
+        about("How a group's sum goes back to its regions (`dpcrowd-plus`).", '"even" or "proportional"'),
+    ] = None
+    tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)

@@ -1,0 +1,96 @@
+"""Times at the edges: RFC 3339 or milliseconds outside, whole nanoseconds UTC inside; and the slots that they fall in.
+
+RFC 3339 is read to microseconds. No clock here: the time at which a batch arrived is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch, refuse_field
+from dpcrowd.node.slots import SECOND, SlotClock
+
+__all__ = ["LAST_NS", "RowsNotTaken", "Zoned", "nanoseconds", "parse_time", "rfc3339", "slots_of"]
+
+LAST_NS = 2**63 - 1
+MILLISECOND = 1_000_000
+_NAMED_ROWS = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class RowsNotTaken(NotTaken):
+    """Check-ins that are refused for their times; `rows` are the first of them, so that they can be left out."""
+
+    def __init__(self, reason: str, text: str, rows: Sequence[int]) -> None:
+        super().__init__(reason, text)
+        self.rows = tuple(rows)
+
+
+def parse_time(text: str) -> int | None:
+    """Nanoseconds of an RFC 3339 time with an offset; None if it is not one, or not from 1970 to 2262."""
+    try:
+        at_ns = _of_moment(msgspec.convert(text, Zoned))
+    except msgspec.ValidationError:
+        return None
+    return at_ns if 0 <= at_ns <= LAST_NS else None
+
+
+def rfc3339(at_ns: int) -> str:
+    """A time in UTC, with as much of a fraction as it has; for times from the years 1 to 9999."""
+    seconds, fraction = divmod(at_ns, SECOND)
+    days, rest = divmod(seconds, 86_400)
+    day = datetime.fromordinal(_EPOCH.toordinal() + days)
+    digits = f".{fraction:09d}".rstrip("0") if fraction else ""
+    return f"{day:%Y-%m-%d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}{digits}Z"
+
+
+def nanoseconds(times: Sequence[datetime | int | None]) -> NDArray[np.int64] | None:
+    """Of decoded times (a number: milliseconds); None if no row has one."""
+    if times.count(None) == len(times):
+        return None
+    exact = [
+        ARRIVAL if time is None else time * MILLISECOND if isinstance(time, int) else _of_moment(time) for time in times
+    ]
+    # No time that was given can become ARRIVAL: milliseconds and microseconds are multiples of 1,000 ns.
+    if max(exact) > LAST_NS or min(exact) < ARRIVAL:
+        raise refuse_field(next(row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS), "time")
+    return np.array(exact, dtype=np.int64)
+
+
+def slots_of(
+    batch: Batch, arrived_ns: int, clock: SlotClock, *, grace_ns: int, future_ns: int
+) -> dict[int, NDArray[np.intp]]:
+    """The rows of each slot. One row from the future, or of a sealed slot, and the whole batch is refused."""
+    if arrived_ns < clock.epoch_ns:
+        raise NotTaken("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
+    everything = np.arange(len(batch))
+    if not len(batch):
+        return {}
+    if batch.times_ns is None:
+        return {clock.slot_of(arrived_ns): everything}
+    times = np.where(batch.times_ns == ARRIVAL, arrived_ns, batch.times_ns)
+    _refuse_rows(times > arrived_ns + future_ns, "future", "later than this server's clock allows")
+    slots = (times - clock.epoch_ns) // clock.length_ns
+    # A slot is sealed once its end and the grace have passed: the slot open one grace ago is the first that is not.
+    _refuse_rows(slots < max(clock.slot_of(arrived_ns - grace_ns), 0), "late", "of a slot that is sealed")
+    return {int(slot): np.flatnonzero(slots == slot) for slot in np.unique(slots)}
+
+
+def _refuse_rows(wrong: NDArray[np.bool_], reason: str, why: str) -> None:
+    rows = np.flatnonzero(wrong)[:_NAMED_ROWS].tolist()
+    if rows:
+        raise RowsNotTaken(reason, f"row {rows[0]}: time: {why}; nothing of the body was taken.", rows)
+
+
+def _of_moment(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1_000

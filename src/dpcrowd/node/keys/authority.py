@@ -1,0 +1,193 @@
+"""The certificate authority: one key that signs the servers' requests, after somebody has compared fingerprints.
+
+Its folder: `ca.key` (private; best kept off the network), `ca.crt` (for everybody) and `issued/`, a copy of every
+certificate it has signed. Of a request only the name, the hosts and the key are taken over: what a certificate may be
+used for is decided here. The pins in `network.toml` limit what a dishonest authority can do; see docs/keys.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, read_private_key, write_all
+from dpcrowd.node.keys.identity import new_private_key
+from dpcrowd.node.keys.names import alternative_names, common_name, hosts_of, subject
+from dpcrowd.node.keys.requests import Request, read_request
+from dpcrowd.node.keys.signing import PublicKey, fingerprint, public_text, supported
+
+__all__ = ["Authority", "Signed", "init_authority", "sign_request"]
+
+_LONGEST_DAYS = 36_500
+_CLOCKS_APART = timedelta(hours=1)  # a new certificate has to work on a machine whose clock is behind
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Where the files of an authority are."""
+
+    folder: Path
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "ca.key"
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def issued(self) -> Path:
+        return self.folder / "issued"
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate that was made, and the keys that the name had before: a renewal, or somebody else's request."""
+
+    pem: bytes
+    name: str
+    hosts: tuple[str, ...]
+    key: str
+    not_after: datetime
+    earlier_keys: tuple[str, ...]
+
+
+def init_authority(
+    folder: Path,
+    now: datetime,
+    *,
+    name: str = "dpcrowd authority",
+    days: int = 3650,
+    passphrase: bytes | None = None,
+    force: bool = False,
+) -> Authority:
+    """Make an authority's key and its certificate, signed by itself."""
+    if not 1 <= len(name) <= 64 or not name.isprintable():
+        raise BadInput(f"the authority's name has {len(name)} characters; allowed: 1 to 64 printable ones.")
+    _check_days(days)
+    authority = Authority(folder)
+    if any(authority.issued.glob("*.crt")) and not is_there(authority.key) and not force:
+        raise BadInput(f"'{authority.issued}' holds certificates of an authority that is gone; take another folder.")
+    key = new_private_key()
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)  # signs certificates and lists
+    builder = _builder(name, name, key.public_key(), key.public_key(), now, days)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    pem = builder.add_extension(usage, critical=True).sign(key, None).public_bytes(Encoding.PEM)
+    files = [NewFile(authority.key, private_pem(key, passphrase), private=True), NewFile(authority.certificate, pem)]
+    write_all(files, force=force)
+    return authority
+
+
+def sign_request(
+    authority: Authority,
+    request: bytes,
+    now: datetime,
+    *,
+    days: int = 365,
+    name: str | None = None,
+    expected_fingerprint: str | None = None,
+    passphrase: bytes | None = None,
+    where: str = "the request",
+) -> Signed:
+    """Check a request (PEM), sign it and keep a copy in `issued/`.
+
+    `name` and `expected_fingerprint` are what the signer knows from elsewhere; a request that differs is refused.
+    """
+    _check_days(days)
+    asked = read_request(request, where)
+    text = public_text(asked.key)
+    if name is not None and asked.name != name:
+        raise BadInput(f"{where} is for '{asked.name}', not for {name!r}; ask the sender before you sign.")
+    if expected_fingerprint is not None and _digits(expected_fingerprint) != _digits(fingerprint(text)):
+        raise BadInput(f"{where} has the fingerprint {fingerprint(text)}, not the one given: somebody changed it.")
+    earlier = _earlier_keys(authority, asked, where)
+    key = read_private_key(authority.key, passphrase)
+    root = _own_certificate(authority, key.public_key())
+    if text == public_text(key):
+        raise BadInput(f"{where} is for the authority's own key; a server needs a key of its own.")
+    left = (root.not_valid_after_utc - now.replace(microsecond=0)).days
+    if days > left:
+        allowed = f"allowed: up to {max(left, 0)}, or a new authority."
+        raise BadInput(f"{days} days is longer than the authority lives; {allowed}")
+    builder = _builder(asked.name, common_name(root, "ca.crt"), asked.key, key.public_key(), now, days)
+    usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)  # TLS 1.3 signs, nothing else
+    both_ends = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(usage, critical=True).add_extension(both_ends, critical=False)
+    certificate = builder.add_extension(alternative_names(asked.hosts), critical=False).sign(key, None)
+    pem = certificate.public_bytes(Encoding.PEM)
+    write_all([NewFile(authority.issued / f"{asked.name}-{certificate.serial_number:x}.crt", pem)], force=False)
+    return Signed(pem, asked.name, asked.hosts, text, certificate.not_valid_after_utc, earlier)
+
+
+def _builder(
+    name: str, issuer: str, key: PublicKey, issuer_key: PublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    begin = now.replace(microsecond=0)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject(name))
+        .issuer_name(subject(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin - _CLOCKS_APART)
+        .not_valid_after(begin + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    )
+
+
+def _earlier_keys(authority: Authority, asked: Request, where: str) -> tuple[str, ...]:
+    """Other keys that this name has had; refuses what would let one server pass for another."""
+    earlier: dict[str, None] = {}
+    key = public_text(asked.key)
+    for name, hosts, other_key in _issued(authority):
+        if name == asked.name:
+            earlier[other_key] = None
+        elif other_key == key:
+            raise BadInput(f"{where} for '{asked.name}' has the key of '{name}'; each server needs a key of its own.")
+        elif name in asked.hosts:
+            raise BadInput(f"{where} for '{asked.name}' asks for the host '{name}', which is another server's name.")
+        elif asked.name in hosts:
+            raise BadInput(f"{where} is for '{asked.name}', a host in the certificate of '{name}'; ask both of them.")
+    earlier.pop(key, None)
+    return tuple(earlier)
+
+
+def _issued(authority: Authority) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Name, hosts and key of every certificate that was signed here."""
+    for path in sorted(authority.issued.glob("*.crt")):
+        where = f"'{path}'"
+        try:
+            certificate = x509.load_pem_x509_certificate(read_pem(path, "certificate"))
+        except ValueError:
+            raise BadInput(f"{where} in the authority's own list is damaged; restore it before you sign.") from None
+        yield common_name(certificate, where), hosts_of(certificate, where), public_text(supported(certificate, where))
+
+
+def _own_certificate(authority: Authority, key: PublicKey) -> x509.Certificate:
+    try:
+        root = x509.load_pem_x509_certificate(read_pem(authority.certificate, "authority's certificate"))
+    except ValueError:
+        raise BadInput(f"'{authority.certificate}' is no certificate (PEM).") from None
+    if public_text(supported(root, "ca.crt")) != public_text(key):
+        raise BadInput(f"'{authority.certificate}' is not for '{authority.key}'; the folder mixes two authorities.")
+    return root
+
+
+def _digits(spoken: str) -> str:
+    """A fingerprint as people write it down: with spaces, colons, capitals."""
+    return "".join(character for character in spoken.lower() if character not in " :-\t\n")
+
+
+def _check_days(days: int) -> None:
+    if not 1 <= days <= _LONGEST_DAYS:
+        raise BadInput(f"{days} days; allowed: 1 to {_LONGEST_DAYS}.")

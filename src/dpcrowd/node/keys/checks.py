@@ -1,0 +1,158 @@
+"""Whether a certificate will work: who signed it, for which name, key and time, and what to do if it will not.
+
+Everything is judged from bytes and a time that the caller brings; the preflight check and the renewal use the same
+judgement. TLS checks signature and dates by itself, but says "handshake failed"; here each reason has a name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.keys.names import check_hosts, common_name, hosts_of
+from dpcrowd.node.keys.signing import public_text, supported
+
+__all__ = ["SOON", "Problem", "certificate_problems", "expires_soon", "key_file_problem"]
+
+SOON = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and what mends it: a sentence each."""
+
+    what: str
+    fix: str
+
+
+def certificate_problems(
+    certificate: bytes,
+    authority: bytes,
+    *,
+    name: str,
+    now: datetime,
+    key: str | None = None,
+    pins: Sequence[str] | None = None,
+    host: str | None = None,
+) -> list[Problem]:
+    """Every reason why neighbours would refuse this certificate (PEM) of server `name`; an empty list is good.
+
+    `key` is the public text of the private key beside it, `pins` and `host` are the keys and the endpoint's
+    host that `network.toml` has for the server.
+    """
+    try:
+        leaf = _load(certificate, "the certificate")
+        root = _load(authority, "the authority's certificate")
+        held = public_text(supported(leaf, "the certificate"))
+        found, hosts = common_name(leaf, "the certificate"), hosts_of(leaf, "the certificate")
+    except BadInput as error:
+        return [Problem(str(error), "Ask the authority for the file again.")]
+    problems = _signature_problems(leaf, root)
+    if found != name:
+        what = f"the certificate is for {found!r}, not for '{name}'."
+        problems.append(Problem(what, "Take the certificate of this server."))
+    problems += _date_problems(leaf, name, now)
+    if key is not None and key != held:
+        problems.append(
+            Problem(
+                "the certificate is not for the private key beside it.",
+                "Put the certificate there that was made from this key's request.",
+            )
+        )
+    if pins is not None and held not in pins:
+        problems.append(
+            Problem(
+                f"network.toml does not pin the certificate's key {held} for '{name}'.",
+                "Add it to the server's keys in the next revision; all servers need the same file.",
+            )
+        )
+    if host is not None and check_hosts([host])[0] not in hosts:
+        what = f"the certificate is for the hosts {', '.join(hosts) or '(none)'}, the endpoint is at '{host}'."
+        problems.append(Problem(what, f"dpcrowd keys renew --node DIR --host {host}, or another endpoint."))
+    if not _may_do_both(leaf):
+        what = "the certificate is not for both ends of a TLS link."
+        problems.append(Problem(what, "Have the request signed by 'dpcrowd keys sign'."))
+    return problems
+
+
+def expires_soon(certificate: bytes, name: str, now: datetime, soon: timedelta = SOON) -> Problem | None:
+    """A warning while there is time: the certificate is good, but not for long."""
+    left = _load(certificate, "the certificate").not_valid_after_utc - now
+    if not timedelta(0) <= left < soon:
+        return None
+    days = "less than a day" if left < timedelta(days=1) else f"{left.days} day{'s' if left.days > 1 else ''}"
+    return Problem(f"the certificate of '{name}' expires in {days} ({(now + left).date()}).", _RENEW)
+
+
+def key_file_problem(path: Path) -> Problem | None:
+    """Whether others on this machine may read the private key (where files have owners)."""
+    if os.name != "posix":
+        return None
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return Problem(f"the private key '{path}' cannot be seen: {error.strerror}.", "Check the path in node.toml.")
+    if mode & 0o077 == 0:
+        return None
+    return Problem(f"the private key '{path}' is open to others (mode {mode:o}).", f"chmod 600 {path}")
+
+
+_RENEW = "dpcrowd keys renew --node DIR, then give the authority the request (NAME.next.csr) and nothing else."
+
+
+def _load(pem: bytes, what: str) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise BadInput(f"{what} is no certificate (PEM).") from None
+
+
+def _signature_problems(leaf: x509.Certificate, root: x509.Certificate) -> list[Problem]:
+    if not _is_authority(root):
+        return [Problem("the file of the authority holds no authority's certificate.", "Take the authority's ca.crt.")]
+    try:
+        leaf.verify_directly_issued_by(root)
+    except (InvalidSignature, ValueError, TypeError):
+        what = "the certificate was not signed by this authority, or was changed since."
+        return [Problem(what, "Compare the fingerprint of ca.crt by phone, and ask for both files again.")]
+    if _is_authority(leaf):
+        return [Problem("the certificate is an authority's own.", "Take the certificate of the server.")]
+    return []
+
+
+def _date_problems(leaf: x509.Certificate, name: str, now: datetime) -> list[Problem]:
+    if now < leaf.not_valid_before_utc:
+        what = f"the certificate of '{name}' is valid only from {_minute(leaf.not_valid_before_utc)}."
+        return [Problem(what, f"Check this machine's clock: it says {_minute(now)}.")]
+    if now > leaf.not_valid_after_utc:
+        return [Problem(f"the certificate of '{name}' expired on {_minute(leaf.not_valid_after_utc)}.", _RENEW)]
+    return []
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return False
+
+
+def _may_do_both(certificate: x509.Certificate) -> bool:
+    """A server of the network accepts links and makes them."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return False
+    return {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH} <= set(uses)
+
+
+def _minute(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M} UTC"

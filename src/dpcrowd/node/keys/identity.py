@@ -1,0 +1,141 @@
+"""A server's own key and request, and their renewal: the private key is made here and never leaves its folder.
+
+In the folder of server `clinic-a`: `clinic-a.key` (private), `clinic-a.csr` (the request, to the authority),
+`clinic-a.crt` (the certificate that comes back) and `ca.crt` (the authority's). A renewal stands beside them as
+`clinic-a.next.*` until it is finished, so that the server runs on the old pair in the meantime.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.keys.checks import certificate_problems
+from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, read_private_key, write_all
+from dpcrowd.node.keys.names import check_server_name, common_name, hosts_of
+from dpcrowd.node.keys.requests import make_request
+from dpcrowd.node.keys.signing import PrivateKey, fingerprint, key_of_certificate, public_text
+
+__all__ = ["KeyFolder", "finish_renewal", "new_private_key", "renew", "request_key"]
+
+
+@dataclass(frozen=True)
+class KeyFolder:
+    """Where the files of one server's identity are; `next` is the folder's renewal, if one is under way."""
+
+    folder: Path
+    name: str
+    suffix: str = ""
+
+    @property
+    def key(self) -> Path:
+        return self.folder / f"{self.name}{self.suffix}.key"
+
+    @property
+    def request(self) -> Path:
+        return self.folder / f"{self.name}{self.suffix}.csr"
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / f"{self.name}{self.suffix}.crt"
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def next(self) -> KeyFolder:
+        return KeyFolder(self.folder, self.name, ".next")
+
+    @classmethod
+    def find(cls, folder: Path) -> KeyFolder:
+        """The one identity in a folder: server names have no dots, so `NAME.next.key` is not taken for another."""
+        if not folder.is_dir():
+            raise BadInput(f"'{folder}' is no folder; give the folder that holds the server's NAME.key.")
+        names = sorted(path.stem for path in folder.glob("*.key") if "." not in path.stem and path.stem != "ca")
+        if len(names) != 1:
+            held = f"the keys of {', '.join(names)}" if names else "no NAME.key"
+            raise BadInput(f"'{folder}' holds {held}; allowed: the key of exactly one server.")
+        return cls(folder, names[0])
+
+
+def new_private_key() -> PrivateKey:
+    """A fresh key from the operating system's randomness."""
+    return PrivateKey.generate()
+
+
+def request_key(folder: Path, name: str, hosts: Sequence[str] = (), *, force: bool = False) -> KeyFolder:
+    """Make a private key and a request for it, in a folder of the server's own."""
+    return _write_request(KeyFolder(folder, check_server_name(name)), hosts, force)
+
+
+def renew(folder: Path, hosts: Sequence[str] | None = None, *, force: bool = False) -> KeyFolder:
+    """Make the next key and its request, for the name and (unless others are given) the hosts of the present one."""
+    now = KeyFolder.find(folder)
+    where = f"'{now.certificate}'"
+    if not is_there(now.certificate):
+        raise BadInput(f"there is no {where}, so nothing to renew; have '{now.request}' signed first.")
+    pem = read_pem(now.certificate, "certificate")
+    if key_of_certificate(pem, where) != public_text(read_private_key(now.key)):
+        raise BadInput(f"{where} is not for the key '{now.key}'; put the certificate of that key there first.")
+    certificate = x509.load_pem_x509_certificate(pem)
+    if common_name(certificate, where) != now.name:
+        raise BadInput(f"{where} is for {common_name(certificate, where)!r}, the key's file says '{now.name}'.")
+    if is_there(now.next.certificate) and not force:
+        raise BadInput(f"'{now.next.certificate}' is there: finish that renewal, or give --force to start another.")
+    renewal = _write_request(now.next, hosts_of(certificate, where) if hosts is None else hosts, force)
+    renewal.certificate.unlink(missing_ok=True)  # of the renewal that was given up: it fits no key any more
+    return renewal
+
+
+def finish_renewal(folder: Path, now: datetime) -> KeyFolder:
+    """Put the renewed pair in the place of the old one, which is kept under another name.
+
+    Refused, and nothing changed, if the new certificate would not work. The two files cannot be swapped in one
+    step: after a crash between them the command is given again, and goes on from there.
+    """
+    present = KeyFolder.find(folder)
+    renewal = present.next
+    if not is_there(renewal.key):
+        raise BadInput(f"no renewal is under way in '{folder}'; begin one with: dpcrowd keys renew --node {folder}")
+    key = read_private_key(renewal.key)
+    stopped_halfway = not is_there(renewal.certificate) and _is_for(present.certificate, key)
+    new_certificate = present.certificate if stopped_halfway else renewal.certificate
+    pem = read_pem(new_certificate, "renewed certificate")
+    authority = read_pem(present.authority, "authority's certificate")
+    problems = certificate_problems(pem, authority, name=present.name, now=now, key=public_text(key))
+    if problems:
+        raise BadInput(f"'{new_certificate}' cannot be used: {problems[0].what} {problems[0].fix}")
+    old_key = read_private_key(present.key)
+    old = KeyFolder(folder, present.name, f".old-{fingerprint(old_key).replace(' ', '')[:12]}")
+    try:
+        if not stopped_halfway:
+            # Copies first: at no moment is there a key without a copy, or no certificate in the usual place.
+            kept = [NewFile(old.key, private_pem(old_key), private=True)]
+            if is_there(present.certificate):
+                kept.append(NewFile(old.certificate, read_pem(present.certificate, "certificate")))
+            write_all(kept, force=True)
+            os.replace(renewal.certificate, present.certificate)
+        os.replace(renewal.key, present.key)
+        if is_there(renewal.request):
+            os.replace(renewal.request, present.request)
+    except OSError as error:
+        raise BadInput(f"cannot move the files in '{folder}': {error.strerror or error}; then try again.") from None
+    return old
+
+
+def _is_for(certificate: Path, key: PrivateKey) -> bool:
+    return is_there(certificate) and key_of_certificate(read_pem(certificate, "certificate")) == public_text(key)
+
+
+def _write_request(files: KeyFolder, hosts: Sequence[str], force: bool) -> KeyFolder:
+    key = new_private_key()
+    request = make_request(key, files.name, hosts)
+    write_all([NewFile(files.key, private_pem(key), private=True), NewFile(files.request, request)], force=force)
+    return files

@@ -1,0 +1,166 @@
+"""Keys as text and signatures over parts: the one file that knows the algorithm, Ed25519 (RFC 8032).
+
+A server has one key pair. TLS uses it to prove who is at the other end of a link; `sign` uses it for messages, so
+that a neighbour can check who wrote them, whatever way they came. `network.toml` pins the public half as text,
+"ed25519:BASE64". Nothing here reads a file, a clock or a random number: the same key and parts give the same 64 bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from dpcrowd.errors import BadInput
+
+__all__ = [
+    "ALGORITHM",
+    "PrivateKey",
+    "PublicKey",
+    "fingerprint",
+    "key_of_certificate",
+    "load_private_key",
+    "parse_public",
+    "public_text",
+    "sign",
+    "supported",
+    "verify",
+]
+
+ALGORITHM = "ed25519"
+PrivateKey = Ed25519PrivateKey
+PublicKey = Ed25519PublicKey
+
+_KEY_BYTES = 32
+# TLS 1.3 signs texts that begin with 64 spaces, certificates and requests are DER that begins with 0x30: with this in
+# front no signature of one kind can pass for one of another kind, although all are made by the same key.
+_CONTEXT = b"dpcrowd signed parts, version 1\0"
+
+
+def sign(key: PrivateKey, *parts: bytes) -> bytes:
+    """The signature (64 bytes) over a sequence of parts; other cuts of the same bytes have other signatures."""
+    return key.sign(_joined(parts))
+
+
+def verify(pinned_keys: Iterable[str], signature: bytes, *parts: bytes) -> bool:
+    """Whether one of the pinned keys ("ed25519:BASE64"; two while one is renewed) has signed exactly these parts."""
+    text = _joined(parts)
+    for pinned in pinned_keys:
+        try:
+            parse_public(pinned).verify(signature, text)
+        except InvalidSignature:
+            continue
+        return True
+    return False
+
+
+def _joined(parts: tuple[bytes, ...]) -> bytes:
+    """The parts behind their number and lengths: no two different sequences give the same bytes."""
+    pieces = [_CONTEXT, len(parts).to_bytes(8, "little")]
+    for part in parts:
+        pieces += (len(part).to_bytes(8, "little"), part)
+    return b"".join(pieces)
+
+
+def public_text(key: PrivateKey | PublicKey) -> str:
+    """The public key as `network.toml` pins it: "ed25519:BASE64"."""
+    return f"{ALGORITHM}:{base64.b64encode(_raw(key)).decode('ascii')}"
+
+
+@lru_cache(maxsize=4096)
+def parse_public(text: str) -> PublicKey:
+    """The key that a pinned text stands for; each key has exactly one text."""
+    prefix, _, encoded = text.partition(":")
+    if prefix != ALGORITHM:
+        raise BadInput(f"the public key {_short(text)} does not begin with '{ALGORITHM}:'; {_WHERE_FROM}")
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput(f"the public key {_short(text)} is not base64 after '{ALGORITHM}:'; {_WHERE_FROM}") from None
+    if len(raw) != _KEY_BYTES:
+        raise BadInput(
+            f"the public key {_short(text)} has {len(raw)} bytes; allowed: {_KEY_BYTES} (44 characters). {_WHERE_FROM}"
+        )
+    if base64.b64encode(raw).decode("ascii") != encoded:
+        raise BadInput(f"the public key {_short(text)} ends in stray bits, it was mistyped; {_WHERE_FROM}")
+    if raw[:-1] + bytes([raw[-1] & 0x7F]) in _SMALL_ORDER:
+        raise BadInput(f"the public key {_short(text)} is one for which anybody can sign; {_WHERE_FROM}")
+    return Ed25519PublicKey.from_public_bytes(raw)
+
+
+def fingerprint(key: PrivateKey | PublicKey | str) -> str:
+    """128 bits of the SHA-256 of a public key (or of its text) in eight groups of four, to be read out by phone."""
+    raw = _raw(parse_public(key) if isinstance(key, str) else key)
+    digits = hashlib.sha256(raw).hexdigest()[:32]
+    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+
+def load_private_key(pem: bytes, where: str = "the key", passphrase: bytes | None = None) -> PrivateKey:
+    """The private key of a PEM text; `where` names it in errors, which never quote the text itself."""
+    try:
+        key = serialization.load_pem_private_key(pem, passphrase)
+    except TypeError:
+        if passphrase is None:
+            fix = "an authority's key is opened with --passphrase-file, a server's key has to be without"
+            raise BadInput(f"{where} is protected by a passphrase; {fix}.") from None
+        raise BadInput(f"{where} is not protected by a passphrase, but one was given; leave it out.") from None
+    except (ValueError, UnsupportedAlgorithm):
+        wrong = "is no private key (PEM)" if passphrase is None else "cannot be opened: wrong passphrase, or damaged"
+        raise BadInput(f"{where} {wrong}; make keys with 'dpcrowd keys request' (or init-ca).") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadInput(f"{where} is of another kind; allowed: {ALGORITHM}, as 'dpcrowd keys request' makes it.")
+    return key
+
+
+def key_of_certificate(pem: bytes, where: str = "the certificate") -> str:
+    """The public key ("ed25519:BASE64") that a PEM certificate is for; says nothing on who signed it."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise BadInput(f"{where} is no certificate (PEM).") from None
+    return public_text(supported(certificate, where))
+
+
+def supported(holder: x509.Certificate | x509.CertificateSigningRequest, where: str) -> PublicKey:
+    """The public key in a certificate or request, if it is of our kind."""
+    try:
+        key = holder.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise BadInput(f"{where} has a key of another kind; allowed: {ALGORITHM}, as 'dpcrowd keys request' makes it.")
+    return key
+
+
+def _raw(key: PrivateKey | PublicKey) -> bytes:
+    public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
+    return public.public_bytes_raw()
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")  # escapes what would move a terminal's cursor
+
+
+# The points of small order (without the sign bit, unreduced forms included). No private key has them, and OpenSSL
+# accepts made-up signatures for them: a pin of zeros, as a placeholder, would let everybody in.
+_SMALL_ORDER = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
+
+_WHERE_FROM = "'dpcrowd keys show FILE' prints the right line."

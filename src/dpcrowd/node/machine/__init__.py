@@ -1,0 +1,8 @@
+"""The protocol as a state machine without I/O."""
+
+from __future__ import annotations
+
+from dpcrowd.node.machine.machine import Machine
+from dpcrowd.node.machine.view import NetworkView
+
+__all__ = ["Machine", "NetworkView"]

@@ -1,0 +1,114 @@
+"""What a node has to do. The shell carries instructions out in their order; if one fails, those after it are dropped.
+
+So an instruction to send that follows an instruction to store is never carried out unless the storing is durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcrowd.schemes.server import ServerRelease
+
+__all__ = [
+    "ForgetCheckIns",
+    "Instruction",
+    "Publish",
+    "RefuseMessage",
+    "RememberCounter",
+    "Report",
+    "ScheduleDeadline",
+    "Send",
+    "StoreRelease",
+    "StoreSample",
+]
+
+
+@dataclass(frozen=True)
+class StoreSample:
+    """One durable transaction: what the slot cost, its noisy values, the whole state. Before anything leaves."""
+
+    slot: int
+    nano_epsilon: int
+    counter: int
+    noisy: bytes
+    state: bytes
+
+
+@dataclass(frozen=True)
+class ForgetCheckIns:
+    """Delete the check-ins of all slots up to this one, and their hash keys."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Send:
+    """To neighbours, by name. Sending the same payload twice is harmless."""
+
+    slot: int
+    payload: bytes
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScheduleDeadline:
+    """Tell the machine when this time has come."""
+
+    slot: int
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class StoreRelease:
+    """The release and the state after it."""
+
+    release: ServerRelease
+    state: bytes
+    heard: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Tell everyone who listens at the API."""
+
+    release: ServerRelease
+
+
+@dataclass(frozen=True)
+class RememberCounter:
+    """What a neighbour said of its own ledger; echoed to it for ever after."""
+
+    neighbour: str
+    slot: int
+    counter: int
+
+
+@dataclass(frozen=True)
+class RefuseMessage:
+    """A message was not used: count it by its reason, and say why."""
+
+    slot: int
+    sender: str
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Something that an operator should know: a short name, and a sentence."""
+
+    event: str
+    text: str
+
+
+Instruction = (
+    StoreSample
+    | ForgetCheckIns
+    | Send
+    | ScheduleDeadline
+    | StoreRelease
+    | Publish
+    | RememberCounter
+    | RefuseMessage
+    | Report
+)

@@ -1,0 +1,325 @@
+"""The protocol of a node as a state machine without I/O: `handle(stimulus)` gives instructions.
+
+Theory of operation. Time is cut into slots. Check-ins of slot t are collected while it is open and during its grace;
+then it is sealed, and its counts reach the machine as `SlotSealed`. The server behind the machine decides whether to
+sample. If it does, one durable transaction stores the price, the noisy values and the whole state; only then does the
+message leave. Without a sample a heartbeat leaves, so that nobody waits. Slot t is then in exchange: neighbours'
+messages are checked and kept until all have spoken or the deadline passes, then they are fused, and the release is
+stored and published. Meanwhile slot t + 1 collects.
+
+What never happens: a second draw for a slot (the server refuses to observe a slot twice, and a restored state brings
+its draw with it), a message before its payment is durable (order of instructions), a sample while the ledger may be
+an old copy (`Trust`) or cannot be written, a raw count in an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.exchange import Exchange
+from dpcrowd.node.machine.instructions import (
+    ForgetCheckIns,
+    Instruction,
+    Publish,
+    RefuseMessage,
+    RememberCounter,
+    Report,
+    ScheduleDeadline,
+    Send,
+    StoreRelease,
+    StoreSample,
+)
+from dpcrowd.node.machine.stimuli import (
+    DeadlinePassed,
+    LossConfirmed,
+    MessageArrived,
+    NeighbourUp,
+    SlotSealed,
+    Started,
+    Stimulus,
+    StorageFailed,
+    StorageMended,
+)
+from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, decode, encode, peek, record_of, same_words
+from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.server import Server
+
+__all__ = ["Machine"]
+
+_MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
+
+
+class Machine:
+    """One node under one revision of the network.
+
+    server    fresh, or restored from the state that was stored last
+    counter   samples that the ledger has paid for
+    heard     what neighbours said of their own ledgers: name -> (slot, counter)
+    vouched   whether the ledger is known to be whole, so that no neighbour has to say so first
+    """
+
+    def __init__(
+        self,
+        view: NetworkView,
+        server: Server,
+        *,
+        counter: int = 0,
+        heard: Mapping[str, tuple[int, int]] | None = None,
+        vouched: bool = False,
+    ) -> None:
+        self.view = view
+        self.server = server
+        self.trust = Trust(counter, vouched)
+        numbers = {view.number(name): said for name, said in (heard or {}).items()}
+        self._known = {number: said for number, said in numbers.items() if number is not None}
+        self._exchange: Exchange | None = None
+        self._early: dict[int, tuple[int, bytes]] = {}  # number: slot and payload, for slots not yet sealed
+        self._unread: dict[int, tuple[int, bytes]] = {}  # likewise, but of another revision: perhaps the next one
+        self._can_store = True
+        self._before: bytes | None = None  # the state before a draw that is not yet stored
+        self._last_payloads: dict[int, bytes] = {}
+        self._told: list[Instruction] = []  # what was to be done about the last stimulus
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        """What has to be done about it, in this order, and before the next stimulus is given."""
+        self._told = self._answer(stimulus)
+        return self._told
+
+    def _answer(self, stimulus: Stimulus) -> list[Instruction]:
+        match stimulus:
+            case Started(at_ns):
+                self.trust.start(self.server.slot, self.view.next_seal(at_ns))
+                return self._resume(at_ns)
+            case SlotSealed(at_ns, slot, counts):
+                return self._seal(at_ns, slot, counts)
+            case MessageArrived(at_ns, sender, payload):
+                return self._hear(at_ns, sender, payload)
+            case DeadlinePassed(_, slot):
+                return self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
+            case NeighbourUp(_, neighbour):
+                return self._send_again(neighbour)
+            case StorageFailed(at_ns, failed, text):
+                return self._stop_paying(at_ns, failed, text)
+            case StorageMended():
+                self._can_store = True
+                return [Report("storage-mended", "storing works again; the node may sample.")]
+            case LossConfirmed():
+                self.trust.confirm()
+                return [Report("loss-confirmed", "the operator has confirmed the loss; the node may sample.")]
+        return []
+
+    def follow(self, before: Machine) -> None:
+        """Take over from the machine of the revision before: its trust, and what neighbours said, by their names."""
+        self.trust, self._can_store = before.trust, before._can_store
+        renumbered = {number: self.view.number(name) for number, name in enumerate(before.view.names)}
+        for number, said in before._known.items():
+            if (new := renumbered[number]) is not None:
+                self._known[new] = said
+        for number, early in (before._early | before._unread).items():
+            if (new := renumbered[number]) is not None:
+                self._unread[new] = early
+
+    @property
+    def exchanging(self) -> int | None:
+        """The slot in exchange, if any."""
+        return None if self._exchange is None else self._exchange.slot
+
+    # ------------------------------------------------------------------------------------------------- the slot
+
+    def _resume(self, at_ns: int) -> list[Instruction]:
+        """After a restart: a slot that was sampled and not released is still to be told and fused."""
+        slot = self.server.open_slot
+        if slot is None:
+            return []
+        done = self._open_exchange(at_ns, slot, self.server.pending_message())
+        if at_ns >= self.view.ends(slot) and self._exchange is not None:
+            return self._fuse()
+        return done
+
+    def _seal(self, at_ns: int, slot: int, counts: object | None) -> list[Instruction]:
+        if slot <= self.server.slot:
+            text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
+            return [Report("clock-behind", text)]
+        done: list[Instruction] = []
+        if self._exchange is not None:  # its deadline has passed, and the timer is late
+            done += self._fuse()
+        done += self._catch_up(slot)
+        if counts is not None and not (self.trust.may_sample and self._can_store):
+            counts = None
+        self._before = self.server.save()
+        message = self.server.observe(slot, counts)
+        sample = self.server.open_sample()
+        if sample is not None:
+            nano, noisy = sample
+            counter = self.trust.paid(slot)
+            done.append(StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
+        done.append(ForgetCheckIns(slot))
+        return [*done, *self._open_exchange(at_ns, slot, message)]
+
+    def _catch_up(self, slot: int) -> list[Instruction]:
+        """Slots that nobody was there for pass without a sample: the estimate is predicted, its interval widens."""
+        last = self.server.slot
+        if last < 0 or slot == last + 1:
+            return []
+        for missed in range(max(last + 1, slot - _MOST_MISSED), slot):
+            self.server.observe(missed, None)
+            self.server.hear()
+        return [Report("slots-missed", f"slots {last + 1} to {slot - 1} passed without this node: no samples there.")]
+
+    def _open_exchange(self, at_ns: int, slot: int, message: object) -> list[Instruction]:
+        view = self.view
+        records: tuple[Record, ...] = ()
+        prior, known = b"", b""
+        if isinstance(message, InfoMessages):
+            records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
+            prior = message.prior[0].astype("<f8").tobytes()
+            known = message.prior_known[0].astype("u1").tobytes()
+        expected = view.links(slot)
+        heard = {
+            number: (slot - first, counter) for number, (first, counter) in self._known.items() if number in expected
+        }
+        body = Body(VERSION, view.digest, view.me, slot, 1, self.trust.counter, heard, prior, known, records)
+        own = encode(body, view.sign)
+        self._exchange = Exchange(slot, own, expected)
+        done: list[Instruction] = []
+        if expected:
+            done.append(Send(slot, own, tuple(view.names[number] for number in sorted(expected))))
+            done.append(ScheduleDeadline(slot, view.ends(slot)))
+        early = [*self._early.items(), *self._unread.items()]
+        self._early = {number: kept for number, kept in self._early.items() if kept[0] > slot}
+        self._unread = {number: kept for number, kept in self._unread.items() if kept[0] > slot}
+        for number, (said, payload) in early:
+            if said == slot:
+                done += self._hear(at_ns, view.names[number], payload)
+        return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
+
+    def _fuse(self) -> list[Instruction]:
+        exchange = self._exchange
+        assert exchange is not None
+        self._exchange, self._last_payloads = None, exchange.payloads
+        release = self.server.hear(exchange.messages())
+        heard = tuple(self.view.names[number] for number in sorted(exchange.heard))
+        return [StoreRelease(release, self.server.save(), heard), Publish(release)]
+
+    # ------------------------------------------------------------------------------------------------- messages
+
+    def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
+        view, exchange = self.view, self._exchange
+        number = view.number(sender)
+        following = view.next_seal(at_ns) if exchange is None else exchange.slot + 1
+        slot = following if exchange is None else exchange.slot
+        if number is None or number not in view.links(slot) | view.links(following):
+            return [RefuseMessage(slot, sender, "not-a-neighbour", f"'{sender}' is not a neighbour in slot {slot}.")]
+        done: list[Instruction] = []
+        try:
+            said, under = peek(payload)
+            heard = self._check(number, said, payload) if under == view.digest else None
+            if heard is not None:
+                # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
+                # from its ledger and nobody would know.
+                done += self._learn(number, heard.body, vouches=said <= following)
+            # A neighbour whose clock is a little ahead seals before us; its message waits for our own seal.
+            sealed = self.server.slot if exchange is None else exchange.slot
+            if sealed < said <= following:
+                self._keep_early(number, said, payload, read=heard is not None)
+                return done
+            if said > following:
+                raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
+            if exchange is None or said < exchange.slot:
+                if number in self._last_payloads and same_words(self._last_payloads[number], payload):
+                    return done  # used already, and sent again because one of us came up
+                raise Refused("late", f"{sender} sent slot {said}, which is over.")
+            if number in exchange.heard:
+                if same_words(exchange.payloads[number], payload):
+                    return done  # sent again because one of us came up
+                heard or self._check(number, said, payload)
+                raise Refused("replay", f"{sender} sent two different messages for slot {said}.")
+            if number not in exchange.expected:
+                raise Refused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
+            heard = heard or self._check(number, said, payload)
+        except Refused as refused:
+            return [*done, RefuseMessage(slot, sender, refused.reason, str(refused))]
+        except BadInput as error:
+            return [*done, RefuseMessage(slot, sender, "absurd", str(error))]
+        exchange.take(heard, payload)
+        return [*done, *self._fuse()] if exchange.complete else done
+
+    def _check(self, number: int, slot: int, payload: bytes) -> Heard:
+        view = self.view
+        heard = decode(
+            payload,
+            sender=number,
+            digest=view.digest,
+            slot=slot,
+            regions=view.regions,
+            form=view.form,
+            verify=view.verify,
+            names=dict(enumerate(view.names)),
+        )
+        if heard.message is not None:
+            heard.message.check_values(view.names[number])
+        return heard
+
+    def _learn(self, number: int, body: Body, *, vouches: bool) -> list[Instruction]:
+        """Counters: remember the neighbour's, and see whether it remembers more of ours than we do."""
+        done: list[Instruction] = []
+        if body.counter > self._known.get(number, (-1, -1))[1]:
+            self._known[number] = (body.slot, body.counter)
+            done.append(RememberCounter(self.view.names[number], body.slot, body.counter))
+        ago = body.heard.get(self.view.me)
+        echoed = None if ago is None else (body.slot - ago[0], ago[1])
+        if self.trust.echo(body.slot if vouches else None, echoed):
+            done.append(
+                Report(
+                    "ledger-rolled-back",
+                    f"{self.view.names[number]} remembers {self.trust.lost_at} samples of this node by slot "
+                    f"{echoed[0] if echoed else '?'}, which its ledger of {self.trust.counter} does not know: the "
+                    "folder is an old copy. No sample until the loss is confirmed.",
+                )
+            )
+        return done
+
+    def _send_again(self, neighbour: str) -> list[Instruction]:
+        exchange, number = self._exchange, self.view.number(neighbour)
+        if exchange is None or number not in exchange.expected:
+            return []
+        return [Send(exchange.slot, exchange.payload, (neighbour,))]
+
+    def _keep_early(self, number: int, slot: int, payload: bytes, *, read: bool) -> None:
+        if not read:  # no message of this revision has to give way to it
+            self._unread[number] = slot, payload
+            return
+        before = self._early.get(number)
+        if before is not None and before[0] == slot and not same_words(before[1], payload):
+            raise Refused("replay", f"{self.view.names[number]} sent two different messages for slot {slot}.")
+        if before is None or before[0] < slot:
+            self._early[number] = slot, payload
+
+    def _stop_paying(self, at_ns: int, failed: Instruction, text: str) -> list[Instruction]:
+        """A price that is not on disk is not paid: the draw of this slot is thrown away, unseen by anybody.
+
+        What was to be done after the failure is still to be done: what could not be kept can be told. But a sample
+        among it was not paid for either, whatever it was that failed before it.
+        """
+        self._can_store = False
+        done: list[Instruction] = [Report("storage-failed", f"{text} The node goes on without samples of its own.")]
+        places = [place for place, told in enumerate(self._told) if told is failed]
+        rest = self._told[places[0] :] if places else [failed]
+        for place, left in enumerate(rest):
+            if isinstance(left, StoreSample):
+                return [*done, *rest[1:place], *self._undraw(at_ns, left.slot)]
+        return [*done, *rest[1:]]
+
+    def _undraw(self, at_ns: int, slot: int) -> list[Instruction]:
+        """Go on as if nothing had been sampled in this slot; what neighbours have said of it stays said."""
+        assert self._before is not None
+        payloads = self._last_payloads if self._exchange is None else self._exchange.payloads
+        self._last_payloads = {}  # they are to be heard again
+        self.server.restore(self._before)
+        self.trust.unpaid()
+        self.server.observe(slot, None)
+        self._early |= {number: (slot, payload) for number, payload in payloads.items()}
+        return [ForgetCheckIns(slot), *self._open_exchange(at_ns, slot, None)]

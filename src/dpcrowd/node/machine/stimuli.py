@@ -1,0 +1,108 @@
+"""What can happen to a node. Each carries the time at which the shell saw it; the machine has no clock of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.node.machine.instructions import Instruction
+
+__all__ = [
+    "DeadlinePassed",
+    "LossConfirmed",
+    "MessageArrived",
+    "NeighbourDown",
+    "NeighbourUp",
+    "SlotSealed",
+    "Started",
+    "Stimulus",
+    "StorageFailed",
+    "StorageMended",
+]
+
+
+@dataclass(frozen=True)
+class Started:
+    """The node runs; what the folder knew has been given to the machine."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class SlotSealed:
+    """The grace of a slot has ended: these are its counts. None: the node was not there to count."""
+
+    at_ns: int
+    slot: int
+    counts: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class MessageArrived:
+    """A payload from a neighbour, whose name the transport has authenticated."""
+
+    at_ns: int
+    sender: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class DeadlinePassed:
+    """Neighbours have had their time for this slot."""
+
+    at_ns: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class NeighbourUp:
+    """A neighbour can be reached (again)."""
+
+    at_ns: int
+    neighbour: str
+
+
+@dataclass(frozen=True)
+class NeighbourDown:
+    """A neighbour cannot be reached any more."""
+
+    at_ns: int
+    neighbour: str
+
+
+@dataclass(frozen=True)
+class StorageFailed:
+    """An instruction to store could not be carried out, and none of those after it was."""
+
+    at_ns: int
+    failed: Instruction
+    text: str
+
+
+@dataclass(frozen=True)
+class StorageMended:
+    """Storing works again."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class LossConfirmed:
+    """The operator knows that the ledger lost samples, and has had them booked as fully spent."""
+
+    at_ns: int
+
+
+Stimulus = (
+    Started
+    | SlotSealed
+    | MessageArrived
+    | DeadlinePassed
+    | NeighbourUp
+    | NeighbourDown
+    | StorageFailed
+    | StorageMended
+    | LossConfirmed
+)

@@ -1,0 +1,52 @@
+"""What the machine has to know of the network: numbers and names, links, times, and how to sign."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.wire import Sign, Verify
+
+__all__ = ["NetworkView"]
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """One revision of the network as one of its servers sees it.
+
+    me          its own number
+    names       of all servers, by number
+    digest      of the revision
+    grace_ns    how long after its close a slot takes late check-ins
+    deadline_ns how long after the seal neighbours are waited for
+    links       the numbers of the neighbours in a slot
+    """
+
+    me: int
+    names: tuple[str, ...]
+    digest: bytes
+    clock: SlotClock
+    grace_ns: int
+    deadline_ns: int
+    regions: int
+    form: str
+    links: Callable[[int], frozenset[int]]
+    sign: Sign
+    verify: Verify
+
+    def number(self, name: str) -> int | None:
+        """Of a server by its name; None for a stranger."""
+        return self.names.index(name) if name in self.names else None
+
+    def seals(self, slot: int) -> int:
+        """When a slot takes no more check-ins."""
+        return self.clock.closes(slot) + self.grace_ns
+
+    def ends(self, slot: int) -> int:
+        """When neighbours are not waited for any longer."""
+        return self.seals(slot) + self.deadline_ns
+
+    def next_seal(self, at_ns: int) -> int:
+        """The first slot that is not sealed yet at a time."""
+        return self.clock.slot_of(at_ns - self.grace_ns)

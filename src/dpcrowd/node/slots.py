@@ -1,0 +1,34 @@
+"""Slots and times: slot t is open from epoch + t L to epoch + (t + 1) L, in whole nanoseconds UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["SlotClock"]
+
+SECOND = 1_000_000_000
+_SHORTEST, _LONGEST = SECOND, 86_400 * SECOND
+
+
+@dataclass(frozen=True)
+class SlotClock:
+    """When slots open and close. Times before the epoch are in no slot."""
+
+    epoch_ns: int
+    length_ns: int
+
+    def __post_init__(self) -> None:
+        if not _SHORTEST <= self.length_ns <= _LONGEST:
+            raise BadInput(f"a slot of {self.length_ns / SECOND:g} s; allowed: 1 s to 1 day.")
+
+    def slot_of(self, at_ns: int) -> int:
+        """The slot that is open at a time; negative before the epoch."""
+        return (at_ns - self.epoch_ns) // self.length_ns
+
+    def opens(self, slot: int) -> int:
+        return self.epoch_ns + slot * self.length_ns
+
+    def closes(self, slot: int) -> int:
+        return self.opens(slot + 1)

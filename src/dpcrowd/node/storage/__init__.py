@@ -1,0 +1,32 @@
+"""What a node must not forget: payments, noisy values, releases, and check-ins until they are counted.
+
+Two SQLite files. `dpcrowd.db`, in the ledger's folder, holds everything that is noised and paid or derived from such
+numbers; `journal.db`, in the node's own folder, holds check-ins of open slots only and is in no backup.
+"""
+
+from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.journal import Journal
+from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
+from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
+from dpcrowd.node.storage.promises import Promise, Promises
+from dpcrowd.node.storage.releases import Releases, StoredRelease
+from dpcrowd.node.storage.storage import Storage
+
+__all__ = [
+    "Entry",
+    "Event",
+    "Events",
+    "Journal",
+    "Ledger",
+    "Memory",
+    "Promise",
+    "Promises",
+    "Refusal",
+    "Refusals",
+    "Releases",
+    "Sample",
+    "SlotTaken",
+    "Storage",
+    "StorageFailed",
+    "StoredRelease",
+]

@@ -1,0 +1,169 @@
+"""One SQLite file and the settings under which a commit is a promise.
+
+    WAL                  readers do not stop the writer
+    synchronous=FULL     a commit is on the disk before it returns; kill -9 and power loss leave all of it or nothing
+    fullfsync            the same on macOS, where a plain fsync does not reach the disk
+    secure_delete        deleted content is overwritten with zeros in the file
+    BEGIN IMMEDIATE      whoever reads in order to write has the write lock already: two networks that share a ledger
+                         cannot both see the same budget and both spend it
+
+In WAL mode deleted content stays in the log until it is truncated: `truncate_log`. What the file system keeps in blocks
+that it has freed is beyond SQLite; that takes an encrypted disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.storage.failures import StorageFailed, translated
+
+__all__ = ["Database"]
+
+_BUSY_MS = 5_000
+_PRAGMAS = (
+    "synchronous = FULL",
+    "fullfsync = ON",
+    "checkpoint_fullfsync = ON",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+    "temp_store = MEMORY",
+    f"busy_timeout = {_BUSY_MS}",
+)
+
+
+class Database:
+    """A connection that several threads may use, one at a time. `failure` is what the last write failed of, or None."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self.failure: StorageFailed | None = None
+        self._lock = threading.RLock()
+        with translated(path):
+            if not read_only:
+                _create(path)
+            # A read-only *file* could not be recovered after a crash of its writer, hence mode=rw and query_only.
+            self.connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with translated(path):
+                self._set_up(read_only)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _set_up(self, read_only: bool) -> None:
+        for pragma in _PRAGMAS:
+            self.connection.execute(f"PRAGMA {pragma}")
+        if read_only:
+            self.connection.execute("PRAGMA query_only = ON")
+            return
+        (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StorageFailed(
+                "io", f"{self.path}: this file system has no write-ahead log", "put the data folder on a local disk"
+            )
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is written inside is durable when the block has ended, or, after any error, nothing is."""
+        with self._lock, translated(self.path, self._failed):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                # A full disk may have rolled back by itself; a failing rollback must not hide the first error.
+                if self.connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        self.connection.execute("ROLLBACK")
+                raise
+            self.failure = None
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """One durable statement; how many rows it changed."""
+        with self._lock, translated(self.path, self._failed):
+            changed = self.connection.execute(sql, values).rowcount
+            self.failure = None
+            return changed
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._lock, translated(self.path):
+            return self.connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        found = self.rows(sql, values)
+        return found[0] if found else None
+
+    def problems(self, tables: Sequence[str] = ()) -> list[str]:
+        """What SQLite finds wrong: of some tables quickly, of the whole file (without `tables`) thoroughly."""
+        found: list[str] = []
+        for check in [f"quick_check('{table}')" for table in tables] or ["integrity_check", "foreign_key_check"]:
+            # An answer is "ok" or one problem a row; foreign_key_check answers nothing if all is well.
+            try:
+                found += [str(row[0]) for row in self.rows(f"PRAGMA {check}") if row[0] != "ok"]
+            except StorageFailed as failure:
+                if failure.kind != "corrupt":
+                    raise
+                found.append(failure.reason)  # so damaged that the check itself stops
+        return found
+
+    def truncate_log(self) -> bool:
+        """Move the log into the file and empty it; False if a reader of another connection is in the way."""
+        with self._lock, translated(self.path, self._failed):
+            (busy, _, _) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+
+    def copy_to(self, target: Path) -> None:
+        """A consistent copy while others write, whole or absent at `target`; an existing file is refused."""
+        if target.exists():
+            raise BadInput(f"{target} exists already: give the name of a new file.")
+        part = target.with_name(target.name + ".part")
+        with self._lock, translated(target):
+            part.unlink(missing_ok=True)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy:
+                self.connection.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+                if copy.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                    part.unlink()
+                    raise StorageFailed("corrupt", f"{self.path}: its copy is damaged", "check the disk")
+            with open(part, "rb+") as written:
+                os.fsync(written.fileno())
+            os.rename(part, target)
+            sync_folder(target.parent)
+
+    def close(self) -> None:
+        with self._lock, translated(self.path):
+            self.connection.close()
+
+    def _failed(self, failure: StorageFailed) -> None:
+        if failure.kind != "refused":  # a constraint did its work: the disk is well
+            self.failure = failure
+
+
+def _create(path: Path) -> None:
+    # Made here, so that nobody else can read it; SQLite gives its log the same rights. Never opened if it is there:
+    # closing any handle of a file gives up this process's POSIX locks on it, SQLite's own among them.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable; Windows does so by itself and cannot open folders."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

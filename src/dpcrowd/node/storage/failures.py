@@ -1,0 +1,80 @@
+"""Failures of the disk in words: what is wrong and what to do, never a traceback of sqlite3.
+
+A node that cannot write cannot pay, so it stops sampling; it needs one class to catch and one line to show. The texts
+name files and kinds of failure only: no value that was to be written is ever part of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpcrowd.errors import DpcrowdError
+
+__all__ = ["SlotTaken", "StorageFailed", "translated"]
+
+_DAMAGED = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
+_KINDS: dict[int, tuple[str, str, str]] = {
+    sqlite3.SQLITE_FULL: ("full", "the disk is full", "free some space; the node goes on by itself"),
+    sqlite3.SQLITE_CORRUPT: ("corrupt", "the database is damaged", _DAMAGED),
+    sqlite3.SQLITE_NOTADB: ("corrupt", "the file is not a database", _DAMAGED),
+    sqlite3.SQLITE_IOERR: ("io", "the disk does not read or write", "look at the system's log for errors of the disk"),
+    sqlite3.SQLITE_READONLY: ("read-only", "the file cannot be written", "check the owner and rights of the folder"),
+    sqlite3.SQLITE_PERM: ("read-only", "access is denied", "check the owner and rights of the folder"),
+    sqlite3.SQLITE_CANTOPEN: ("missing", "the file cannot be opened", "check that the folder exists and its rights"),
+    sqlite3.SQLITE_BUSY: ("busy", "another process is writing", "wait for it, or end the program that holds the file"),
+    sqlite3.SQLITE_LOCKED: (
+        "busy",
+        "another process is writing",
+        "wait for it, or end the program that holds the file",
+    ),
+    sqlite3.SQLITE_CONSTRAINT: ("refused", "the database refused the change", "report this: it is a fault of dpcrowd"),
+}
+_OTHER = ("other", "the database failed", "run the doctor on this node")
+
+
+class StorageFailed(DpcrowdError):
+    """The node's storage does not work. `kind` is one word, `reason` says what is wrong, `fix` what to do.
+
+    Kinds: full, corrupt, io, read-only, missing, busy, locked (by another node), newer (a later schema), older,
+    refused, closed, other.
+    """
+
+    def __init__(self, kind: str, reason: str, fix: str) -> None:
+        super().__init__(f"{reason}; {fix}.")
+        self.kind = kind
+        self.reason = reason
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[type[StorageFailed], tuple[str, str, str]]:
+        return type(self), (self.kind, self.reason, self.fix)
+
+
+class SlotTaken(DpcrowdError):
+    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
+
+
+@contextmanager
+def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None) -> Iterator[None]:
+    """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, which `failed` gets to see."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        failure = _failure(error, path)
+        if failed is not None:
+            failed(failure)
+        raise failure from None
+
+
+def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
+    if isinstance(error, OSError):
+        return StorageFailed("io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and disk")
+    if isinstance(error, sqlite3.ProgrammingError):
+        return StorageFailed("closed", f"{path}: the database is closed", "start the node again")
+    code = getattr(error, "sqlite_errorcode", None)
+    # Extended codes carry their primary code in the low byte.
+    kind, reason, fix = _KINDS.get(code & 0xFF, _OTHER) if isinstance(code, int) else _OTHER
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return StorageFailed(kind, f"{path}: {reason} ({name})", fix)

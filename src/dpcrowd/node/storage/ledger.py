@@ -1,0 +1,165 @@
+"""The durable ledger: what was paid, when, and for which noisy values.
+
+It belongs to its folder and is keyed by UTC time, so a new epoch, slot length, epsilon, network id or restart never
+refills it. Rows are added and never changed or deleted, and no slot is drawn twice. The scheme's own ledger decides
+what a slot may cost; the promises that are checked here are the last fence, and the one that survives a crash.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
+from dpcrowd.node.storage.promises import Promises, check_nano
+from dpcrowd.privacy.units import format_epsilon
+
+__all__ = ["Entry", "Ledger", "Sample"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One payment, or a loss that the operator confirmed, which counts as one."""
+
+    counter: int
+    network: str
+    kind: Literal["sample", "lost"]
+    slot: int | None
+    opens_ns: int
+    length_ns: int
+    nano: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was drawn for a slot: after a crash these values are sent again, and never others."""
+
+    counter: int
+    slot: int
+    nano: int
+    noisy: bytes
+
+
+class Ledger:
+    """The ledger as one network sees it: it reads everybody's rows and writes its own."""
+
+    def __init__(self, database: Database, reader: Database, network: str) -> None:
+        self._database = database
+        self._reader = reader
+        self._network = network
+        self.promises = Promises(database, reader, network)
+
+    # ------------------------------------------------------------------------------------------------- payments
+
+    def pay(
+        self, connection: sqlite3.Connection, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes
+    ) -> int:
+        """Inside a transaction: one payment with the values that it bought; the new counter."""
+        check_nano(nano)
+        if length_ns < 1:
+            raise BadInput(f"a slot of {length_ns} ns; allowed: at least 1.")
+        closes_ns = opens_ns + length_ns
+        self._refuse_second_draw(connection, slot, opens_ns, closes_ns)
+        self.promises.check(connection, opens_ns, closes_ns, nano)
+        counter = self._add(connection, 0, "sample", slot, opens_ns, closes_ns, nano, "")
+        connection.execute("INSERT INTO noisy VALUES (?, ?)", (counter, noisy))
+        return counter
+
+    def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
+        """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
+
+        `counter` is the highest that a neighbour remembers: the ledger goes on above it. Logged; the new counter.
+        """
+        check_nano(nano)
+        if to_ns <= from_ns:
+            raise BadInput(f"a loss from {utc_text(from_ns)} to {utc_text(to_ns)}; allowed: an end after the start.")
+        if not 0 <= counter <= LARGEST_COUNTER:
+            raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
+        with self._database.transaction() as connection:
+            new = self._add(connection, counter, "lost", None, from_ns, to_ns, nano, reason)
+            span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
+            add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
+        return new
+
+    def _add(
+        self,
+        connection: sqlite3.Connection,
+        at_least: int,
+        kind: str,
+        slot: int | None,
+        opens_ns: int,
+        closes_ns: int,
+        nano: int,
+        reason: str,
+    ) -> int:
+        connection.execute("UPDATE account SET counter = max(counter, ?) + 1, total = total + ?", (at_least, nano))
+        (counter,) = connection.execute("SELECT counter FROM account").fetchone()
+        connection.execute(
+            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (counter, self._network, kind, slot, opens_ns, closes_ns, nano, reason),
+        )
+        return int(counter)
+
+    def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
+        # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.
+        taken = connection.execute(
+            "SELECT kind FROM ledger WHERE closes_ns > ? AND opens_ns < ? AND network = ? ORDER BY kind LIMIT 1",
+            (opens_ns, closes_ns, self._network),
+        ).fetchone()
+        if taken is not None:
+            how = "lies in a time that was declared lost" if taken[0] == "lost" else "was drawn before"
+            raise SlotTaken(f"slot {slot}, open from {utc_text(opens_ns)}, {how}: no slot is drawn a second time.")
+
+    # -------------------------------------------------------------------------------------------------- reading
+
+    def counter(self) -> int:
+        """Grows with every payment of any network here; neighbours remember it, and so expose an old copy."""
+        return self._account()[0]
+
+    def total_spent(self) -> int:
+        """Nano-epsilon of all payments ever, of all networks."""
+        return self._account()[1]
+
+    def spent_since(self, at_ns: int) -> list[Entry]:
+        """All payments, of all networks, for slots that closed after a time; oldest first."""
+        rows = self._reader.rows(
+            "SELECT counter, network, kind, slot, opens_ns, closes_ns - opens_ns, nano, reason FROM ledger "
+            "WHERE closes_ns > ? ORDER BY closes_ns, counter",
+            (at_ns,),
+        )
+        return [Entry(*row) for row in rows]
+
+    def sample(self, opens_ns: int) -> Sample | None:
+        """What this network drew for the slot that opens at a time; None if nothing, or no longer kept."""
+        row = self._reader.row(
+            "SELECT counter, slot, nano, noisy FROM ledger JOIN noisy USING (counter) "
+            "WHERE network = ? AND kind = 'sample' AND opens_ns = ?",
+            (self._network, opens_ns),
+        )
+        return None if row is None else Sample(*row)
+
+    def first_start(self) -> bool:
+        """Whether this network has never paid here."""
+        return self._reader.row("SELECT 1 FROM ledger WHERE network = ? LIMIT 1", (self._network,)) is None
+
+    def check(self) -> None:
+        """Refuse a ledger whose rows do not add up to its account: it must not be spent from."""
+        row = self._reader.row(
+            "SELECT account.counter = found.last AND account.total = found.total FROM account, "
+            "(SELECT coalesce(max(counter), 0) AS last, coalesce(sum(nano), 0) AS total FROM ledger) AS found"
+        )
+        if row != (1,):
+            raise StorageFailed(
+                "corrupt",
+                f"{self._reader.path}: the payments do not add up to the account",
+                "stop the node, keep the folder for inspection and restore the last backup into an empty folder",
+            )
+
+    def _account(self) -> tuple[int, int]:
+        row = self._reader.row("SELECT counter, total FROM account")
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -1,0 +1,143 @@
+"""The schema of each file, as a list of steps: a file of version n has had the first n of them.
+
+A step is never changed once it is in a release; a new one is added behind it. The ledger is copied before it is
+migrated. The journal is not: a copy of check-ins would outlive their slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.failures import StorageFailed
+
+__all__ = ["JOURNAL_STEPS", "LEDGER_STEPS", "check_version", "migrate"]
+
+Step = tuple[str, ...]
+
+# Keyed by UTC time, not by slot number: numbers begin again with a new epoch, and payments must not.
+LEDGER_STEPS: tuple[Step, ...] = (
+    (
+        """CREATE TABLE account (
+            only INTEGER PRIMARY KEY CHECK (only = 1),
+            counter INTEGER NOT NULL CHECK (typeof(counter) = 'integer' AND counter >= 0),
+            total INTEGER NOT NULL CHECK (typeof(total) = 'integer' AND total >= 0))""",
+        "INSERT INTO account VALUES (1, 0, 0)",
+        """CREATE TABLE ledger (
+            counter INTEGER PRIMARY KEY,
+            network TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('sample', 'lost')),
+            slot INTEGER,
+            opens_ns INTEGER NOT NULL,
+            closes_ns INTEGER NOT NULL CHECK (closes_ns > opens_ns),
+            nano INTEGER NOT NULL CHECK (typeof(nano) = 'integer' AND nano > 0),
+            reason TEXT NOT NULL DEFAULT '')""",
+        "CREATE UNIQUE INDEX one_draw ON ledger (network, opens_ns) WHERE kind = 'sample'",
+        "CREATE INDEX ledger_closes ON ledger (closes_ns, opens_ns, nano)",
+        """CREATE TRIGGER ledger_keeps BEFORE DELETE ON ledger
+            BEGIN SELECT RAISE(ABORT, 'a payment is never deleted'); END""",
+        """CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger
+            BEGIN SELECT RAISE(ABORT, 'a payment is never changed'); END""",
+        """CREATE TABLE noisy (
+            counter INTEGER PRIMARY KEY REFERENCES ledger (counter),
+            noisy BLOB NOT NULL)""",
+        """CREATE TABLE promise (
+            network TEXT PRIMARY KEY,
+            nano INTEGER NOT NULL CHECK (nano > 0),
+            span_ns INTEGER CHECK (span_ns > 0),
+            since_ns INTEGER NOT NULL DEFAULT 0)""",
+        """CREATE TABLE state (
+            network TEXT PRIMARY KEY,
+            state BLOB NOT NULL)""",
+        "CREATE TABLE regions (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE)",
+        """CREATE TABLE release (
+            network TEXT NOT NULL,
+            opens_ns INTEGER NOT NULL,
+            closes_ns INTEGER NOT NULL,
+            slot INTEGER NOT NULL,
+            regions INTEGER NOT NULL REFERENCES regions (id),
+            sampled INTEGER NOT NULL,
+            nano INTEGER NOT NULL,
+            heard INTEGER NOT NULL,
+            factor REAL NOT NULL,
+            estimate BLOB NOT NULL,
+            variance BLOB NOT NULL)""",
+        "CREATE UNIQUE INDEX one_release ON release (network, opens_ns)",
+        """CREATE TABLE refusal (
+            network TEXT NOT NULL,
+            opens_ns INTEGER NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('message', 'check-in')),
+            reason TEXT NOT NULL,
+            count INTEGER NOT NULL CHECK (kind = 'message' OR count = 1),
+            PRIMARY KEY (network, opens_ns, kind, reason)) WITHOUT ROWID""",
+        """CREATE TABLE neighbour (
+            network TEXT NOT NULL,
+            name TEXT NOT NULL,
+            slot INTEGER NOT NULL,
+            counter INTEGER NOT NULL,
+            PRIMARY KEY (network, name)) WITHOUT ROWID""",
+        """CREATE TABLE event (
+            id INTEGER PRIMARY KEY,
+            network TEXT NOT NULL,
+            at_ns INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            text TEXT NOT NULL)""",
+    ),
+)
+
+JOURNAL_STEPS: tuple[Step, ...] = (
+    (
+        "CREATE TABLE slot (opens_ns INTEGER PRIMARY KEY, hash_key BLOB)",
+        """CREATE TABLE batch (
+            id INTEGER PRIMARY KEY,
+            opens_ns INTEGER NOT NULL REFERENCES slot (opens_ns),
+            batch BLOB NOT NULL)""",
+        "CREATE INDEX batch_slot ON batch (opens_ns)",
+    ),
+)
+
+
+def migrate(database: Database, steps: Sequence[Step], *, keep_copy: bool) -> Path | None:
+    """Bring a file to the newest version, in one transaction; the copy made before, if one was."""
+    version = check_version(database, steps)
+    if version == len(steps):
+        return None
+    copy = None
+    if keep_copy and version > 0:
+        copy = _unused(database.path, version)
+        database.copy_to(copy)
+    with database.transaction() as connection:
+        for step in steps[version:]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+    return copy
+
+
+def check_version(database: Database, steps: Sequence[Step], *, exact: bool = False) -> int:
+    """The file's version; one that this program does not know is refused, with `exact` also an older one."""
+    row = database.row("PRAGMA user_version")
+    version = int(row[0]) if row else 0
+    if version > len(steps):
+        raise StorageFailed(
+            "newer",
+            f"{database.path} was written by a later dpcrowd (schema {version}; this one knows {len(steps)})",
+            "install the later version again",
+        )
+    if exact and version < len(steps):
+        raise StorageFailed(
+            "older",
+            f"{database.path} was written by an earlier dpcrowd (schema {version}; this one uses {len(steps)})",
+            "start the node once, which migrates it",
+        )
+    return version
+
+
+def _unused(path: Path, version: int) -> Path:
+    candidate = path.with_name(f"{path.stem}.schema-{version}{path.suffix}")
+    number = 2
+    while candidate.exists():
+        candidate = path.with_name(f"{path.stem}.schema-{version}-{number}{path.suffix}")
+        number += 1
+    return candidate

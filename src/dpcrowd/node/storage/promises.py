@@ -1,0 +1,116 @@
+"""What each network on a ledger has promised, checked in the transaction that pays.
+
+Several networks over the same users may write one ledger. Each declares its promise, and a payment of any of them is
+made only if every promise still holds with it:
+
+    sum of nano over all rows that can share a window with it  +  this payment  <=  the promise's epsilon
+
+The sum and the payment are one transaction, so two networks cannot both spend the same rest.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from dpcrowd.errors import BadInput, BudgetExhausted
+from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.notes import add_event, utc_text
+from dpcrowd.privacy.units import LARGEST_EPSILON, NANO, format_epsilon
+
+__all__ = ["Promise", "Promises", "check_nano"]
+
+END_OF_TIME = (1 << 63) - 1
+_ALL = "SELECT network, nano, span_ns, since_ns FROM promise ORDER BY network"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """At most `nano` in any window of `span_ns`; None: in all the time since `since_ns`, the start of the horizon."""
+
+    network: str
+    nano: int
+    span_ns: int | None
+    since_ns: int
+
+    def reach(self, opens_ns: int, closes_ns: int, *, own: bool) -> tuple[int, int]:
+        """Rows that close after the first time and open before the second may share a window with a slot.
+
+        Windows begin and end where the promise's own slots do; another network's slot may lie across such a place, and
+        then counts in windows that end as early as it opens, or begin as late as it closes.
+        """
+        if self.span_ns is None:
+            return self.since_ns, END_OF_TIME
+        first_end, last_start = (closes_ns, opens_ns) if own else (opens_ns, closes_ns)
+        return first_end - self.span_ns, last_start + self.span_ns
+
+
+class Promises:
+    """The promises on a ledger; one network states its own."""
+
+    def __init__(self, database: Database, reader: Database, network: str) -> None:
+        self._database = database
+        self._reader = reader
+        self._network = network
+
+    def declare(self, nano: int, span_ns: int | None) -> None:
+        """State this network's promise, as configured now; a finite one (span None) keeps the start of its horizon."""
+        check_nano(nano)
+        if span_ns is not None and span_ns < 1:
+            raise BadInput(f"a window of {span_ns} ns; allowed: at least 1.")
+        self._database.write(
+            "INSERT INTO promise (network, nano, span_ns) VALUES (?, ?, ?) "
+            "ON CONFLICT (network) DO UPDATE SET nano = excluded.nano, span_ns = excluded.span_ns",
+            (self._network, nano, span_ns),
+        )
+
+    def all(self) -> list[Promise]:
+        """Of all networks that write this ledger."""
+        return [Promise(*row) for row in self._reader.rows(_ALL)]
+
+    def new_horizon(self, since_ns: int, at_ns: int, text: str) -> None:
+        """The operator begins a new horizon: payments of slots that closed by `since_ns` no longer count. Logged."""
+        with self._database.transaction() as connection:
+            changed = connection.execute(
+                "UPDATE promise SET since_ns = max(since_ns, ?) WHERE network = ? AND span_ns IS NULL",
+                (since_ns, self._network),
+            ).rowcount
+            if not changed:
+                raise BadInput(f"network '{self._network}' has no finite horizon: only a finite one can begin anew.")
+            # The scheme's state has spent the old horizon: the node has to begin anew, from the ledger.
+            connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
+            add_event(connection, self._network, at_ns, "new-horizon", text)
+
+    def withdraw(self, network: str, at_ns: int, text: str) -> None:
+        """The operator ends a network for good: its promise no longer binds others, its payments stay. Logged."""
+        with self._database.transaction() as connection:
+            if not connection.execute("DELETE FROM promise WHERE network = ?", (network,)).rowcount:
+                raise BadInput(f"no network '{network}' has declared a promise on this ledger.")
+            add_event(connection, network, at_ns, "withdrawn", text)
+
+    def check(self, connection: sqlite3.Connection, opens_ns: int, closes_ns: int, nano: int) -> None:
+        """Inside the paying transaction: refuse a payment that would break a promise of any network."""
+        promises = [Promise(*row) for row in connection.execute(_ALL)]
+        if all(promise.network != self._network for promise in promises):
+            raise BadInput(f"network '{self._network}' has declared no promise on this ledger: declare it first.")
+        for promise in promises:
+            reach = promise.reach(opens_ns, closes_ns, own=promise.network == self._network)
+            (spent,) = connection.execute(
+                "SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ? AND opens_ns < ?", reach
+            ).fetchone()
+            if spent + nano > promise.nano:
+                left = max(promise.nano - spent, 0)
+                raise BudgetExhausted(
+                    f"the slot from {utc_text(opens_ns)} asks for ε={format_epsilon(nano)}, but the ledger has spent "
+                    f"{format_epsilon(spent)} of the {format_epsilon(promise.nano)} that network '{promise.network}' "
+                    f"promises ({format_epsilon(left)} left).",
+                    requested=nano,
+                    remaining=left,
+                    returns_at=None,
+                )
+
+
+def check_nano(nano: int) -> None:
+    """Refuse an amount that is no payment: a draw that costs nothing would be a hole."""
+    if not 1 <= nano <= LARGEST_EPSILON * NANO:
+        raise BadInput(f"an amount of {nano}e-9 ε; allowed: whole numbers from 1e-9 to {LARGEST_EPSILON}.")

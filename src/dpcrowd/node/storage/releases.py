@@ -1,0 +1,150 @@
+"""Releases on disk: what each slot published, as vectors over the regions that were configured then.
+
+Everything here is derived from noisy, paid numbers. The interval is kept as variance and factor, and computed as a
+scheme's release computes it, so that a stored interval is bit for bit the published one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.failures import SlotTaken
+from dpcrowd.node.storage.notes import utc_text
+from dpcrowd.schemes.base import Z95
+
+__all__ = ["Releases", "StoredRelease", "put_release"]
+
+Floats = NDArray[np.float64]
+_PAGE = 500
+_COLUMNS = "slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRelease:
+    """One slot of one server; `estimate` and `variance` are (d,), NaN where nothing is known.
+
+    nano    what this server paid in the slot
+    heard   how many neighbours' messages were fused
+    factor  half an interval in standard deviations
+    """
+
+    slot: int
+    opens_ns: int
+    length_ns: int
+    regions: tuple[str, ...]
+    estimate: Floats
+    variance: Floats
+    sampled: bool
+    nano: int
+    heard: int = 0
+    factor: float = Z95
+
+    @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """Low and high, never clamped."""
+        half = self.factor * np.sqrt(self.variance)
+        return self.estimate - half, self.estimate + half
+
+    def only(self, regions: Sequence[str]) -> StoredRelease:
+        """The same for some regions, in the order given; regions that it does not have are left out."""
+        places = {name: place for place, name in enumerate(self.regions)}
+        kept = [name for name in regions if name in places]
+        at = [places[name] for name in kept]
+        return replace(self, regions=tuple(kept), estimate=self.estimate[at], variance=self.variance[at])
+
+
+class Releases:
+    """The releases of one network, by the time at which their slots open."""
+
+    def __init__(self, reader: Database, network: str) -> None:
+        self._reader = reader
+        self._network = network
+
+    def latest(self) -> StoredRelease | None:
+        found = self._reader.row(
+            f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
+            "WHERE network = ? ORDER BY opens_ns DESC LIMIT 1",
+            (self._network,),
+        )
+        return None if found is None else _release(found)
+
+    def between(
+        self, from_ns: int, until_ns: int, *, regions: Sequence[str] | None = None, limit: int | None = None
+    ) -> Iterator[StoredRelease]:
+        """Slots that open in [from_ns, until_ns), oldest first; read in pages, so that a slow reader holds nothing."""
+        while limit is None or limit > 0:
+            page = self._page(from_ns, until_ns, _PAGE if limit is None else min(limit, _PAGE))
+            for release in page:
+                yield release if regions is None else release.only(regions)
+            if len(page) < _PAGE:
+                return
+            from_ns = page[-1].opens_ns + 1
+            limit = None if limit is None else limit - len(page)
+
+    def _page(self, from_ns: int, until_ns: int, size: int) -> list[StoredRelease]:
+        rows = self._reader.rows(
+            f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
+            "WHERE network = ? AND opens_ns >= ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?",
+            (self._network, from_ns, until_ns, size),
+        )
+        return [_release(row) for row in rows]
+
+
+def put_release(connection: sqlite3.Connection, network: str, release: StoredRelease) -> None:
+    """Inside a transaction; a slot is released once."""
+    d = len(release.regions)
+    if release.estimate.shape != (d,) or release.variance.shape != (d,):
+        raise BadInput(f"a release of {d} regions needs vectors of {d} numbers; given {release.estimate.shape}.")
+    if connection.execute(
+        "SELECT 1 FROM release WHERE network = ? AND opens_ns = ?", (network, release.opens_ns)
+    ).fetchone():
+        raise SlotTaken(f"slot {release.slot}, open from {utc_text(release.opens_ns)}, was released before.")
+    connection.execute(
+        "INSERT INTO release VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            network,
+            release.opens_ns,
+            release.opens_ns + release.length_ns,
+            release.slot,
+            _regions_id(connection, release.regions),
+            release.sampled,
+            release.nano,
+            release.heard,
+            release.factor,
+            np.asarray(release.estimate, dtype="<f8").tobytes(),
+            np.asarray(release.variance, dtype="<f8").tobytes(),
+        ),
+    )
+
+
+def _regions_id(connection: sqlite3.Connection, regions: tuple[str, ...]) -> int:
+    # A list of names is kept once, however many slots it is valid for.
+    names = json.dumps(regions, ensure_ascii=False)
+    connection.execute("INSERT INTO regions (names) VALUES (?) ON CONFLICT DO NOTHING", (names,))
+    (found,) = connection.execute("SELECT id FROM regions WHERE names = ?", (names,)).fetchone()
+    return int(found)
+
+
+def _release(row: tuple[Any, ...]) -> StoredRelease:
+    slot, opens_ns, length_ns, names, estimate, variance, sampled, nano, heard, factor = row
+    return StoredRelease(
+        slot=slot,
+        opens_ns=opens_ns,
+        length_ns=length_ns,
+        regions=tuple(json.loads(names)),
+        estimate=np.frombuffer(estimate, dtype="<f8").astype(np.float64),
+        variance=np.frombuffer(variance, dtype="<f8").astype(np.float64),
+        sampled=bool(sampled),
+        nano=nano,
+        heard=heard,
+        factor=factor,
+    )

@@ -1,0 +1,205 @@
+"""A node's storage as one object: the folder lock, both databases, and the transactions that span several tables.
+
+    commit_sample    {payment, noisy values, state}: only after it has returned may a message leave
+    commit_release   {releases, state, what neighbours said, refusals}: only after it has returned are they published
+
+Both are all or nothing, whatever crashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+
+from dpcrowd.node.storage.database import Database, sync_folder
+from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.journal import Journal
+from dpcrowd.node.storage.ledger import Ledger
+from dpcrowd.node.storage.lock import FileLock
+from dpcrowd.node.storage.migrate import JOURNAL_STEPS, LEDGER_STEPS, check_version, migrate
+from dpcrowd.node.storage.notes import Events, Memory, Refusal, Refusals, put_memory, put_refusals
+from dpcrowd.node.storage.releases import Releases, StoredRelease, put_release
+
+__all__ = ["Storage"]
+
+LEDGER_FILE = "dpcrowd.db"
+JOURNAL_FILE = "journal.db"
+_VITAL = ("account", "ledger", "noisy", "promise", "state")
+_STEP = 500
+_OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
+    SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
+_OLD_NOISY = """DELETE FROM noisy WHERE counter IN (
+    SELECT counter FROM noisy JOIN ledger USING (counter) WHERE network = ? AND opens_ns < ? LIMIT ?)"""
+
+
+class Storage:
+    """Made by `open` (a running node) or `inspect` (a tool beside it); closed by `close` or a with block."""
+
+    def __init__(self, database: Database, reader: Database, network: str, journal: Journal | None) -> None:
+        self._database = database
+        self._reader = reader
+        self._network = network
+        self._journal = journal
+        self._resources = ExitStack()
+        self.ledger = Ledger(database, reader, network)
+        self.releases = Releases(reader, network)
+        self.refusals = Refusals(database, reader, network)
+        self.memory = Memory(database, reader, network)
+        self.events = Events(database, reader, network)
+        self.migrated_from: Path | None = None
+
+    @classmethod
+    def open(cls, folder: Path, *, network_id: str, ledger_folder: Path | None = None) -> Storage:
+        """The storage of a node that is about to run; a second node is refused with the process id of the first.
+
+        `ledger_folder` is the folder of another network over the same users, whose ledger is shared.
+        """
+        where = folder if ledger_folder is None else ledger_folder
+        with ExitStack() as opened:
+            for each in dict.fromkeys((folder, where)):
+                _make_folder(each)
+            opened.callback(FileLock(folder / "node.lock", "the data folder").close)
+            # Network ids are free text, file names are not.
+            name = hashlib.sha256(network_id.encode()).hexdigest()[:16]
+            sampler = FileLock(where / f"sampler-{name}.lock", f"the ledger of network '{network_id}'")
+            opened.callback(sampler.close)
+            database = Database(where / LEDGER_FILE)
+            opened.callback(database.close)
+            copy = migrate(database, LEDGER_STEPS, keep_copy=True)
+            _refuse_damaged(database, _VITAL)
+            reader = Database(where / LEDGER_FILE, read_only=True)
+            opened.callback(reader.close)
+            journal_database = Database(folder / JOURNAL_FILE)
+            opened.callback(journal_database.close)
+            migrate(journal_database, JOURNAL_STEPS, keep_copy=False)
+            _refuse_damaged(journal_database, ("slot", "batch"))
+            storage = cls(database, reader, network_id, Journal(journal_database))
+            storage.ledger.check()
+            storage.migrated_from = copy
+            for each in dict.fromkeys((folder, where)):
+                with translated(each):
+                    sync_folder(each)
+            storage._resources = opened.pop_all()
+        return storage
+
+    @classmethod
+    def inspect(cls, folder: Path, *, network_id: str, ledger_folder: Path | None = None) -> Storage:
+        """For tools: reads and backs up, also while the node runs; takes no lock, writes nothing, sees no check-ins."""
+        path = (folder if ledger_folder is None else ledger_folder) / LEDGER_FILE
+        if not path.exists():
+            raise StorageFailed("missing", f"{path} does not exist: no node has run here", "start the node first")
+        with ExitStack() as opened:
+            reader = Database(path, read_only=True)
+            opened.callback(reader.close)
+            check_version(reader, LEDGER_STEPS, exact=True)
+            storage = cls(reader, reader, network_id, None)
+            storage._resources = opened.pop_all()
+        return storage
+
+    # --------------------------------------------------------------------------------------------- transactions
+
+    def commit_sample(self, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes, state: bytes) -> int:
+        """Pay for a slot and keep what was drawn; the ledger's new counter.
+
+        `SlotTaken` if the slot was drawn before, `BudgetExhausted` if a promise would break: then nothing has changed.
+        """
+        with self._database.transaction() as connection:
+            counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+        return counter
+
+    def commit_release(
+        self,
+        releases: Sequence[StoredRelease],
+        state: bytes,
+        *,
+        heard: Mapping[str, tuple[int, int]] | None = None,
+        refused: Iterable[Refusal] = (),
+    ) -> None:
+        """Keep the releases of one slot, or of many that are caught up, and the state after them.
+
+        heard    {neighbour: (slot, counter)}, see `Memory`
+        refused  what was refused since the last commit
+        """
+        with self._database.transaction() as connection:
+            for release in releases:
+                put_release(connection, self._network, release)
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            put_memory(connection, self._network, heard or {})
+            put_refusals(connection, self._network, refused)
+
+    def state(self) -> bytes | None:
+        """The state of the last commit of either kind."""
+        row = self._reader.row("SELECT state FROM state WHERE network = ?", (self._network,))
+        return None if row is None else row[0]
+
+    # --------------------------------------------------------------------------------------------- housekeeping
+
+    @property
+    def journal(self) -> Journal:
+        """The check-ins of open slots."""
+        if self._journal is None:
+            raise StorageFailed("closed", "a tool has no access to check-ins", "ask the running node")
+        return self._journal
+
+    @property
+    def failure(self) -> StorageFailed | None:
+        """What the last write failed of; None once a write has worked again."""
+        return self._database.failure or (self._journal.failure if self._journal else None)
+
+    def retention(self, before_ns: int) -> int:
+        """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
+
+        In small steps, so that a slot's commit never waits long. Returns how many releases went.
+        """
+        gone = [0, 0]
+        for place, delete in enumerate((_OLD_RELEASES, _OLD_NOISY)):
+            while step := self._database.write(delete, (self._network, before_ns, _STEP)):
+                gone[place] += step
+        self._database.write("DELETE FROM refusal WHERE network = ? AND opens_ns < ?", (self._network, before_ns))
+        self._database.write("DELETE FROM regions WHERE id NOT IN (SELECT regions FROM release)")
+        return gone[0]
+
+    def backup(self, to_path: Path) -> int:
+        """A copy of the ledger's database in one new file, while the node runs; the counter it holds.
+
+        Check-ins are not in it: they must not outlive their slot. Restore it into an empty folder as dpcrowd.db; what
+        was paid since then is lost, which the neighbours will notice.
+        """
+        with closing(Database(self._reader.path, read_only=True)) as source:  # so that no reader has to wait
+            source.copy_to(to_path)
+        with closing(Database(to_path, read_only=True)) as copy:
+            return Ledger(copy, copy, self._network).counter()
+
+    def problems(self) -> list[str]:
+        """A thorough check of the ledger's database, which reads all of it; empty if nothing is wrong."""
+        with closing(Database(self._reader.path, read_only=True)) as source:
+            return source.problems()
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def __enter__(self) -> Storage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _make_folder(folder: Path) -> None:
+    with translated(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _refuse_damaged(database: Database, tables: Sequence[str]) -> None:
+    if database.problems(tables):
+        raise StorageFailed(
+            "corrupt",
+            f"{database.path}: the database is damaged",
+            "stop the node, keep the folder for inspection and restore the last backup into an empty folder",
+        )

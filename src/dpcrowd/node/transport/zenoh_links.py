@@ -1,0 +1,157 @@
+"""The open Zenoh sessions of a server, from `open` to `close`: callbacks in, puts out, threads kept apart.
+
+Zenoh has no asyncio of its own. Its callbacks run in its threads and only pass on to the event loop; what may block
+(opening, putting, closing) runs in threads of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dpcrowd.errors import MissingExtra
+from dpcrowd.node.transport.base import OnMessage, OnPresence, TransportFailed
+from dpcrowd.node.transport.lanes import Lane
+from dpcrowd.node.transport.zenoh_settings import key_of_pair
+
+__all__ = ["Links"]
+
+_UNREAD = 256  # messages of one neighbour that the event loop has not taken yet; a flood beyond that is dropped
+_FAREWELL = 1.0  # seconds that `close` waits for neighbours that do not read: once to hand over, once to part
+
+
+class Links:
+    """The open sessions, from `open` to `close`. Made anew each time, so that no callback outlives its session."""
+
+    def __init__(
+        self, network: str, me: str, names: Sequence[str], on_message: OnMessage, on_presence: OnPresence
+    ) -> None:
+        self._network, self._me = network, me
+        self._on_message, self._on_presence = on_message, on_presence
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="dpcrowd-put")
+        self._sessions: list[Any] = []
+        self._declared: list[Any] = []  # Zenoh undeclares what nobody holds
+        self._publishers: dict[str, Any] = {}
+        self._unread: dict[str, deque[bytes]] = {name: deque() for name in names}
+        self._present: dict[str, bool] = dict.fromkeys(names, False)
+        self._closed = False
+        self.flood: dict[str, int] = dict.fromkeys(names, 0)
+        self.lanes = {name: Lane(self._putter(name), self._pool) for name in names}
+
+    def add(self, settings: dict[str, str], names: Sequence[str]) -> None:
+        """Open a session and declare what these neighbours need. Blocks; runs in a thread."""
+        zenoh = _zenoh()
+        config = zenoh.Config()
+        for path, value in settings.items():
+            config.insert_json5(path, value)
+        try:
+            session = zenoh.open(config)
+        except zenoh.ZError as error:
+            raise TransportFailed(_reason(error, settings)) from None
+        self._sessions.append(session)
+        for name in names:
+            subscriber = session.declare_subscriber(
+                key_of_pair(self._network, name, self._me), self._hearer(name), allowed_origin=zenoh.Locality.REMOTE
+            )
+            publisher = session.declare_publisher(
+                key_of_pair(self._network, self._me, name),
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+            self._publishers[name] = publisher
+            watch = publisher.declare_matching_listener(self._watcher(name))
+            self._declared += [subscriber, publisher, watch]
+
+    def certificates(self) -> tuple[str, ...]:
+        links = [link for session in self._sessions for link in session.info.links()]
+        return tuple(sorted(str(link.auth_identifier) for link in links))
+
+    async def close(self) -> None:
+        self._closed = True
+        if self.lanes:
+            await asyncio.wait(
+                [self._loop.create_task(lane.drain()) for lane in self.lanes.values()], timeout=_FAREWELL
+            )
+        for lane in self.lanes.values():
+            lane.abandon()
+        self._pool.shutdown(wait=False)
+        closing = [_close_in_thread(self._loop, session) for session in self._sessions]
+        if closing:
+            await asyncio.wait(closing, timeout=_FAREWELL)
+
+    # The three below are called by Zenoh's threads, or by the pool's; they only pass on.
+
+    def _putter(self, name: str) -> Callable[[bytes], None]:
+        def put(payload: bytes) -> None:
+            self._publishers[name].put(payload)
+
+        return put
+
+    def _hearer(self, name: str) -> Callable[[Any], None]:
+        unread = self._unread[name]
+
+        def hear(sample: Any) -> None:
+            if len(unread) >= _UNREAD:
+                self.flood[name] += 1
+                return
+            unread.append(sample.payload.to_bytes())
+            self._call(self._take, name)
+
+        return hear
+
+    def _watcher(self, name: str) -> Callable[[Any], None]:
+        return lambda status: self._call(self._see, name, bool(status.matching))
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed without `close`: there is nobody left to tell
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # The two below run in the event loop's thread.
+
+    def _take(self, name: str) -> None:
+        payload = self._unread[name].popleft()
+        if not self._closed:
+            self._on_message(name, payload)
+
+    def _see(self, name: str, present: bool) -> None:
+        if not self._closed and present != self._present[name]:
+            self._present[name] = present
+            self._on_presence(name, present)
+
+
+def _close_in_thread(loop: asyncio.AbstractEventLoop, session: Any) -> asyncio.Future[None]:
+    """Close a session without waiting for it: a frozen neighbour whose buffers are full can hold it for ten seconds.
+
+    Not a daemon thread: Python would tear it out of Zenoh's code at the exit of the process, which aborts it.
+    """
+    done: asyncio.Future[None] = loop.create_future()
+
+    def close() -> None:
+        with contextlib.suppress(Exception):  # it gave up waiting for a neighbour; the system closes its sockets
+            session.close()
+        with contextlib.suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(done.set_result, None)
+
+    threading.Thread(target=close, name="dpcrowd-close").start()
+    return done
+
+
+def _zenoh() -> Any:
+    try:
+        import zenoh
+    except ImportError:
+        raise MissingExtra("eclipse-zenoh", "node", "A live node") from None
+    return zenoh
+
+
+def _reason(error: Exception, settings: dict[str, str]) -> str:
+    """Zenoh's reason in one line, without the lines of its own source."""
+    text = str(error).split(" at /")[0].strip().rstrip(".")
+    return f"cannot open the transport on {settings['listen/endpoints']}: {text}."

@@ -1,0 +1,223 @@
+"""A network of state machines under a mock clock: a disk that is a dictionary, and links that can lose and repeat."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.node.machine import Machine, NetworkView
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.slots import SECOND, SlotClock
+from dpcrowd.node.wire import Body
+from dpcrowd.schemes.server import Server, ServerRelease
+
+GRACE, DEADLINE = SECOND // 10, SECOND // 2
+DIGEST = bytes(range(16))
+STORING = (do.StoreSample, do.StoreRelease)
+WRITING = (*STORING, do.RememberCounter, do.ForgetCheckIns)
+"""Instructions that a full disk may refuse: those that must be durable, and all that write anything."""
+
+
+def fake_sign(number: int) -> Callable[..., bytes]:
+    """Stands in for Ed25519: 64 bytes that only this server makes."""
+
+    def sign(*parts: bytes) -> bytes:
+        told = hashlib.blake2b(key=number.to_bytes(4, "little"), digest_size=64)
+        for part in parts:
+            told.update(len(part).to_bytes(8, "little") + part)
+        return told.digest()
+
+    return sign
+
+
+def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
+    return fake_sign(number)(*parts) == signature
+
+
+def make_view(
+    number: int, servers: int, links: Callable[[int], frozenset[int]], *, regions: int, form: str = "diagonal"
+) -> NetworkView:
+    """Slots of one second from the year 1970 on."""
+    return NetworkView(
+        me=number,
+        names=tuple(f"server-{i}" for i in range(servers)),
+        digest=DIGEST,
+        clock=SlotClock(0, SECOND),
+        grace_ns=GRACE,
+        deadline_ns=DEADLINE,
+        regions=regions,
+        form=form,
+        links=links,
+        sign=fake_sign(number),
+        verify=fake_verify,
+    )
+
+
+@dataclass
+class Disk:
+    """What survives a crash."""
+
+    state: bytes | None = None
+    samples: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    counter: int = 0
+    heard: dict[str, tuple[int, int]] = field(default_factory=dict)
+    releases: dict[int, ServerRelease] = field(default_factory=dict)
+    full: bool = False
+    refuses: tuple[type, ...] = STORING
+    lost_until: int = -1  # slots that the operator has declared lost: never drawn again
+
+    def copy(self) -> Disk:
+        """A backup, or a snapshot of the whole machine."""
+        return copy.deepcopy(self)
+
+
+class Crashed(Exception):
+    """The process was killed between two instructions; the rest was not carried out."""
+
+
+class FreshNoise:
+    """Noise that is never the same, not even for one slot: a second draw shows. Whole numbers around the counts."""
+
+    private = False
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.drawn: list[int] = []
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        self.drawn.append(slot)
+        return np.where(where, counts + self._rng.integers(-(10**6), 10**6, counts.shape), 0.0)
+
+
+def body_of(payload: bytes) -> Body:
+    """What a payload says, unchecked."""
+    raw, _ = msgspec.msgpack.decode(payload)
+    return msgspec.msgpack.decode(raw, type=Body)
+
+
+class Node:
+    """A machine, its disk, and the part of the shell that carries instructions out.
+
+    told     every instruction that was carried out, of all lives
+    crash_in how many more instructions are carried out before the process is killed; None: it lives
+    """
+
+    def __init__(self, view: NetworkView, make: Callable[[], Server], disk: Disk | None = None) -> None:
+        self.view, self.make, self.disk = view, make, disk or Disk()
+        self.outbox: list[do.Send] = []
+        self.published: list[ServerRelease] = []
+        self.refused: list[do.RefuseMessage] = []
+        self.reports: list[do.Report] = []
+        self.deadlines: dict[int, int] = {}
+        self.told: list[do.Instruction] = []
+        self.crash_in: int | None = None
+        self.machine = self._machine(vouched=True)
+
+    def _machine(self, *, vouched: bool) -> Machine:
+        server = self.make()
+        if self.disk.state is not None:
+            server.restore(self.disk.state)
+        return Machine(self.view, server, counter=self.disk.counter, heard=self.disk.heard, vouched=vouched)
+
+    def restart(self, at_ns: int, *, vouched: bool = False) -> None:
+        """Killed and started again: only the disk is left."""
+        self.deadlines.clear()
+        self.outbox.clear()
+        self.crash_in = None
+        self.machine = self._machine(vouched=vouched)
+        self.give(on.Started(at_ns))
+
+    def give(self, stimulus: on.Stimulus) -> None:
+        for instruction in self.machine.handle(stimulus):
+            if self.crash_in is not None:
+                self.crash_in -= 1
+                if self.crash_in < 0:
+                    raise Crashed
+            if self._is_refused(instruction):
+                self.give(on.StorageFailed(stimulus.at_ns, instruction, "The disk is full."))
+                return
+            self.told.append(instruction)
+            self._carry_out(instruction)
+
+    def _is_refused(self, instruction: do.Instruction) -> bool:
+        if isinstance(instruction, do.StoreSample) and instruction.slot <= self.disk.lost_until:
+            return True
+        return self.disk.full and isinstance(instruction, self.disk.refuses)
+
+    def _carry_out(self, instruction: do.Instruction) -> None:
+        match instruction:
+            case do.StoreSample(slot, nano, counter, noisy, state):
+                assert slot not in self.disk.samples, "a second draw for one slot"
+                self.disk.samples[slot] = nano, noisy
+                self.disk.counter, self.disk.state = counter, state
+            case do.StoreRelease(release, state, _):
+                self.disk.releases[release.slot], self.disk.state = release, state
+            case do.RememberCounter(neighbour, slot, counter):
+                self.disk.heard[neighbour] = slot, counter
+            case do.Send(_, payload, _):
+                for record in body_of(payload).records:
+                    assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
+                self.outbox.append(instruction)
+            case do.ScheduleDeadline(slot, at_ns):
+                self.deadlines[slot] = at_ns
+            case do.Publish(release):
+                assert not release.sampled.any() or release.slot in self.disk.samples, "published before it was paid"
+                self.published.append(release)
+            case do.RefuseMessage():
+                self.refused.append(instruction)
+            case do.Report():
+                self.reports.append(instruction)
+
+    def _is_paid(self, origin: int, slot: int) -> bool:
+        """Whether the price and the values of the own sample are on the disk now."""
+        if origin != self.view.me or slot not in self.disk.samples:
+            return False
+        sample = self.machine.server.open_sample()
+        return sample is None or sample[1].tobytes() == self.disk.samples[slot][1]
+
+
+class Network:
+    """Nodes, and messages that travel at once unless `drop` says otherwise."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.drop: Callable[[int, int, bytes], bool] = lambda sender, receiver, payload: False
+        self.down: set[int] = set()
+
+    def slot(self, slot: int, counts: NDArray[np.int64]) -> None:
+        """One slot of everybody: seal, exchange, deadline."""
+        for node in self._up():
+            node.give(on.SlotSealed(node.view.seals(slot), slot, counts[node.view.me]))
+        self.deliver()
+        for node in self._up():
+            node.give(on.DeadlinePassed(node.view.ends(slot), slot))
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Until nobody has anything more to send."""
+        while any(node.outbox for node in self._up()):
+            for sender in self._up():
+                sent, sender.outbox = sender.outbox, []
+                for message in sent:
+                    for name in message.to:
+                        self._hand_over(sender, name, message)
+
+    def _hand_over(self, sender: Node, name: str, message: do.Send) -> None:
+        number = sender.view.number(name)
+        assert number is not None
+        receiver = self.nodes[number]
+        if number in self.down or self.drop(sender.view.me, number, message.payload):
+            return
+        at_ns = receiver.view.seals(message.slot) + 1
+        receiver.give(on.MessageArrived(at_ns, sender.view.names[sender.view.me], message.payload))
+
+    def _up(self) -> list[Node]:
+        return [node for node in self.nodes if node.view.me not in self.down]

@@ -1,0 +1,191 @@
+"""A service that remembers what it was given, for tests of the HTTP API; and requests without a client library."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import httpx
+import numpy as np
+from starlette.applications import Starlette
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.api import Broadcast, BudgetView, Lost, NeighbourStatus, NetworkStatus, SlotEstimates, SlotRefusals
+from dpcrowd.node.api.app import make_app
+from dpcrowd.node.api.views import Level
+from dpcrowd.node.collect import Collector, NotTaken
+from dpcrowd.node.config.tokens import TokensSection
+from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.hashing import hash_users
+from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.slots import SECOND, SlotClock
+
+REGIONS = {"north": 0, "south": 1, 'far, "east"': 2}
+CLOCK = SlotClock(epoch_ns=1_767_225_600 * SECOND, length_ns=60 * SECOND)
+"""Slot 0 opens at 2026-01-01T00:00:00Z."""
+NOW = CLOCK.opens(100) + 30 * SECOND
+CHECKIN, READ, ADMIN = "a-token-for-checkins", "a-token-for-readers-", "a-token-for-the-boss"
+TOKENS = TokensSection(checkin=(CHECKIN,), read=(READ,), admin=(ADMIN,))
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def estimates_of(slot: int, *, unknown: bool = False) -> SlotEstimates:
+    """Numbers that can be told apart; the first is negative, since nothing is clamped."""
+    middle = np.array([-3.5, 10.25, float("nan") if unknown else 1e6]) + slot
+    return SlotEstimates(slot, CLOCK.opens(slot), tuple(REGIONS), middle, middle - 2, middle + 2, sampled=slot % 2 == 0)
+
+
+class FakeService:
+    """Keeps a real collector, so that refusals are those of a node; keys are constant."""
+
+    regions: Mapping[str, int] = REGIONS
+    clock = CLOCK
+
+    def __init__(self, capacity: int = 1000, slots: Sequence[int] = ()) -> None:
+        self.collector = Collector(len(REGIONS), capacity)
+        self.batches: list[Batch] = []
+        self.refusals: list[str] = []
+        self.stored = [estimates_of(slot) for slot in slots]
+        self.broadcast = Broadcast(size=2)
+        self.level: Level = "info"
+        self.problems: list[str] = []
+        self.fails: Exception | None = None
+
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.batches.append(batch)
+        for slot, rows in slots_of(batch, arrived_ns, CLOCK, grace_ns=5 * SECOND, future_ns=2 * SECOND).items():
+            users, regions = batch.part(rows)
+            self.collector.add(slot, hash_users(users, bytes(32)), regions)
+
+    async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
+        if CLOCK.closes(slot) + 5 * SECOND <= arrived_ns:
+            raise NotTaken("late", f"slot {slot} is sealed.")
+        self.collector.set_counts(slot, counts)
+
+    def refused(self, reason: str, at_ns: int) -> None:
+        self.refusals.append(reason)
+
+    def retry_after(self, at_ns: int) -> int:
+        return 30
+
+    async def latest(self) -> SlotEstimates | None:
+        return self.stored[-1] if self.stored else None
+
+    async def estimates(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotEstimates]:
+        found = [one for one in self.stored if (first or 0) <= one.slot and (last is None or one.slot <= last)]
+        return [one if regions is None else one.only(regions) for one in found[:limit]]
+
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+        return self.broadcast.subscribe()
+
+    async def budget(self) -> BudgetView:
+        return BudgetView(
+            guarantee="words",
+            kind="window",
+            length=10,
+            epsilon=1.0,
+            spent=0.25,
+            remaining=0.75,
+            total_spent=2.5,
+            samples=True,
+        )
+
+    async def network(self) -> NetworkStatus:
+        return NetworkStatus(
+            network="n",
+            server="a",
+            version="0",
+            revision=1,
+            digest="00",
+            epoch="2026-01-01T00:00:00Z",
+            slot_seconds=60.0,
+            slot=100,
+            regions=list(REGIONS),
+            neighbours=[NeighbourStatus(name="b", connected=True, refused={"late": 2})],
+            refused_checkins=[SlotRefusals(slot=99, reasons=["late"])],
+        )
+
+    def ready(self) -> tuple[bool, Sequence[str]]:
+        return not self.problems, self.problems
+
+    async def metrics(self) -> str:
+        return "up 1\n"
+
+    async def reload(self) -> str:
+        return "revision 2 is valid from slot 200."
+
+    async def confirm_loss(self) -> str:
+        raise BadInput("nothing was lost.")
+
+    def set_log_level(self, level: Level) -> None:
+        self.level = level
+
+
+def app_of(service: FakeService, tokens: TokensSection = TOKENS, max_body: int = 100_000) -> Starlette:
+    return make_app(service, tokens, max_body=max_body, now=lambda: NOW)
+
+
+class Caller:
+    """One HTTP request to an ASGI application that can be left open, as a stream has to be."""
+
+    def __init__(self, path: str, *, query: str = "", headers: Mapping[str, str] | None = None) -> None:
+        raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": raw,
+            "server": ("a", 80),
+        }
+        self.said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.said.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive(self) -> dict[str, Any]:
+        return await self.said.get()
+
+    async def send(self, message: Any) -> None:
+        self.heard.put_nowait(dict(message))
+
+    def leave(self) -> None:
+        self.said.put_nowait({"type": "http.disconnect"})
+
+    async def body(self) -> bytes:
+        message = await asyncio.wait_for(self.heard.get(), 10)
+        return bytes(message.get("body", b""))
+
+
+class Client:
+    """Requests to an application without a server between, each in an event loop of its own."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        async def call() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://node", trust_env=False) as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(call())

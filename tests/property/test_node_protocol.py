@@ -1,0 +1,306 @@
+"""Networks of nodes in a hostile world: whatever is lost, repeated, late, killed, full or restored, nobody overpays.
+
+A story is a list of slots, each a list of things that happen in it. Nodes draw noise that is never the same, so that a
+second draw for a slot shows. `Node` itself checks that nothing leaves that is not on its disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.server import Server, ServerRelease
+from node_support import STORING, WRITING, Crashed, Disk, FreshNoise, Node, body_of, make_view
+from schemes_support import make_setting
+
+WINDOW, EPSILON, REGIONS = 4, 2.0, 2
+RING = {0: {1, 3}, 1: {0, 2}, 2: {1, 3}, 3: {0, 2}}
+LINE = {0: {1}, 1: {0, 2}, 2: {1}}
+FULL = {a: {b for b in range(5) if b != a} for a in range(5)}
+HERMIT = {0: {1}, 1: {0}, 2: set()}
+
+
+@dataclass
+class Letter:
+    """A message on its way."""
+
+    sender: int
+    receiver: int
+    payload: bytes
+
+
+class Story:
+    """The world: nodes, letters, the time, and everything that was ever sent."""
+
+    def __init__(self, links: dict[int, set[int]], *, vouched: bool = True) -> None:
+        self.slot = 0
+        self.letters: list[Letter] = []
+        self.records: dict[tuple[int, int], bytes] = {}
+        self.spent: dict[int, dict[int, int]] = {number: {} for number in links}
+        self.confirmed: set[int] = set()
+        self.down: set[int] = set()
+        self.copies: dict[int, Disk] = {}
+        self.last: dict[int, ServerRelease] = {}
+        self.instant = 0
+        self.nodes = [self._node(number, frozenset(near), len(links)) for number, near in sorted(links.items())]
+        if not vouched:
+            for node in self.nodes:
+                node.restart(0)
+
+    def _node(self, number: int, near: frozenset[int], servers: int) -> Node:
+        noise = FreshNoise(number)
+        view = make_view(number, servers, lambda slot: near, regions=REGIONS)
+
+        def make() -> Server:
+            setting = make_setting(1, REGIONS, Guarantee.window(WINDOW, EPSILON))
+            return Server(make_scheme("dpcrowd-plus"), setting, noise, number=number, share=0.5, max_degree=4)
+
+        return Node(view, make)
+
+    @property
+    def now(self) -> int:
+        return self.nodes[0].view.seals(self.slot) + self.instant
+
+    # --------------------------------------------------------------------------------------------- what happens
+
+    def give(self, number: int, stimulus: on.Stimulus) -> None:
+        node = self.nodes[number]
+        if number in self.down:
+            return
+        self.instant += 1
+        try:
+            node.give(stimulus)
+        except Crashed:
+            self.down.add(number)
+        self.collect(node)
+        self.check(node)
+
+    def seal(self, number: int, slot: int, *, counted: bool = True) -> None:
+        counts = np.array([60 + number, 20 + slot % 3]) if counted else None
+        self.give(number, on.SlotSealed(self.now, slot, counts))
+
+    def deliver(self, letter: Letter) -> None:
+        name = self.nodes[0].view.names[letter.sender]
+        self.give(letter.receiver, on.MessageArrived(self.now, name, letter.payload))
+
+    def restart(self, number: int, disk: Disk | None = None) -> None:
+        """A new life, from its own disk or from another."""
+        node = self.nodes[number]
+        if disk is not None:
+            node.disk = disk.copy()
+        self.last.pop(number, None)
+        node.published.clear()
+        self.down.discard(number)
+        node.restart(self.now)
+        self.collect(node)
+        self.check(node)
+
+    def act(self, what: str, number: int, choice: int) -> None:
+        number %= len(self.nodes)
+        node = self.nodes[number]
+        match what:
+            case "deliver" | "repeat" if self.letters:
+                letter = self.letters[choice % len(self.letters)]
+                if what == "deliver":
+                    self.letters.remove(letter)
+                self.deliver(letter)
+            case "lose" if self.letters:
+                del self.letters[choice % len(self.letters)]
+            case "crash":
+                node.crash_in = choice % 7
+            case "restart":
+                self.restart(number)
+            case "full":
+                node.disk.full, node.disk.refuses = True, (STORING, WRITING, (do.StoreRelease,))[choice % 3]
+            case "mend":
+                node.disk.full = False
+                self.give(number, on.StorageMended(self.now))
+            case "copy":
+                self.copies[number] = node.disk.copy()
+            case "roll back" if number in self.copies:
+                self.restart(number, self.copies[number])
+            case "up":
+                for near in sorted(node.view.links(self.slot)):
+                    self.give(near, on.NeighbourUp(self.now, node.view.names[number]))
+            case "deadline":
+                self.pass_deadline(number)
+            case "again":
+                self.seal(number, max(self.slot - choice % 3, 0))
+            case "ahead":
+                self.seal(number, self.slot + 1 + choice % 2)
+            case "confirm":
+                self.confirmed.add(number)
+                node.disk.lost_until = self.slot
+                self.give(number, on.LossConfirmed(self.now))
+
+    def pass_deadline(self, number: int) -> None:
+        """As the shell does it: only deadlines that it was asked for."""
+        node = self.nodes[number]
+        exchanging = node.machine.exchanging
+        if number in self.down or exchanging is None:
+            return
+        assert node.deadlines.get(exchanging) == node.view.ends(exchanging), "an exchange without an end"
+        self.give(number, on.DeadlinePassed(node.view.ends(exchanging), exchanging))
+        if number not in self.down:
+            assert node.machine.exchanging is None
+            assert self.last[number].slot == exchanging, "a release that nobody is told"
+
+    # ------------------------------------------------------------------------------------------------ what is true
+
+    def collect(self, node: Node) -> None:
+        """Take what was sent, also by a node that was killed just after; every record is compared with all before."""
+        for message in node.outbox:
+            body = body_of(message.payload)
+            for record in body.records:
+                said = record.info_vec + record.info_mat + record.signature
+                key = record.origin, body.slot
+                assert self.records.setdefault(key, said) == said, f"two draws of {key}"
+                self.spent[record.origin][body.slot] = node.disk.samples[body.slot][0]
+            self.letters += [Letter(node.view.me, node.view.names.index(name), message.payload) for name in message.to]
+        node.outbox.clear()
+
+    def check(self, node: Node) -> None:
+        on_disk = {slot: nano for slot, (nano, _) in node.disk.samples.items()}
+        assert most_in_a_window(on_disk) <= EPSILON * 1e9
+        for release in node.published:
+            self.check_release(node, release)
+        node.published.clear()
+
+    def check_release(self, node: Node, release: ServerRelease) -> None:
+        assert (np.isfinite(release.estimate) | (np.isnan(release.estimate) & np.isinf(release.variance))).all()
+        assert (release.variance > 0).all()
+        before = self.last.get(node.view.me)
+        if before is not None:
+            assert release.slot > before.slot, "a slot was released twice in one life"
+            heard_of = {origin for origin, slot in self.records if slot == release.slot}
+            if not heard_of and not release.sampled.any():
+                known = np.isfinite(before.variance)
+                assert (release.variance[known] > before.variance[known]).all()
+                assert (release.estimate[known] == before.estimate[known]).all()
+        self.last[node.view.me] = release
+
+
+def most_in_a_window(spent: dict[int, int]) -> int:
+    sums = [sum(nano for other, nano in spent.items() if slot <= other < slot + WINDOW) for slot in spent]
+    return max(sums, default=0)
+
+
+# ------------------------------------------------------------------------------------------------------- stories
+
+FAULTS = ["repeat", "lose", "crash", "restart", "full", "mend", "up", "deadline", "again", "ahead"]
+OLD_COPIES = [*FAULTS, "copy", "roll back", "confirm"]
+
+
+def events(names: list[str]) -> st.SearchStrategy[Any]:
+    kinds = st.sampled_from([*["deliver"] * 8, *names])
+    return st.lists(st.tuples(kinds, st.integers(0, 4), st.integers(0, 50)), max_size=14)
+
+
+def stories(names: list[str]) -> st.SearchStrategy[Any]:
+    """For each slot: who seals (a bit a node), whether the rest of the letters arrive, and what else happens."""
+    slot = st.tuples(st.sampled_from([31, 31, 31, 30, 23, 5, 0]), st.booleans(), events(names), events(names))
+    return st.lists(slot, min_size=1, max_size=12)
+
+
+def tell(story: Story, slots: list[Any]) -> None:
+    for slot, (sealing, arrive, first, second) in enumerate(slots):
+        story.slot, story.instant = slot, 0
+        for event in first:
+            story.act(*event)
+        for node in story.nodes:
+            if sealing >> node.view.me & 1:
+                story.seal(node.view.me, slot)
+        for event in second:
+            story.act(*event)
+        if arrive:
+            letters, story.letters = story.letters, []
+            for letter in letters:
+                story.deliver(letter)
+        for node in story.nodes:
+            if sealing >> (4 - node.view.me) & 1 or arrive:
+                story.pass_deadline(node.view.me)
+
+
+graphs = st.sampled_from([RING, LINE, FULL, HERMIT])
+
+
+@settings(max_examples=60)
+@given(graphs, st.booleans(), stories(FAULTS))
+def test_nobody_ever_pays_more_than_epsilon(links: dict[int, set[int]], vouched: bool, slots: list[Any]) -> None:
+    """Everything that was ever sent, by all lives of a node together: in no window more than epsilon, no slot twice."""
+    story = Story(links, vouched=vouched)
+    tell(story, slots)
+    for spent in story.spent.values():
+        assert most_in_a_window(spent) <= EPSILON * 1e9
+
+
+@settings(max_examples=60)
+@given(graphs, stories(OLD_COPIES))
+def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], slots: list[Any]) -> None:
+    """With folders put back to old copies, and operators who confirm at any moment, rightly or not."""
+    tell(Story(links), slots)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("live live live copy back crash quick".split()), st.integers(0, 6), st.integers(0, 6)
+        ),
+        min_size=4,
+        max_size=16,
+    )
+)
+def test_neighbours_that_heard_everything_expose_every_old_copy(lives: list[tuple[str, int, int]]) -> None:
+    """Rollback: with two honest, reliable neighbours the lost samples are never spent again, whatever copy comes back.
+
+    quick: put back in the very slot that was just told, while neighbours still repeat what they wrote before.
+    """
+    story = Story({0: {1, 2}, 1: {0, 2}, 2: {0, 1}})
+    copies = [story.nodes[0].disk.copy()]
+
+    def exchange() -> None:
+        while story.letters:
+            story.deliver(story.letters.pop(0))
+
+    for slot, (what, which, when) in enumerate(lives):
+        story.slot, story.instant = slot, -1_000
+        if what == "crash":
+            story.nodes[0].crash_in = when
+        if what == "back":
+            story.restart(0, copies[which % len(copies)])
+        story.instant = 0
+        for number in ((0, 1, 2), (1, 2, 0))[which % 2]:
+            story.seal(number, slot)
+            exchange()
+        if 0 in story.down or what == "quick":
+            story.restart(0, copies[which % len(copies)] if what == "quick" else None)
+            for near in (1, 2):
+                story.give(near, on.NeighbourUp(story.now, "server-0"))
+            story.seal(0, slot, counted=when % 2 == 0)
+            exchange()
+        for number in range(3):
+            story.pass_deadline(number)
+        exchange()
+        if what == "copy":
+            copies.append(story.nodes[0].disk.copy())
+        assert most_in_a_window(story.spent[0]) <= EPSILON * 1e9
+
+
+def test_stories_do_happen() -> None:
+    """A story in which nothing was sampled, heard or refused would prove nothing."""
+    story = Story(RING)
+    quiet: list[Any] = [(31, True, [], [])] * 12
+    tell(story, quiet)
+    assert all(len(spent) >= 6 for spent in story.spent.values())
+    assert max(most_in_a_window(spent) for spent in story.spent.values()) > 0.8 * EPSILON * 1e9
+    tell(story := Story(RING, vouched=False), quiet)
+    assert all(spent and min(spent) == 1 for spent in story.spent.values())

@@ -1,0 +1,276 @@
+"""POST /v1/checkins and /v1/counts: what is taken, and how everything else is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.config.tokens import TokensSection
+from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.slots import SECOND
+from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, Caller, Client, FakeService, app_of, bearer
+
+JSON = {"Content-Type": "application/json", **bearer(CHECKIN)}
+ONE = b'[{"user":"ann","region":"north"}]'
+
+
+def client_of(service: FakeService, **options: Any) -> Client:
+    return Client(app_of(service, **options))
+
+
+def reason(response: Any) -> str:
+    body = response.json()
+    assert set(body) == {"error"}
+    assert body["error"]["text"].endswith(".")
+    return str(body["error"]["reason"])
+
+
+def checkin(**fields: object) -> bytes:
+    return json.dumps([{"user": "ann", "region": "north", **fields}]).encode()
+
+
+def test_check_ins_are_taken() -> None:
+    """The point of the path: what was sent is counted, each user once, where it was last."""
+    service = FakeService()
+    body = [{"user": "ann", "region": "north"}, {"user": "bob", "region": "south"}, {"user": "ann", "region": "south"}]
+    response = client_of(service).post("/v1/checkins", content=json.dumps(body), headers=JSON)
+    assert (response.status_code, response.json()) == (202, {"taken": True})
+    packed = msgspec.msgpack.encode([{"user": 7, "region": "north"}])
+    headers = {"Content-Type": "application/msgpack", **bearer(CHECKIN)}
+    assert client_of(service).post("/v1/checkins", content=packed, headers=headers).status_code == 202
+    assert service.collector.seal(100).tolist() == [1, 2, 0]
+    assert service.refusals == []
+
+
+def test_nothing_to_take_is_taken() -> None:
+    """A feed that sends its batch every second may have an empty one; the node does not write it down."""
+    service = FakeService()
+    assert client_of(service).post("/v1/checkins", content=b"[]", headers=JSON).status_code == 202
+    assert service.batches == []
+
+
+def test_a_body_in_pieces() -> None:
+    """Clients stream bodies without telling their length."""
+    service = FakeService()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for part in (ONE[:5], ONE[5:20], ONE[20:]):
+            yield part
+
+    assert client_of(service).post("/v1/checkins", content=pieces(), headers=JSON).status_code == 202
+    assert service.batches[0].users == [b"ann"]
+
+
+@pytest.mark.parametrize("path", ["/v1/checkins", "/v1/counts"])
+@pytest.mark.parametrize(
+    ("headers", "status", "why"),
+    [
+        ({}, 401, "no-token"),
+        (bearer("a-token-that-is-not-known"), 401, "no-token"),
+        ({"Authorization": f"Basic {CHECKIN}"}, 401, "no-token"),
+        ({"Authorization": CHECKIN}, 401, "no-token"),
+        ({"Authorization": "Bearer "}, 401, "no-token"),
+        (bearer(READ), 403, "wrong-right"),
+        (bearer(ADMIN), 403, "wrong-right"),
+    ],
+)
+def test_tokens(path: str, headers: dict[str, str], status: int, why: str) -> None:
+    """Whoever may read, or even operate the node, may not send check-ins: that would change what is counted."""
+    service = FakeService()
+    response = client_of(service).post(path, content=ONE, headers={"Content-Type": "application/json", **headers})
+    assert (response.status_code, reason(response)) == (status, why)
+    assert service.refusals == [why]
+    assert not service.batches
+    assert ("www-authenticate" in response.headers) == (status == 401)
+
+
+def test_two_tokens_are_none() -> None:
+    """A proxy that adds its own header must not decide by chance whose right counts."""
+    service = FakeService()
+    headers = [("Authorization", f"Bearer {CHECKIN}"), ("Authorization", f"Bearer {READ}")]
+    assert client_of(service).post("/v1/checkins", content=ONE, headers=headers).status_code == 401
+
+
+def test_open_reading_opens_nothing_else() -> None:
+    """`read = "open"` gives everybody one right; a wrong token is still no token."""
+    tokens = TokensSection(checkin=(CHECKIN,), read="open", admin=(ADMIN,))
+    client = client_of(FakeService(), tokens=tokens)
+    assert client.get("/v1/budget").status_code == 200
+    assert client.post("/v1/checkins", content=ONE).status_code == 401
+    assert client.post("/v1/checkins", content=ONE, headers=bearer("whatever-it-may-be")).status_code == 401
+    assert client.post("/v1/checkins", content=ONE, headers=bearer(ADMIN)).status_code == 403
+    assert client.post("/v1/admin/reload").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status", "why"),
+    [
+        ("application/json", b"[{", 400, "malformed"),
+        ("application/json", checkin(region="west"), 400, "unknown-region"),
+        ("application/json", checkin(user=1.5), 400, "field"),
+        ("application/json", checkin(time=rfc3339(NOW + 3 * SECOND)), 400, "future"),
+        ("application/json", checkin(time=rfc3339(CLOCK.closes(98))), 409, "late"),
+        ("application/json", checkin(time=rfc3339(CLOCK.opens(0) - SECOND)), 409, "late"),
+        ("application/json", b"[" + b" " * 100_000 + b"]", 413, "too-large"),
+        ("text/plain", ONE, 415, "content-type"),
+        ("application/msgpack", ONE, 400, "malformed"),
+    ],
+)
+def test_bad_bodies(content_type: str, body: bytes, status: int, why: str) -> None:
+    """Each is refused with its reason, which is noted without a number, and the node goes on."""
+    service = FakeService()
+    client = client_of(service)
+    headers = {"Content-Type": content_type, **bearer(CHECKIN)}
+    response = client.post("/v1/checkins", content=body, headers=headers)
+    assert (response.status_code, reason(response)) == (status, why)
+    assert service.refusals == [why]
+    assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
+    assert service.collector.seal(100).tolist() == [1, 0, 0]
+
+
+def test_late_rows_are_listed() -> None:
+    """A batch that waited too long can be mended and sent again: all rows that were wrong are named at once."""
+    late, good = {"user": "a", "region": "north", "time": 1_767_225_600_000}, {"user": "b", "region": "north"}
+    response = client_of(FakeService()).post("/v1/checkins", content=json.dumps([late, good, late]), headers=JSON)
+    assert response.json()["error"]["rows"] == [0, 2]
+
+
+def test_a_long_body_without_its_length_is_cut_off() -> None:
+    """Content-Length may be missing or wrong: what is read is counted, and never held beyond the limit."""
+    service = FakeService()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(200):
+            yield b" " * 1_000
+
+    response = client_of(service).post("/v1/checkins", content=pieces(), headers=JSON)
+    assert (response.status_code, reason(response)) == (413, "too-large")
+    assert "connection" not in response.headers
+
+
+def test_a_client_that_asks_first_is_answered_first() -> None:
+    """`Expect: 100-continue` waits for the answer: reading the body that is refused would make the client send it."""
+    caller = Caller("/v1/checkins", headers={**JSON, "Content-Length": "100001", "Expect": "100-continue"})
+    caller.scope["method"] = "POST"
+    caller.said.get_nowait()
+    asyncio.run(app_of(FakeService())(caller.scope, caller.receive, caller.send))
+    start = caller.heard.get_nowait()
+    assert (start["status"], dict(start["headers"])[b"connection"]) == (413, b"close")
+
+
+def test_an_endless_body_is_not_read_to_its_end() -> None:
+    """Somebody without a token must not keep the node reading."""
+    service = FakeService()
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1 << 20
+            yield bytes(1 << 20)
+
+    response = client_of(service).post("/v1/checkins", content=pieces(), headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.headers["connection"]) == (401, "close")
+    assert sent < 20 << 20
+
+
+def test_compressed_bodies_are_refused() -> None:
+    """Unpacked, a small body could be of any size."""
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    response = client_of(FakeService()).post("/v1/checkins", content=gzip.compress(ONE), headers=headers)
+    assert (response.status_code, reason(response)) == (415, "content-encoding")
+
+
+def test_over_capacity_says_when_to_come_back() -> None:
+    """429 with Retry-After, and nothing of the batch is kept: it can be sent again whole."""
+    service = FakeService(capacity=2)
+    body = json.dumps([{"user": number, "region": "north"} for number in range(3)])
+    response = client_of(service).post("/v1/checkins", content=body, headers=JSON)
+    assert (response.status_code, reason(response)) == (429, "full")
+    assert response.headers["retry-after"] == "30"
+    assert service.collector.seal(100).tolist() == [0, 0, 0]
+
+
+def test_when_nothing_can_be_stored() -> None:
+    """A full disk is not the client's fault: 503, and it may try again."""
+    service = FakeService()
+    service.fails = NotTaken("unavailable", "nothing can be stored at present.")
+    response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
+    assert (response.status_code, reason(response), response.headers["retry-after"]) == (503, "unavailable", "30")
+
+
+def test_an_unexpected_error_says_nothing_of_the_body(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug must not put a user into a log: neither by the error's text nor by its traceback."""
+    service = FakeService()
+    service.fails = KeyError("ann was in the north")
+    with caplog.at_level(logging.DEBUG):
+        response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
+    assert (response.status_code, reason(response)) == (500, "internal")
+    ours = [record for record in caplog.records if record.name.startswith("dpcrowd")]
+    assert [record.getMessage() for record in ours] == ["a request to /v1/checkins failed: KeyError"]
+    assert all(record.exc_info is None for record in ours)
+
+
+@pytest.mark.parametrize("path", ["/v1/checkins", "/v1/counts"])
+def test_other_methods(path: str) -> None:
+    """Check-ins cannot be read back."""
+    response = client_of(FakeService()).get(path, headers=bearer(CHECKIN))
+    assert (response.status_code, reason(response), response.headers["allow"]) == (405, "method", "POST")
+
+
+def test_counts_are_taken() -> None:
+    """Counts of a Spark or SQL job; given again, they replace the first."""
+    service = FakeService()
+    client = client_of(service)
+    for north in (3, 4):
+        body = json.dumps({"slot": 100, "counts": {"north": north, "south": 2}})
+        assert client.post("/v1/counts", content=body, headers=JSON).status_code == 202
+    assert service.collector.seal(100).tolist() == [4, 2, 0]
+
+
+def test_counts_and_check_ins_do_not_mix() -> None:
+    """Their sum could count a user twice, for whom only one was paid."""
+    counts = json.dumps({"slot": 100, "counts": {"north": 3}})
+    first = client_of(FakeService())
+    assert first.post("/v1/counts", content=counts, headers=JSON).status_code == 202
+    mixed = first.post("/v1/checkins", content=ONE, headers=JSON)
+    assert (mixed.status_code, reason(mixed)) == (409, "mixed")
+    second = client_of(FakeService())
+    assert second.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
+    mixed = second.post("/v1/counts", content=counts, headers=JSON)
+    assert (mixed.status_code, reason(mixed)) == (409, "mixed")
+
+
+def test_counts_after_the_seal_and_wrong_counts() -> None:
+    """The counts of a sealed slot have been read: new ones would be lost, or a second draw."""
+    service = FakeService()
+    client = client_of(service)
+    late = client.post("/v1/counts", content=b'{"slot":98,"counts":{}}', headers=JSON)
+    assert (late.status_code, reason(late)) == (409, "late")
+    wrong = client.post("/v1/counts", content=b'{"slot":100,"counts":{"north":-1}}', headers=JSON)
+    assert (wrong.status_code, reason(wrong)) == (400, "field")
+    lines = client.post("/v1/counts", content=b"{}", headers={**JSON, "Content-Type": "application/x-ndjson"})
+    assert (lines.status_code, reason(lines)) == (415, "content-type")
+    assert service.refusals == ["late", "field", "content-type"]
+
+
+def test_a_client_that_goes_away_leaves_nothing() -> None:
+    """Half a body is not a batch."""
+    service = FakeService()
+    caller = Caller("/v1/checkins", headers={**JSON})
+    caller.scope["method"] = "POST"
+    caller.said.get_nowait()
+    caller.said.put_nowait({"type": "http.request", "body": ONE, "more_body": True})
+    caller.leave()
+    asyncio.run(app_of(service)(caller.scope, caller.receive, caller.send))
+    assert caller.heard.empty()
+    assert not service.batches
+    assert not service.refusals

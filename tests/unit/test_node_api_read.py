@@ -1,0 +1,270 @@
+"""Reading: estimates in every format, budget, network, health, metrics; and the operator's commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+import pytest
+
+from dpcrowd.node.api.estimates import accepted
+from dpcrowd.node.api.prometheus import Metric, render
+from node_support_api import ADMIN, CHECKIN, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
+
+READER = bearer(READ)
+LIMITS = {"estimate", "low", "high"}
+
+
+def client_of(service: FakeService) -> Client:
+    return Client(app_of(service))
+
+
+def reason(response: Any) -> str:
+    return str(response.json()["error"]["reason"])
+
+
+def slots_in(response: Any) -> list[int]:
+    assert response.status_code == 200, response.text
+    return list(dict.fromkeys(row["slot"] for row in response.json()))
+
+
+def test_the_latest_release() -> None:
+    """One row a region with the fields of the issue; negative estimates stay negative, unknown ones are null."""
+    service = FakeService(slots=[4, 5])
+    assert client_of(FakeService()).get("/v1/estimates/latest", headers=READER).json() == []
+    service.stored.append(estimates_of(6, unknown=True))
+    rows = client_of(service).get("/v1/estimates/latest", headers=READER).json()
+    assert rows[0] == {
+        "slot": 6,
+        "start": "2026-01-01T00:06:00Z",
+        "region": "north",
+        "estimate": 2.5,
+        "low": 0.5,
+        "high": 4.5,
+        "sampled": True,
+    }
+    assert [row["region"] for row in rows] == list(REGIONS)
+    assert {name: rows[2][name] for name in LIMITS} == dict.fromkeys(LIMITS)
+    service.stored.append(estimates_of(1))
+    assert client_of(service).get("/v1/estimates/latest", headers=READER).json()[0]["estimate"] == -2.5
+    chosen = client_of(service).get("/v1/estimates/latest?region=south", headers=READER).json()
+    assert [row["region"] for row in chosen] == ["south"]
+
+
+@pytest.mark.parametrize(
+    ("query", "slots"),
+    [
+        ("", [1, 2, 3, 4, 5]),
+        ("from=2&to=4", [2, 3, 4]),
+        ("from=4", [4, 5]),
+        ("to=2", [1, 2]),
+        ("from=2026-01-01T00:02:30Z&to=2026-01-01T00:03:59Z", [2, 3]),
+        ("from=2026-01-01T01:04:00%2B01:00", [4, 5]),
+        ("from=2026-01-01T01:04:00+01:00", [4, 5]),
+        ("from=9", []),
+    ],
+)
+def test_ranges(query: str, slots: list[int]) -> None:
+    """By slot, or by time for the slot that was open then; both ends are included. A '+' may be sent as it is."""
+    assert (
+        slots_in(client_of(FakeService(slots=[1, 2, 3, 4, 5])).get(f"/v1/estimates?{query}", headers=READER)) == slots
+    )
+
+
+def test_pages_follow_one_another() -> None:
+    """A long range comes in pages of whole slots, and the link keeps the other parameters."""
+    client = client_of(FakeService(slots=range(7)))
+    address, seen = "/v1/estimates?to=5&region=south&region=north&limit=5", []
+    while address:
+        response = client.get(address, headers=READER)
+        assert {row["region"] for row in response.json()} == {"south", "north"}
+        seen += slots_in(response)
+        link = response.headers.get("link", "")
+        address = link[1:].partition(">")[0]
+    assert seen == [0, 1, 2, 3, 4, 5]
+    one = client.get("/v1/estimates?limit=1", headers=READER)
+    assert slots_in(one) == [0]
+    assert len(one.json()) == len(REGIONS)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "from=x",
+        "from=-1",
+        "from=1&from=2",
+        "to=2026-01-01",
+        "to=2026-01-01T00:00:00",
+        "limit=0",
+        "limit=1e3",
+        "limit=99999999",
+        "region=west",
+        "form=2",
+        "from=1" + "0" * 20,
+    ],
+)
+def test_wrong_queries(query: str) -> None:
+    """A misspelt parameter must not mean all slots; the answer says what is allowed and does not repeat what came."""
+    response = client_of(FakeService(slots=[1])).get(f"/v1/estimates?{query}", headers=READER)
+    assert (response.status_code, reason(response)) == (400, "query")
+    assert "west" not in response.text
+    assert "allowed" in response.text
+
+
+def test_csv() -> None:
+    """Region names may hold commas and quotes; unknown numbers are empty."""
+    service = FakeService(slots=[3])
+    service.stored.append(estimates_of(4, unknown=True))
+    response = client_of(service).get("/v1/estimates", headers={**READER, "Accept": "text/csv"})
+    assert response.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert [row["region"] for row in rows] == [*REGIONS, *REGIONS]
+    assert rows[0] == {
+        "slot": "3",
+        "start": "2026-01-01T00:03:00Z",
+        "region": "north",
+        "estimate": "-0.5",
+        "low": "-2.5",
+        "high": "1.5",
+        "sampled": "false",
+    }
+    assert [rows[5][name] for name in sorted(LIMITS)] == ["", "", ""]
+
+
+@pytest.mark.parametrize("kind", ["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"])
+def test_arrow_and_parquet(kind: str) -> None:
+    """Tables for polars and pandas hold the same rows as JSON, an empty one has the same columns."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def table(body: bytes) -> Any:
+        if kind.endswith("parquet"):
+            return parquet.read_table(pyarrow.BufferReader(body))
+        with pyarrow.ipc.open_stream(body) as reader:
+            return reader.read_all()
+
+    service = FakeService(slots=[3])
+    service.stored.append(estimates_of(4, unknown=True))
+    client = client_of(service)
+    response = client.get("/v1/estimates", headers={**READER, "Accept": kind})
+    assert response.headers["content-type"] == kind
+    found = table(response.content)
+    starts = found["start"].cast(pyarrow.timestamp("ms", "UTC")).to_pylist()
+    rows = found.set_column(1, "start", [[start.strftime("%Y-%m-%dT%H:%M:%SZ") for start in starts]]).to_pylist()
+    assert rows == client.get("/v1/estimates", headers=READER).json()
+    empty = table(client.get("/v1/estimates?from=9", headers={**READER, "Accept": kind}).content)
+    assert empty.schema == found.schema
+    assert empty.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("*/*", "application/json"),
+        ("text/html, application/xhtml+xml, */*;q=0.8", "application/json"),
+        ("text/csv", "text/csv"),
+        ("text/*", "text/csv"),
+        ("application/json;q=0.5, text/csv", "text/csv"),
+        ("text/csv;q=0, application/json;q=0.1", "application/json"),
+        ("text/csv;q=0", None),
+        ("image/png", None),
+        ("", None),
+    ],
+)
+def test_accept(header: str, kind: str | None) -> None:
+    """The reader's first choice of what there is."""
+    assert accepted(header) == kind
+
+
+def test_no_such_format() -> None:
+    """406 with the list, instead of JSON that is then read as something else."""
+    response = client_of(FakeService()).get("/v1/estimates/latest", headers={**READER, "Accept": "image/png"})
+    assert (response.status_code, reason(response)) == (406, "accept")
+    assert "text/csv" in response.text
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without the extra says so."""
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    headers = {**READER, "Accept": "application/vnd.apache.parquet"}
+    response = client_of(FakeService(slots=[1])).get("/v1/estimates", headers=headers)
+    assert response.status_code == 406
+    assert "pip install" in response.text
+
+
+def test_state() -> None:
+    """Budget, network, metrics need the right to read; health and readiness are for any supervisor."""
+    service = FakeService()
+    client = client_of(service)
+    assert client.get("/v1/budget", headers=READER).json()["remaining"] == 0.75
+    network = client.get("/v1/network", headers=READER).json()
+    assert network["neighbours"][0]["refused"] == {"late": 2}
+    assert network["refused_checkins"] == [{"slot": 99, "reasons": ["late"]}]
+    assert client.get("/metrics", headers=READER).text == "up 1\n"
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"ready": True, "problems": []}
+    service.problems = ["the disk is full."]
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()["problems"]) == (503, ["the disk is full."])
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/budget", "/v1/network", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"]
+)
+def test_reading_needs_a_token_of_its_own(path: str) -> None:
+    """A feed's token and an operator's do not read."""
+    client = client_of(FakeService())
+    assert client.get(path).status_code == 401
+    for token in (CHECKIN, ADMIN):
+        assert client.get(path, headers=bearer(token)).status_code == 403
+
+
+def test_commands() -> None:
+    """Done with a sentence, or refused with the reason; the level is one of four."""
+    service = FakeService()
+    client = client_of(service)
+    done = client.post("/v1/admin/reload", headers=bearer(ADMIN))
+    assert (done.status_code, done.json()) == (200, {"text": "revision 2 is valid from slot 200."})
+    refused = client.post("/v1/admin/confirm-loss", headers=bearer(ADMIN))
+    assert (refused.status_code, refused.json()["error"]["text"]) == (409, "nothing was lost.")
+    assert client.post("/v1/admin/log-level", json={"level": "debug"}, headers=bearer(ADMIN)).status_code == 200
+    assert service.level == "debug"
+    for wrong in (b"", b'{"level":"loud"}', b'{"level":"info","x":1}', b"\xff", b" " * 2_000 + b'{"level":"info"}'):
+        response = client.post("/v1/admin/log-level", content=wrong, headers=bearer(ADMIN))
+        assert (response.status_code, reason(response)) == (400, "field")
+    assert service.level == "debug"
+
+
+@pytest.mark.parametrize("command", ["reload", "confirm-loss", "log-level"])
+def test_commands_need_the_operator(command: str) -> None:
+    """Nobody else stops, reloads or silences a node; and a link that is followed commands nothing."""
+    client = client_of(FakeService())
+    assert client.post(f"/v1/admin/{command}").status_code == 401
+    for token in (CHECKIN, READ):
+        assert client.post(f"/v1/admin/{command}", headers=bearer(token)).status_code == 403
+    assert client.get(f"/v1/admin/{command}", headers=bearer(ADMIN)).status_code == 405
+
+
+def test_other_paths_are_refused_as_json() -> None:
+    """A program that reads errors has one form to read."""
+    response = client_of(FakeService()).get("/v2/secret")
+    assert (response.status_code, reason(response)) == (404, "not-found")
+    assert "secret" not in response.text
+    assert client_of(FakeService()).post("/v1/budget", headers=READER).status_code == 405
+
+
+def test_prometheus_text() -> None:
+    """Quotes, line ends and NaN in labels and values must not break the scrape of all other metrics."""
+    text = render(
+        [
+            Metric("a_total", "counter", "All\nof it.", [({"who": 'b "c"\\\n'}, 3.0), ({}, 0.5)]),
+            Metric("nothing", "gauge", "Left out.", []),
+            Metric("b", "gauge", "Odd.", [({}, math.nan), ({"x": "1"}, math.inf), ({"x": "2"}, -math.inf)]),
+        ]
+    )
+    assert text == (
+        '# HELP a_total All\\nof it.\n# TYPE a_total counter\na_total{who="b \\"c\\"\\\\\\n"} 3\na_total 0.5\n'
+        '# HELP b Odd.\n# TYPE b gauge\nb NaN\nb{x="1"} +Inf\nb{x="2"} -Inf\n'
+    )

@@ -1,0 +1,213 @@
+"""Wrong settings of network.toml: one line with the file, the setting, what was given and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import load, load_network, parse_network
+from dpcrowd.node.config.samples import placeholder_key
+from node_support_config import changed, network_of, tables, toml
+
+
+def refusal(plain: dict[str, Any]) -> str:
+    with pytest.raises(BadInput) as caught:
+        network_of(plain)
+    line = str(caught.value)
+    assert line.startswith("network.toml: ")
+    assert "\n" not in line
+    assert "`" not in line.replace("`dpcrowd keys show`", "")  # msgspec's own texts have types in backticks
+    return line.removeprefix("network.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("server.2.share", 1.5, "server[2].share (of 'c'): given 1.5; allowed: above 0 and at most 1."),
+        ("server.2.share", 0, "server[2].share (of 'c'): given 0; allowed: above 0 and at most 1."),
+        ("server.2.share", float("nan"), "server[2].share (of 'c'): given nan; allowed: above 0"),
+        ("server.0.share", "x", "server[0].share (of 'a'): given 'x'; allowed: above 0"),
+        ("server.0.share", ..., "server[0].share (of 'a'): missing; needed: above 0"),
+        ("server.0.shar", 1, "server[0] (of 'a'): unknown setting 'shar'. Did you mean 'share'? Allowed: cert"),
+        ("server.0.name", "A", "server[0].name (of 'A'): given 'A'; allowed: 1 to 63 of a-z"),
+        ("server.0.name", "a\n", "server[0].name: given 'a\\n'; allowed: 1 to 63 of a-z"),
+        ("server.0.name", "b", "server[1].name (of 'b'): given 'b', as server[0]; allowed: one of its own."),
+        ("server.0.endpoint", "tcp/x:1", 'allowed: "tls/HOST:PORT". Servers know each other by their certificates'),
+        ("server.0.endpoint", "tls/x:0", "server[0].endpoint (of 'a'): given 'x:0'; allowed: HOST:PORT with a port"),
+        (
+            "server.0.endpoint",
+            "tls/b.example:7447",
+            "server[1].endpoint (of 'b'): given 'tls/b.example:7447', as server[0]",
+        ),
+        ("server.0.keys", [], "server[0].keys (of 'a'): given []; allowed: a list of one or two"),
+        ("server.0.keys", ["rsa:AAAA"], "server[0].keys[0] (of 'a'): given 'rsa:AAAA'; allowed: \"ed25519:BASE64\""),
+        ("server.0.keys", ["ed25519:AAAA"], "server[0].keys[0] (of 'a'): given 'ed25519:AAAA'; allowed: 32 bytes"),
+        ("server.0.keys", [placeholder_key("b")], "server[1].keys (of 'b'): given the key of server[0]"),
+        ("server.0.keys", [placeholder_key("x")] * 2, "server[0].keys (of 'a'): the same key is given twice"),
+        ("server.1.certificate_name", "a", "server[1].certificate_name (of 'b'): given 'a', as server[0]"),
+        ("server", [], "server: given []; allowed: at least one [[server]] table."),
+        ("link.0.between", ["a", "a"], "link[0].between: 'a' is linked to itself"),
+        ("link.0.between", ["a", "bb"], "link[0].between[1]: unknown server 'bb'. Did you mean 'b'?"),
+        ("link.0.between", ["a"], "link[0].between: given ['a']; allowed: the names of two servers"),
+        ("link.1.between", ["b", "a"], "link[1]: the same two servers as link[0], in the same slots"),
+        ("link.0.until_slot", 0, "link[0].until_slot: given 0; allowed: a slot above 0"),
+        ("link.0.from_slot", -1, "link[0].from_slot: given -1; allowed: a slot"),
+        ("link", [{"between": ["a", "b"]}], "server[2] (of 'c'): 'c' has no link; give it one, or leave it out."),
+        ("network.slot", "2d", "network.slot: given 2d; allowed: 1s to 1d."),
+        ("network.slot", "999ms", "network.slot: given 999ms; allowed: 1s to 1d."),
+        ("network.slot", "1 week", "network.slot: given '1 week'; allowed: 1s to 1d: a duration such as"),
+        ("network.slot", True, "network.slot: given True; allowed: 1s to 1d"),
+        ("network.grace", "1m", "network.grace: given 1m; allowed: 0s to below the slot of 1m."),
+        ("network.deadline", "56s", "network.deadline: given 56s; allowed: above 0s and at most 55s"),
+        ("network.deadline", 0, "network.deadline: given 0s; allowed: above 0s"),
+        (
+            "network.epoch",
+            "2026-01-01T00:00:00",
+            "network.epoch: given '2026-01-01T00:00:00'; allowed: a time with an off",
+        ),
+        ("network.epoch", "2026-02-30T00:00:00Z", "network.epoch: given '2026-02-30T00:00:00Z'; allowed: a time"),
+        ("network.epoch", "1969-12-31T23:59:59Z", "network.epoch: given '1969-12-31T23:59:59Z'; allowed: a time"),
+        ("network.epoch", 0, "network.epoch: given 0; allowed: a time"),
+        ("network.revision", 0, "network.revision: given 0; allowed: a whole number >= 1."),
+        ("network.revision", 10**30, "network.revision: given a whole number of more than 64 bits"),
+        ("network.regions", [], "network.regions: given []; allowed: a list of 1 to 100000"),
+        ("network.regions", ["x", "y", "x"], "network.regions[2]: 'x' is given twice"),
+        ("network.regions", ["x", " y"], "network.regions[1]: given a text of 2 characters that cannot be a name"),
+        ("network.epsilon", 1, "network: 'epsilon' is no setting of this table; it belongs in [guarantee]."),
+        ("share", 1, "'share' is no setting of this table; it belongs in [[server]]."),
+        ("guarantee", ..., "guarantee: missing; needed: a table [guarantee]."),
+        ("guarantee", 3, "guarantee: given 3; allowed: a table [guarantee]."),
+        ("guarantee.kind", "windows", "given 'windows'; allowed: \"finite\" or \"window\". Did you mean 'window'?"),
+        ("guarantee.epsilon", 0, "guarantee.epsilon: given 0; allowed: a number from"),
+        ("guarantee.epsilon", "1/3", "guarantee.epsilon: given '1/3'; allowed: a number from"),
+        ("guarantee.epsilon", float("inf"), "guarantee.epsilon: given inf; allowed: a number from"),
+        ("guarantee.correlation", 0.5, "guarantee.correlation: given 0.5; allowed: 1 to 1000000000."),
+        ("guarantee.length", 2_000_000, "guarantee.length: a window of 2000000 slots; allowed: at most 1000000."),
+        ("scheme.name", "rescuedp", "scheme.name: 'rescuedp' is for the simulator only; a live node runs dpcrowd, dp"),
+        ("scheme.name", "dpcrowd-pls", "scheme.name: unknown scheme 'dpcrowd-pls'. Did you mean 'dpcrowd-plus'?"),
+        ("scheme.name", "dpcrowd", "scheme: scheme 'dpcrowd' takes a horizon"),
+        ("scheme.accounting", "per-region", "only since a user who moves between regions would pay more than epsilon."),
+        ("scheme.accounting", "soun", "scheme.accounting: given 'soun'; a live node allows \"sound\" only."),
+        ("scheme.process_var", [1, 2], "scheme.process_var: given 2 numbers; allowed: one number, or 3, one a region."),
+        (
+            "scheme.process_var",
+            -1,
+            "scheme.process_var: given -1; allowed: a number from 0 to 1e18, or a list of one a region.",
+        ),
+        (
+            "scheme.transition",
+            [[1, 2, 3], [1, 2], [1]],
+            "scheme.transition: allowed: a number, 3 numbers, or 3 rows of 3",
+        ),
+        ("scheme.transition", [1, 2, [3]], "scheme.transition: allowed: a number, 3 numbers, or 3 rows of 3."),
+        ("scheme.process_var", float("inf"), "scheme.process_var: given inf; allowed: a number from 0 to 1e18"),
+        (
+            "scheme.transition",
+            [[1, 0, 0], [0, 11, 0], [0, 0, 1]],
+            "scheme.transition[1][1]: given 11; allowed: a number",
+        ),
+        ("guarantee.regions_per_slot", 10_001, "guarantee.regions_per_slot: given 10001; allowed: 1 to 10000."),
+        ("scheme.name", "x\x1b[2J\n", "scheme.name: unknown scheme 'x\\x1b[2J\\n'. Allowed:"),
+        ("scheme.name", "x" * 10**6, "xxx..."),
+        ("scheme.beta", 0.3, "scheme.beta: beta = 0.3 can diverge: a server here has up to 2 neighbours"),
+        ("network.epoch", "2201-01-01T00:00:00Z", "network.epoch: given '2201-01-01T00:00:00Z'; allowed: a time"),
+        ("network.grace", "0.0000001ms", "network.grace: given '0.0000001ms'; allowed: 0s to below the slot"),
+        ("network.regions", ["x\ty"], "network.regions[0]: given a text of 3 characters that cannot be a name"),
+        ("server.0.keys", ["ed25519:" + "A" * 42 + "B="], "allowed: 32 bytes in base 64 after 'ed25519:'"),
+        ("scheme.interval", 5, "scheme: scheme 'dpcrowd-plus' takes no sampling interval"),
+        ("scheme.tuning.xi", -1, "scheme.tuning: tuning parameter xi must be a finite number > 0"),
+        ("scheme.tuning.tau", 1, "scheme.tuning: unknown setting 'tau'. Did you mean 'tau"),
+        ("scheme.tuning.history", 10**15, "scheme.tuning.history: given 1000000000000000; allowed: at most 3333333"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_allowed(path: str, value: Any, expected: str) -> None:
+    """Operators of several organisations edit this file by hand: each slip has to explain itself."""
+    assert expected in refusal(changed(tables(), path, value))
+
+
+def test_beta_is_held_against_a_process_that_grows() -> None:
+    """Where A enlarges errors, a step that is safe otherwise diverges."""
+    plain = changed(tables(), "scheme.beta", 0.2)
+    assert network_of(plain).beta == 0.2
+    assert "beta must be at most 1/(2*2*2) = 0.125" in refusal(changed(plain, "scheme.transition", 2.0))
+
+
+def test_a_matrix_of_too_many_regions_is_refused() -> None:
+    """A covariance of 100,000 regions would take 80 GB at start."""
+    assert "at most 1000 regions" in refusal(changed(tables(regions=1001), "scheme.form", "matrix"))
+
+
+def test_staggered_sampling_is_for_pinned_users() -> None:
+    """With roaming users the sum over servers would exceed epsilon."""
+    plain = changed(tables(), "guarantee.users", "roaming")
+    plain["scheme"] |= {"name": "dpcrowd-w", "sampling": "staggered", "interval": 5}
+    assert "staggered sampling is for pinned users" in refusal(plain)
+
+
+def test_the_same_servers_may_be_linked_twice_at_different_times() -> None:
+    """A timed list of links switches a link off and on again."""
+    plain = tables(2)
+    plain["link"] = [
+        {"between": ["a", "b"], "until_slot": 5},
+        {"between": ["b", "a"], "from_slot": 5, "until_slot": 7},
+        {"between": ["a", "b"], "from_slot": 9},
+    ]
+    network = network_of(plain)
+    assert [bool(network.neighbours("a", slot)) for slot in range(4, 11)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+    plain["link"].reverse()
+    assert network_of(plain).max_degree() == 1
+    plain["link"].reverse()
+    plain["link"][1]["until_slot"] = 10
+    assert "link[2]: the same two servers as link[1]" in refusal(plain)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"id ", "not valid TOML: "),
+        (b"\xff\xfe", "not UTF-8 text"),
+        (b"x = " + b"[" * 100_000, "not valid TOML: "),
+        (b"x = " + b"9" * 10_000, "not valid TOML: "),
+        (b"", "network: missing; needed: a table [network]."),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, content: bytes, expected: str) -> None:
+    """Each of these raised something else than one line in one library or another."""
+    path = tmp_path / "network.toml"
+    path.write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        load_network(path)
+    assert str(caught.value).startswith(f"{path}: {expected}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """A traceback of OSError tells an operator nothing about which file was meant."""
+    with pytest.raises(BadInput, match=r"none.toml: cannot be read: No such file"):
+        load_network(tmp_path / "none.toml")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_network(tmp_path)
+
+
+def test_a_file_that_is_far_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path to a database instead of a configuration would fill the memory."""
+    monkeypatch.setattr(load, "_LARGEST", 1 << 20)
+    (tmp_path / "big.toml").write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(BadInput, match="larger than 1 MiB"):
+        load_network(tmp_path / "big.toml")
+
+
+def test_a_byte_order_mark_is_no_error() -> None:
+    """Some editors write one, and tomllib takes it for a letter."""
+    assert parse_network("\ufeff" + toml(tables())).id == "trial"

@@ -1,0 +1,198 @@
+"""network.toml: what a loaded network answers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import check_next
+from dpcrowd.privacy import SeededNoise
+from dpcrowd.schemes.server import Server
+from node_support_config import changed, network_of, tables
+
+MINUTE = 60 * 10**9
+
+
+def test_times_are_whole_nanoseconds_however_they_are_written() -> None:
+    """Two servers that read "1m" and 60 differently would cut time differently."""
+    plain = tables()
+    for slot in ("1m", "60s", 60, 60.0, "60000ms"):
+        network = network_of(changed(plain, "network.slot", slot))
+        assert network.clock().length_ns == MINUTE
+    assert network.grace_ns == 5 * 10**9
+    assert network.deadline_ns == 10 * 10**9
+
+
+@pytest.mark.parametrize(
+    "epoch", ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2025-12-31t19:00:00.000-05:00"]
+)
+def test_the_epoch_is_utc(epoch: str) -> None:
+    """An offset that is ignored would shift the slots of one organisation by hours."""
+    network = network_of(changed(tables(), "network.epoch", epoch))
+    assert network.clock().epoch_ns == 1_767_225_600 * 10**9
+    assert network.clock().slot_of(1_767_225_600 * 10**9 + 3 * MINUTE) == 3
+
+
+def test_an_epoch_keeps_its_nanoseconds() -> None:
+    """Rounding to microseconds would give two servers two epochs, and two digests."""
+    network = network_of(changed(tables(), "network.epoch", "1970-01-01T00:00:01.000000007Z"))
+    assert network.clock().epoch_ns == 1_000_000_007
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "nano"),
+    [("0.1", 10**8), (0.1, 10**8), (1, 10**9), ("0.29999999999999999", 299_999_999), (1e-9, 1), ("1000000", 10**15)],
+)
+def test_epsilon_is_exact(epsilon: object, nano: int) -> None:
+    """A budget that is rounded up, by however little, breaks the promise."""
+    assert network_of(changed(tables(), "guarantee.epsilon", epsilon)).guarantee().total == nano
+
+
+def test_every_nano_epsilon_survives_the_float_in_between() -> None:
+    """The guarantee takes a float; a budget that came back larger would be overspent."""
+    plain = tables()
+    for nano in (1, 7, 123_456_789, 999_999_999, 10**15 - 1, 123_456_789_012_345):
+        text = f"{nano // 10**9}.{nano % 10**9:09d}"
+        guarantee = network_of(changed(plain, "guarantee.epsilon", text)).guarantee()
+        assert guarantee.total == nano == Fraction(text) * 10**9
+
+
+def test_the_guarantee_has_everything_that_the_file_says() -> None:
+    """A setting that is read but not passed on would promise more than is kept."""
+    plain = tables()
+    plain["guarantee"] |= {"users": "roaming", "servers_per_slot": 2, "regions_per_slot": 3, "correlation": 4}
+    guarantee = network_of(plain).guarantee()
+    assert (guarantee.kind, guarantee.length, guarantee.users) == ("window", 100, "roaming")
+    assert guarantee.sensitivity == 6
+    assert guarantee.total == 10**9 // 4
+
+
+def test_a_server_can_start_from_its_setting() -> None:
+    """The node builds its server from these calls alone."""
+    plain = tables(regions=4)
+    plain["scheme"] |= {"process_var": [1, 2, 3, 4], "tuning": {"tau1": 99, "gains": [1, 0, 0]}, "form": "matrix"}
+    network = network_of(plain)
+    setting = network.setting("b")
+    assert setting.observation == "binomial"
+    assert network_of(changed(plain, "scheme.observation", "paper")).setting("b").observation == "paper"
+    assert setting.accounting == "sound"
+    assert setting.form == "matrix"
+    assert setting.tuning.tau1 == 99
+    assert setting.tuning.gains == (1.0, 0.0, 0.0)
+    assert setting.model.noise_var.tolist() == [1, 2, 3, 4]
+    noise = SeededNoise([np.random.SeedSequence(1)], servers=1, regions=4)
+    number, share = network.number_of("b"), network.server("b").share
+    server = Server(network.scheme(), setting, noise, number=number, share=share, max_degree=network.max_degree())
+    server.observe(0, [1, 2, 3, 4])
+    assert server.hear().estimate.shape == (4,)
+
+
+def test_a_matrix_transition_arrives_row_by_row() -> None:
+    """A transposed matrix moves the crowd the wrong way."""
+    plain = changed(tables(regions=2), "scheme.transition", [[0.9, 0.2], [0.1, 0.8]])
+    assert network_of(plain).model().transition.tolist() == [[0.9, 0.2], [0.1, 0.8]]
+
+
+def test_scheme_options_reach_the_scheme() -> None:
+    """An option that is lost leaves the operator with another scheme than the one agreed on."""
+    plain = tables()
+    plain["scheme"] |= {"grouping": "none", "split": "proportional"}
+    scheme = network_of(plain).scheme()
+    assert (scheme.name, scheme.grouping, scheme.split) == ("dpcrowd-plus", "none", "proportional")  # type: ignore[attr-defined]
+    plain["scheme"] = {"name": "dpcrowd-w", "process_var": 1, "sampling": "lockstep", "interval": 5, "blocks": "full"}
+    scheme = network_of(plain).scheme()
+    assert (scheme.sampling, scheme.interval, scheme.block_parts) == ("lockstep", 5, 1)  # type: ignore[attr-defined]
+
+
+def test_timed_links_are_half_open() -> None:
+    """A link that holds one slot too long lets a server hear what it must not."""
+    plain = tables()
+    plain["link"] += [{"between": ["c", "a"], "from_slot": 10, "until_slot": 20}]
+    network = network_of(plain)
+    assert [network.neighbours("a", slot) for slot in (9, 10, 19, 20)] == [("b",), ("b", "c"), ("b", "c"), ("b",)]
+    assert network.neighbours("c", 10) == ("a", "b")  # by number, whatever the order in the file
+    assert network.max_degree() == 2
+
+
+def test_max_degree_sees_the_busiest_slot() -> None:
+    """The consensus step comes from it: too small a degree lets the filter diverge."""
+    plain = tables(5)
+    plain["link"] += [
+        {"between": ["b", "d"], "from_slot": 10, "until_slot": 20},
+        {"between": ["b", "e"], "from_slot": 20, "until_slot": 30},
+        {"between": ["a", "e"], "from_slot": 0, "until_slot": 30},
+    ]
+    network = network_of(plain)
+    assert network.max_degree() == 3
+    assert network.max_degree(0, 10) == 2
+    assert network.max_degree(29, 30) == 3
+    assert network.max_degree(30) == 2
+
+
+def test_links_that_ended_before_the_revision_count_for_nothing() -> None:
+    """They would hide that a server has become isolated, and shrink the consensus step."""
+    plain = tables()
+    plain["network"]["valid_from_slot"] = 50
+    plain["link"] += [{"between": ["a", "c"], "until_slot": 50}]
+    network = network_of(plain)
+    assert network.max_degree() == 2
+    assert any("link[2] ended at slot 50" in line for line in network.warnings())
+    plain["link"] = [{"between": ["a", "b"]}, {"between": ["b", "c"], "until_slot": 50}]
+    with pytest.raises(BadInput, match="'c' has no link from slot 50 on"):
+        network_of(plain)
+
+
+def test_shares_beyond_servers_per_slot_are_warned_of() -> None:
+    """The printed promise would be about the network, and hold for single servers only."""
+    plain = changed(tables(2), "server.0.share", 0.9)
+    (warning,) = network_of(changed(plain, "server.1.share", 0.9)).warnings()
+    assert "add up to 1.8" in warning
+    assert "Set servers_per_slot to 2" in warning
+    covered = changed(changed(plain, "server.1.share", 0.9), "guarantee.servers_per_slot", 2)
+    assert network_of(covered).warnings() == ()
+    assert network_of(tables()).warnings() == ()
+
+
+def test_other_warnings() -> None:
+    """A weak epsilon, a horizon that is over and a lonely server run, but hardly as meant."""
+    plain = changed(tables(1), "guarantee.epsilon", 50)
+    plain["scheme"]["name"] = "dpcrowd"
+    plain["guarantee"]["kind"] = "finite"
+    plain["network"]["valid_from_slot"] = 100
+    weak, over, lonely = network_of(plain).warnings()
+    assert "promises little" in weak
+    assert "horizon ended at slot 100" in over
+    assert "one server only" in lonely
+
+
+def test_a_next_revision_may_change_members_but_not_the_promise() -> None:
+    """A reload that moves slots or weakens the promise would turn the ledger into nonsense."""
+    plain = tables()
+    plain["network"] |= {"revision": 2, "valid_from_slot": 10, "regions": ["x"], "population": 5, "grace": "1s"}
+    plain["server"][0]["share"] = 0.5
+    plain["scheme"] |= {"process_var": 1, "transition": 0.9, "beta": 0.01}
+    current, following = network_of(tables()), network_of(plain)
+    check_next(current, following)
+    for path, value in [
+        ("network.revision", 1),
+        ("network.valid_from_slot", 0),
+        ("network.id", "other"),
+        ("network.slot", "2m"),
+        ("network.epoch", "2026-01-02T00:00:00Z"),
+        ("guarantee.epsilon", 2),
+        ("guarantee.length", 99),
+        ("scheme.form", "matrix"),
+        ("scheme.tuning.xi", 1),
+    ]:
+        name = path.removesuffix(".xi")
+        with pytest.raises(BadInput, match=f"^next.toml: {name}: "):
+            check_next(current, network_of(changed(plain, path, value)), "next.toml")
+
+
+def test_names_that_do_not_exist_are_refused() -> None:
+    """A KeyError would reach the operator as a traceback."""
+    with pytest.raises(BadInput, match=r"unknown server 'aa'\. Did you mean 'a'"):
+        network_of(tables()).server("aa")

@@ -1,0 +1,268 @@
+"""The durable ledger: one draw a slot, exact sums, promises of all networks, nothing ever refilled."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.errors import BadInput, BudgetExhausted
+from dpcrowd.node.storage import Promise, SlotTaken, Storage
+from dpcrowd.node.storage.notes import LARGEST_COUNTER
+from node_support_storage import EPOCH, LENGTH, SECOND, draw, open_storage, opens, release
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with open_storage(tmp_path / "data") as opened:
+        yield opened
+
+
+def test_a_payment_its_values_and_the_state_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    """Without durable values a restarted node would draw a second time, or send nothing for what it paid."""
+    with open_storage(tmp_path) as storage:
+        assert storage.ledger.first_start()
+        assert storage.state() is None
+        assert draw(storage, 3, nano=250, noisy=b"\x00values", state=b"after 3") == 1
+        assert draw(storage, 4, nano=50, noisy=b"more", state=b"after 4") == 2
+    with open_storage(tmp_path) as storage:
+        sample = storage.ledger.sample(opens(3))
+        assert sample is not None
+        assert (sample.counter, sample.slot, sample.nano, sample.noisy) == (1, 3, 250, b"\x00values")
+        assert storage.ledger.sample(opens(5)) is None
+        assert (storage.ledger.counter(), storage.ledger.total_spent()) == (2, 300)
+        assert storage.state() == b"after 4"
+        assert not storage.ledger.first_start()
+
+
+def test_a_slot_is_never_drawn_a_second_time(storage: Storage) -> None:
+    """A second draw of the same counts would cost twice what the ledger says."""
+    draw(storage, 3, noisy=b"first", state=b"first")
+    with pytest.raises(SlotTaken, match=r"slot 3, open from 2027-01-15T08:00:30Z, was drawn before"):
+        draw(storage, 3, noisy=b"second", state=b"second")
+    sample = storage.ledger.sample(opens(3))
+    assert sample is not None
+    assert sample.noisy == b"first"
+    assert storage.state() == b"first"
+    assert (storage.ledger.counter(), storage.ledger.total_spent()) == (1, 5)
+
+
+@pytest.mark.parametrize("shift", [-LENGTH + 1, -1, 1, LENGTH - 1])
+def test_a_new_epoch_does_not_give_the_same_seconds_again(storage: Storage, shift: int) -> None:
+    """Keyed by slot number, or by exact start, a shifted epoch would let the same check-ins be drawn again."""
+    draw(storage, 3)
+    with pytest.raises(SlotTaken):
+        storage.commit_sample(900, opens(3) + shift, LENGTH, 5, b"again", b"")
+
+
+def test_the_same_number_in_a_new_epoch_is_another_slot(storage: Storage) -> None:
+    """A ledger with a unique slot number would refuse all of a new epoch's first slots."""
+    draw(storage, 3)
+    assert storage.commit_sample(3, opens(3) + 100 * LENGTH, LENGTH, 5, b"later", b"") == 2
+
+
+@pytest.mark.parametrize("neighbour", [2, 4])
+def test_slots_that_only_touch_are_both_drawn(storage: Storage, neighbour: int) -> None:
+    """An overlap test that is off by one would refuse every second slot."""
+    draw(storage, 3)
+    assert draw(storage, neighbour) == 2
+
+
+def test_a_restart_with_other_settings_refills_nothing(tmp_path: Path) -> None:
+    """A new epsilon or network id must find all that was spent in this folder."""
+    with open_storage(tmp_path, "old", nano=100) as storage:
+        draw(storage, 0, nano=60)
+    with open_storage(tmp_path, "new", nano=100) as storage:
+        assert storage.ledger.first_start()
+        assert [(entry.network, entry.nano) for entry in storage.ledger.spent_since(0)] == [("old", 60)]
+        with pytest.raises(BudgetExhausted) as refused:
+            draw(storage, 50, nano=41)
+        assert (refused.value.requested, refused.value.remaining) == (41, 40)
+        assert draw(storage, 50, nano=40) == 2
+
+
+def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
+    """The window of the scheme's ledger is rebuilt from this list: a slot that just left must not be in it."""
+    for slot in (1, 2, 5):
+        draw(storage, slot, nano=slot)
+    found = storage.ledger.spent_since(opens(3))
+    assert [(entry.slot, entry.opens_ns, entry.length_ns, entry.nano, entry.kind) for entry in found] == [
+        (5, opens(5), LENGTH, 5, "sample")
+    ]
+    assert [entry.slot for entry in storage.ledger.spent_since(opens(3) - 1)] == [2, 5]
+
+
+def test_a_window_promise_holds_at_its_exact_edge(storage: Storage) -> None:
+    """One slot more or less in the window would refuse what is allowed, or overspend."""
+    storage.ledger.promises.declare(10, 3 * LENGTH)
+    draw(storage, 0, nano=6)
+    draw(storage, 2, nano=4)
+    with pytest.raises(BudgetExhausted, match=r"ε=0\.000000001.*0\.00000001 of the 0\.00000001.*\(0 left\)"):
+        storage.commit_sample(2, opens(1), LENGTH, 1, b"", b"")
+    assert draw(storage, 3, nano=6) == 3  # slot 0 has left
+    with pytest.raises(BudgetExhausted):
+        draw(storage, 4, nano=1)
+
+
+def test_a_clock_that_was_ahead_counts_in_both_directions(storage: Storage) -> None:
+    """After the clock is set right, earlier slots share windows with the later payment; far later ones do not bind."""
+    storage.ledger.promises.declare(10, 3 * LENGTH)
+    draw(storage, 10, nano=8)
+    with pytest.raises(BudgetExhausted):
+        draw(storage, 8, nano=3)
+    assert draw(storage, 7, nano=3) == 2
+
+
+def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> None:
+    """Two networks over the same users: whoever comes second must see what the first has spent, and promised."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a", nano=10) as a, open_storage(tmp_path / "b", "b", ledger=shared, nano=100) as b:
+        draw(b, 0, nano=5, noisy=b"of b", state=b"b")
+        assert a.ledger.sample(opens(0)) is None
+        assert a.ledger.first_start()
+        assert draw(a, 0, nano=4, noisy=b"of a", state=b"a") == 2  # the same seconds: another draw, paid as well
+        for storage, name in ((a, b"a"), (b, b"b")):
+            sample = storage.ledger.sample(opens(0))
+            assert sample is not None
+            assert (sample.noisy, storage.state()) == (b"of " + name, name)
+        with pytest.raises(BudgetExhausted, match="network 'a'"):
+            draw(b, 1, nano=2)
+        assert [entry.network for entry in a.ledger.spent_since(0)] == ["b", "a"]
+        assert a.ledger.total_spent() == b.ledger.total_spent() == 9
+        assert a.ledger.promises.all() == [Promise("a", 10, None, 0), Promise("b", 100, None, 0)]
+        b.ledger.promises.withdraw("a", 1, "ended")
+        assert draw(b, 1, nano=2) == 3
+        assert [(event.kind, event.network) for event in a.events.all()] == [("withdrawn", "a")]
+        with pytest.raises(BadInput, match="'a'"):
+            b.ledger.promises.withdraw("a", 2, "again")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("starts", "allowed"), [((1 - LENGTH, 3 * LENGTH - 1), 1), ((-LENGTH, 3 * LENGTH), 2)])
+def test_slots_across_the_ends_of_anothers_window_count_in_it(
+    tmp_path: Path, starts: tuple[int, int], allowed: int, order: tuple[int, int]
+) -> None:
+    """Two slots of b that both reach a nanosecond into a's window [0, 3 slots) are closer than b's own grid says."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        a.ledger.promises.declare(10, 3 * LENGTH)
+        b.commit_sample(0, EPOCH + starts[order[0]], LENGTH, 8, b"", b"")
+        with nullcontext() if allowed == 2 else pytest.raises(BudgetExhausted, match="network 'a'"):
+            b.commit_sample(1, EPOCH + starts[order[1]], LENGTH, 3, b"", b"")
+        assert b.ledger.counter() == allowed
+
+
+def test_the_narrowest_promise_binds_whoever_made_it(tmp_path: Path) -> None:
+    """Checking only the own promise, or the first one, would break the other's."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a", nano=100) as a, open_storage(tmp_path / "b", "b", ledger=shared, nano=10):
+        with pytest.raises(BudgetExhausted, match="network 'b'"):
+            draw(a, 0, nano=11)
+        assert draw(a, 0, nano=10) == 1
+
+
+def test_nothing_is_paid_before_a_promise_is_declared(tmp_path: Path) -> None:
+    """A node that forgets to declare would pay without any limit."""
+    with Storage.open(tmp_path, network_id="crowd") as storage, pytest.raises(BadInput, match="declare it first"):
+        draw(storage, 0)
+
+
+def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
+    """Declaring the same finite promise again, as each restart does, must not begin a new horizon."""
+    storage.ledger.promises.declare(10, None)
+    draw(storage, 0, nano=10)
+    storage.ledger.promises.declare(10, None)
+    with pytest.raises(BudgetExhausted):
+        draw(storage, 5, nano=1)
+    storage.ledger.promises.new_horizon(opens(1), opens(5), "sum is now 2e-8")
+    storage.ledger.promises.declare(10, None)
+    assert draw(storage, 5, nano=10) == 2
+    storage.ledger.promises.new_horizon(opens(0), opens(6), "an earlier start takes nothing back")
+    assert storage.ledger.promises.all()[0].since_ns == opens(1)
+    assert storage.ledger.total_spent() == 20
+    assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
+    storage.ledger.promises.declare(10, 3 * LENGTH)
+    with pytest.raises(BadInput, match="no finite horizon"):
+        storage.ledger.promises.new_horizon(opens(9), 1, "")
+
+
+def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(storage: Storage) -> None:
+    """After an old copy was restored, slots that may have been drawn must not be drawn again, nor counters repeat."""
+    storage.ledger.promises.declare(100, 5 * LENGTH)
+    draw(storage, 0, nano=1)
+    counter = storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
+    assert counter == storage.ledger.counter() == 18
+    with pytest.raises(SlotTaken, match="declared lost"):
+        draw(storage, 3)
+    with pytest.raises(BudgetExhausted):
+        draw(storage, 7)
+    assert storage.ledger.mark_lost(opens(1), opens(2), 1, "again", at_ns=opens(4)) == 19
+    (event, _) = storage.events.all()
+    assert event.kind == "loss"
+    assert "restored" in event.text
+
+
+def test_lost_slots_leave_the_window_like_others(storage: Storage) -> None:
+    """A loss that counted for ever would end sampling for good."""
+    storage.ledger.promises.declare(100, 5 * LENGTH)
+    storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4))
+    with pytest.raises(BudgetExhausted):
+        draw(storage, 7)
+    assert draw(storage, 8) == 2
+
+
+@pytest.mark.parametrize("nano", [0, -1, 10**15 + 1])
+def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) -> None:
+    """A draw for nothing, or a negative one that gives budget back, would be a hole."""
+    for attempt in (
+        lambda: draw(storage, 0, nano=nano),
+        lambda: storage.ledger.promises.declare(nano, None),
+        lambda: storage.ledger.mark_lost(1, 2, nano, "", at_ns=0),
+    ):
+        with pytest.raises(BadInput, match="allowed"):
+            attempt()
+    assert storage.ledger.total_spent() == 0
+
+
+def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None:
+    """An empty slot would overlap nothing and could be drawn again; a giant counter would overflow the file's."""
+    with pytest.raises(BadInput, match="a slot of 0 ns"):
+        storage.commit_sample(0, opens(0), 0, 1, b"", b"")
+    with pytest.raises(BadInput, match="a window of 0 ns"):
+        storage.ledger.promises.declare(1, 0)
+    with pytest.raises(BadInput, match="an end after the start"):
+        storage.ledger.mark_lost(opens(1), opens(1), 1, "", at_ns=0)
+    with pytest.raises(BadInput, match="a counter of"):
+        storage.ledger.mark_lost(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM ledger", "UPDATE ledger SET nano = 1"])
+def test_the_file_itself_refuses_to_lose_a_payment(tmp_path: Path, statement: str) -> None:
+    """A later version's mistake, or a hand on the file, must not refill the budget."""
+    with open_storage(tmp_path) as storage:
+        draw(storage, 0)
+    connection = sqlite3.connect(tmp_path / "dpcrowd.db")
+    with pytest.raises(sqlite3.IntegrityError, match="a payment is never"):
+        connection.execute(statement)
+    connection.close()
+
+
+def test_neighbours_counters_are_remembered_and_never_lowered(tmp_path: Path) -> None:
+    """A neighbour that comes back from an old copy says a lower counter: the memory must keep the higher one."""
+    with open_storage(tmp_path) as storage:
+        storage.memory.remember_counter("clinic", 5, 9)
+        storage.memory.remember_counter("clinic", 6, 9)
+        storage.memory.remember_counter("clinic", 7, 8)
+        storage.commit_release([release(0)], b"", heard={"tram": (4, 2), "liar": (1, 1 << 64)})
+    with open_storage(tmp_path) as storage:
+        assert storage.memory.remembered() == {"clinic": (6, 9), "tram": (4, 2), "liar": (1, LARGEST_COUNTER)}
+    with open_storage(tmp_path, "other") as storage:
+        assert storage.memory.remembered() == {}
+
+
+def test_the_epoch_of_these_tests_is_a_whole_second() -> None:
+    """Texts above name this time."""
+    assert EPOCH % SECOND == 0

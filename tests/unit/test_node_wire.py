@@ -1,0 +1,294 @@
+"""The message: the same bits at the other end, small when it says little, refused with a reason when it is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dpcrowd.node import wire
+from dpcrowd.node.wire import VERSION, Record, Refused, encode, peek, record_of, same_words
+from dpcrowd.schemes.messages import InfoMessages
+from node_support import DIGEST, fake_sign
+from node_support_wire import REGIONS, SENDER, SIGN, SLOT, body, info, read, signed_record, wrapped
+from schemes_support import bits
+
+
+def refusal(payload: bytes, **how: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        read(payload, **how)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# ---------------------------------------------------------------------------------------------------- what arrives
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+@pytest.mark.parametrize("regions", [1, 3, 51])
+def test_every_bit_arrives(form: str, regions: int) -> None:
+    """One lost bit, and a live network no longer computes what the simulator computes."""
+    said = info(regions, form)
+    sent = body(said, heard={0: (6, 2), 3: (5, 0)})
+    heard = read(encode(sent, SIGN), regions=regions, form=form)
+    assert heard.body == sent
+    assert heard.message is not None
+    for name, array in said.arrays().items():
+        arrived = heard.message.arrays()[name]
+        assert arrived.dtype == array.dtype, name
+        assert bits(arrived) == bits(array), name
+
+
+def test_a_heartbeat_has_no_message() -> None:
+    """Silence must not become a measurement of 0."""
+    heard = read(encode(body(), SIGN))
+    assert heard.message is None
+    assert (heard.body.counter, heard.body.heard) == (5, {0: (1, 2)})
+
+
+def test_a_heartbeat_is_small() -> None:
+    """Ten neighbours, slots of a second for a year, a sample in each: still under 200 bytes."""
+    late = 366 * 86_400
+    largest = body(server=49, slot=late, counter=late, heard={40 + n: (1, late) for n in range(10)})
+    assert len(encode(largest, SIGN)) < 200
+
+
+def test_a_message_of_1000_regions_costs_its_vectors_and_little_more() -> None:
+    """Design: vectors travel as raw float64; packed as numbers they would be larger and much slower to read."""
+    assert len(encode(body(info(1000)), SIGN)) < 3 * 8 * 1000 + 1000 + 400
+
+
+def test_the_slot_can_be_seen_first() -> None:
+    """A message that came early is kept by its slot, before anything of it is checked."""
+    assert peek(encode(body(), SIGN)) == (SLOT, DIGEST)
+    with pytest.raises(Refused, match="not a message of dpcrowd") as caught:
+        peek(b"nonsense")
+    assert caught.value.reason == "malformed"
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION, VERSION + 1])
+def test_versions_beside_ours_are_understood(version: int) -> None:
+    """Otherwise a network could only be updated all at once."""
+    heard = read(encode(body(info(), version=version), SIGN))
+    assert heard.message is not None
+
+
+@pytest.mark.parametrize("message", [None, info()], ids=["heartbeat", "sample"])
+def test_what_a_later_version_adds_is_ignored(message: InfoMessages | None) -> None:
+    """The next version may add places at the end of the body and of the envelope; this one must still read them."""
+    plain = body(message, version=VERSION + 1)
+    fields = list(msgspec.msgpack.decode(msgspec.msgpack.encode(plain)))
+    longer = msgspec.msgpack.encode([*fields, {"new": [1.5, None, "text"]}, b"more"])
+    for payload in (wrapped(longer), msgspec.msgpack.encode([longer, SIGN(b"dpcrowd message", longer), 1, {}])):
+        heard = read(payload)
+        assert heard.body == plain
+        assert (heard.message is None) == (message is None)
+
+
+def test_words_are_compared_without_what_was_heard() -> None:
+    """A node that restarts tells the same slot again, but its memory of others may have grown: no contradiction."""
+    first = encode(body(info()), SIGN)
+    assert same_words(first, first)
+    assert same_words(first, encode(body(info(), heard={}, counter=6), SIGN))
+    other = info(info_vec=info().info_vec * 1.01)
+    assert not same_words(first, encode(body(other), SIGN))
+    assert not same_words(first, encode(body(), SIGN))
+    assert not same_words(first, encode(body(info(), prior=bytes(24)), SIGN))
+
+
+# -------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x00",
+        b"nonsense",
+        encode(body(), SIGN)[:-1],
+        encode(body(), SIGN) + b"\x00",
+        wrapped(b""),
+        wrapped(msgspec.msgpack.encode([1, DIGEST])),
+        wrapped(msgspec.msgpack.encode({"version": 1})),
+        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, float(SLOT), 1, 0, {}])),
+        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {"0": [1, 2]}])),
+        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {0: [1]}])),
+        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {}])[:-1] + b"\xdf\xff\xff\xff\xff"),
+        wrapped(msgspec.msgpack.encode(body())[:-1] + b"\xdd\xff\xff\xff\xff"),
+        msgspec.msgpack.encode([msgspec.msgpack.encode(body()), "text"]),
+    ],
+)
+def test_what_is_no_message_is_refused(payload: bytes) -> None:
+    """Half a message, other types, a list that claims four thousand million entries."""
+    assert refusal(payload).reason == "malformed"
+
+
+def test_arrays_without_end_do_not_exhaust_the_decoder() -> None:
+    """100 kB of opening brackets where a later version may add something once raised RecursionError in the node."""
+    deep = b"\x91" * 100_000 + b"\xc0"
+    raw = b"\x9b" + msgspec.msgpack.encode(body())[1:] + deep
+    for payload in (wrapped(raw), b"\x93" + msgspec.msgpack.encode([raw, b""])[1:] + deep):
+        assert refusal(payload).reason == "malformed"
+        with pytest.raises(Refused):
+            peek(payload)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "text"),
+    [
+        ({"server": 2}, "wrong-sender", "server-1 sent a message in the name of server-2."),
+        ({"server": 99}, "wrong-sender", "in the name of number 99."),
+        ({"server": -1}, "wrong-sender", "in the name of number -1."),
+        ({"version": VERSION + 2}, "version", f"version {VERSION + 2}"),
+        ({"version": VERSION - 2}, "version", f"version {VERSION - 2}"),
+        ({"slot": SLOT - 1}, "wrong-slot", "slot 6 while slot 7 is open"),
+        ({"slot": SLOT + 1}, "wrong-slot", "slot 8 while slot 7 is open"),
+        ({"slot": -1}, "wrong-slot", "slot -1"),
+        ({"slot": 2**64 - 1}, "wrong-slot", "slot 18446744073709551615"),
+        ({"round": 0}, "malformed", "cannot be"),
+        ({"counter": -1}, "malformed", "cannot be"),
+        ({"counter": 2**63}, "malformed", "cannot be"),
+        ({"heard": {0: (1, 2**64 - 1)}}, "malformed", "cannot be"),
+        ({"heard": {0: (1, -1)}}, "malformed", "cannot be"),
+    ],
+)
+def test_a_wrong_header_is_refused(change: dict[str, Any], reason: str, text: str) -> None:
+    """Each of them, used, would count one server's data as another's, twice, or for another slot."""
+    for message in (None, info()):
+        caught = refusal(encode(body(message, **change), SIGN))
+        assert caught.reason == reason
+        assert text in str(caught)
+
+
+def test_another_configuration_is_named_with_both_digests() -> None:
+    """The operators of both have to see which file differs."""
+    other = bytes(range(100, 116))
+    caught = refusal(encode(body(info(), digest=other), SIGN))
+    assert caught.reason == "other-configuration"
+    for part in ("server-1", other.hex(), DIGEST.hex()):
+        assert part in str(caught)
+
+
+def test_a_very_long_digest_is_not_repeated_in_full() -> None:
+    """A refusal is logged: a neighbour must not be able to write megabytes there."""
+    assert len(str(refusal(encode(body(digest=bytes(10**6)), SIGN)))) < 300
+
+
+@pytest.mark.parametrize("message", [None, info()], ids=["heartbeat", "sample"])
+def test_a_body_that_another_key_signed_is_refused(message: InfoMessages | None) -> None:
+    """The authority could mint a certificate for any name; only the pinned key says who speaks."""
+    for forged in (encode(body(message), fake_sign(2)), encode(body(message), lambda *_: bytes(64))):
+        assert refusal(forged).reason == "bad-signature"
+
+
+def test_a_signature_does_not_carry_over_to_another_body() -> None:
+    """A good signature of one message under the words of another."""
+    raw, _ = msgspec.msgpack.decode(encode(body(info()), SIGN))
+    _, signature = msgspec.msgpack.decode(encode(body(), SIGN))
+    assert refusal(msgspec.msgpack.encode([raw, signature])).reason == "bad-signature"
+
+
+def test_a_signed_body_does_not_make_its_record_true() -> None:
+    """A record is signed by its origin over digest, origin, slot and vectors: not even the sender may alter it."""
+    said, other = info(), info(info_vec=info().info_vec * 0.5)
+    good = signed_record(said)
+    forged = [
+        signed_record(said, by=2),
+        signed_record(said, slot=SLOT - 1),
+        Record(SENDER, signed_record(other).info_vec, good.info_mat, good.signature),
+        Record(SENDER, good.info_vec, signed_record(info(info_mat=said.info_mat * 2)).info_mat, good.signature),
+        Record(SENDER, good.info_vec, good.info_mat, good.signature[:-1]),
+        record_of(said, digest=bytes(16), origin=SENDER, slot=SLOT, sign=SIGN),
+    ]
+    for record in forged:
+        caught = refusal(encode(body(said, records=(record,)), SIGN))
+        assert caught.reason == "bad-signature"
+        assert "a record of server-1" in str(caught)
+
+
+def test_a_record_is_signed_with_where_it_belongs() -> None:
+    """Each part alone makes another signature, also where two servers were to share a key."""
+    signed = []
+    for digest, origin, slot in ((DIGEST, 1, 7), (bytes(16), 1, 7), (DIGEST, 2, 7), (DIGEST, 1, 8)):
+        record_of(info(), digest=digest, origin=origin, slot=slot, sign=lambda *parts: signed.append(parts) or b"")  # type: ignore[func-returns-value]
+    assert len(set(signed)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"records": "info_vec"}, "info_vec"),
+        ({"records": "info_mat"}, "info_mat"),
+        ({"prior": bytes(16)}, "prior"),
+        ({"prior": b""}, "prior"),
+        ({"prior_known": b"\1\1"}, "prior_known"),
+        ({"prior_known": b""}, "prior_known"),
+        ({"prior_known": b"\1\1\2"}, "prior_known"),
+    ],
+)
+def test_another_length_is_refused(change: dict[str, Any], name: str) -> None:
+    """A shorter vector would be broadcast or read beyond its end."""
+    if "records" in change:
+        cut = {name: getattr(info(), name)[:, :-1]}
+        change = {"records": (signed_record(info(**cut)),)}
+    caught = refusal(encode(body(info(), **change), SIGN))
+    assert caught.reason == "wrong-length"
+    assert f"server-1 sent {name} of" in str(caught)
+
+
+def test_a_diagonal_is_no_matrix() -> None:
+    """Two nodes with different forms must not fuse one another's numbers."""
+    assert refusal(encode(body(info()), SIGN), form="matrix").reason == "wrong-length"
+    assert refusal(encode(body(info(form="matrix")), SIGN)).reason == "wrong-length"
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["info_vec", "info_mat", "prior"])
+def test_what_is_not_finite_is_refused(name: str, value: float, form: str) -> None:
+    """One NaN is in every estimate of the whole network a few slots later."""
+    said = info(form=form)
+    getattr(said, name)[..., -1] = value
+    caught = refusal(encode(body(said), SIGN), form=form)
+    assert caught.reason == "not-finite"
+    assert name in str(caught)
+
+
+def test_negative_information_is_refused() -> None:
+    """It would make an estimate less certain than before, or its variance negative."""
+    assert refusal(encode(body(info(info_mat=np.array([[0.1, -1e-9, 0.1]]))), SIGN)).reason == "negative-information"
+    heard = read(encode(body(info(info_mat=np.array([[0.1, -0.0, 0.1]]), info_vec=np.zeros((1, 3)))), SIGN))
+    assert heard.message is not None
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+@pytest.mark.parametrize(
+    ("vector", "information", "prior"),
+    [(1e308, 1.0, 0.0), (1.0, 1e308, 0.0), (1.0, 1.0, 1e308), (1.0, 0.0, 0.0), (0.0, 5e-324, 0.0), (1e25, 1.0, 0.0)],
+)
+def test_numbers_that_would_overflow_are_refused(vector: float, information: float, prior: float, form: str) -> None:
+    """Finite, and yet a product with them is infinite: one broken neighbour would end everybody's filter."""
+    mat = np.full((1, REGIONS), information) if form == "diagonal" else np.eye(REGIONS)[None] * information
+    said = info(info_vec=np.full((1, REGIONS), vector), info_mat=mat, prior=np.full((1, REGIONS), prior))
+    caught = refusal(encode(body(said), SIGN), form=form)
+    assert caught.reason == "absurd"
+    assert str(caught).startswith("server-1 sent ")
+
+
+def test_only_the_own_record_is_taken() -> None:
+    """One hop: a record of somebody else, or one twice, would be counted without the neighbour in between."""
+    own, other = signed_record(info()), signed_record(info(), origin=2)
+    for records in [(other,), (own, own), (own, other), (other, own)]:
+        caught = refusal(encode(body(info(), records=records), SIGN))
+        assert caught.reason == "malformed"
+        assert "allowed: its own" in str(caught)
+
+
+def test_too_many_records_are_refused_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifying ten thousand signatures takes longer than a slot."""
+    monkeypatch.setattr(wire, "MOST_RECORDS", 3)
+    small = Record(2, b"", b"", b"")
+    assert "number of records" in str(refusal(encode(body(records=(small,) * 4), SIGN)))
+    assert "4 records" not in str(refusal(encode(body(records=(small,) * 3), SIGN)))
