@@ -1,0 +1,117 @@
+"""Checks of this machine: clock, disk and ports."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.config.address import host_and_port
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem
+
+__all__ = ["check_clock", "check_disk", "check_ports", "running_process"]
+
+_SECOND = 1_000_000_000
+_EARLIEST = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
+_LEAST_SPACE = 200 << 20
+_SYNC = "Set the clock and keep it right, for example with chrony or systemd-timesyncd."
+
+
+def check_clock(network: NetworkConfig, now_ns: int, last_paid_ns: int | None) -> Iterator[Finding]:
+    """last_paid_ns: when the last slot opened that the ledger paid for; time cannot be before it."""
+    now = _text(now_ns)
+    if now_ns < _EARLIEST:
+        yield problem("clock", f"this machine says that it is {now}.", _SYNC)
+    elif last_paid_ns is not None and now_ns < last_paid_ns:
+        text = (
+            f"this machine says that it is {now}, but the ledger has paid for a slot that opened {_text(last_paid_ns)}."
+        )
+        yield problem("clock", text, _SYNC)
+    else:
+        slot = network.clock().slot_of(now_ns)
+        if slot < 0:
+            yield note("clock", f"it is {now}; the first slot opens only {_text(network.clock().epoch_ns)}.")
+        else:
+            yield passed("clock", f"it is {now}, slot {slot}.")
+
+
+def check_disk(node: NodeConfig) -> Iterator[Finding]:
+    """Room and rights of the data folder."""
+    folder = node.data
+    while not os.path.exists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        yield problem("disk", f"'{folder}' cannot be seen: {error.strerror}.", "Check 'data' in node.toml.")
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield problem("disk", f"'{folder}' cannot be written by this user.", "Check the folder's owner and rights.")
+    elif free < _LEAST_SPACE:
+        text = f"'{folder}' has {free >> 20} MiB left; a server that cannot write cannot pay, and stops sampling."
+        yield problem("disk", text, f"Free at least {_LEAST_SPACE >> 20} MiB, or shorten retention.releases.")
+    else:
+        yield passed("disk", f"'{folder}' has {_size(free)} left.")
+
+
+def check_ports(node: NodeConfig, running: int | None) -> Iterator[Finding]:
+    """running: the process id of the node, which may hold its ports."""
+    wanted = [("listen.http", *node.listen.http_address)]
+    for endpoint in node.listen.transport:
+        wanted.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
+    for setting, host, port in wanted:
+        reason = _why_not(host, port)
+        if reason is None:
+            yield passed("ports", f"{setting} {host}:{port} is free.")
+        elif reason == errno.EADDRINUSE and running is not None:
+            yield passed("ports", f"{setting} {host}:{port} is in use, and the node runs (process {running}).")
+        else:
+            fix = f"Stop what listens there, or set another {setting} in node.toml."
+            yield problem("ports", f"{setting} {host}:{port}: {os.strerror(reason).lower()}.", fix)
+
+
+def running_process(data: Path) -> int | None:
+    """The process that holds the data folder, by the id in its lock file; the lock itself is left alone."""
+    try:
+        holder = int((data / "node.lock").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    if os.name != "posix":  # elsewhere there is no harmless signal to ask with
+        return holder
+    try:
+        os.kill(holder, 0)
+    except ProcessLookupError:  # it was killed and could not clear its id
+        return None
+    except OSError:
+        return holder
+    return holder
+
+
+def _why_not(host: str, port: int) -> int | None:
+    """The number of the error of listening here; None if it works."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return errno.EADDRNOTAVAIL
+    try:
+        with socket.socket(family, kind, protocol) as trial:
+            if os.name == "posix":  # a port with connections in TIME_WAIT is free
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+            trial.listen(1)
+    except OSError as error:
+        return error.errno or errno.EADDRNOTAVAIL
+    return None
+
+
+def _text(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"

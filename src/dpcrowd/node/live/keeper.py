@@ -1,0 +1,139 @@
+"""Carrying instructions out, in their order, one stimulus at a time: what must be durable first is durable first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from dpcrowd.errors import BudgetExhausted
+from dpcrowd.node.api.broadcast import Broadcast
+from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.machine import Machine
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.storage import Refusal, SlotTaken, Storage, StorageFailed, StoredRelease
+from dpcrowd.node.transport.base import Transport
+from dpcrowd.privacy.units import NANO
+from dpcrowd.schemes.server import ServerRelease
+
+__all__ = ["Keeper"]
+
+log = logging.getLogger("dpcrowd.node")
+
+Call = Callable[[], Awaitable[None]]
+
+
+class Keeper:
+    """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
+
+    schedule  called with (slot, time) where the machine wants to be told of a deadline
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        storage: Storage,
+        transport: Transport,
+        broadcast: Broadcast,
+        regions: tuple[str, ...],
+        schedule: Callable[[int, int], None],
+    ) -> None:
+        self.machine, self._storage, self._transport = machine, storage, transport
+        self._broadcast, self._schedule = broadcast, schedule
+        self.regions = regions
+        self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
+        self._heard: dict[str, tuple[int, int]] = {}
+        self._refusals: list[Refusal] = []
+        self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
+        self.last: SlotEstimates | None = None
+        self.sent = 0
+        self.idle = asyncio.Event()
+
+    def give(self, stimulus: on.Stimulus | Call) -> None:
+        """A stimulus, or something to be done between two stimuli."""
+        self.idle.clear()
+        self._queue.put_nowait(stimulus)
+
+    async def run(self) -> None:
+        while True:
+            if self._queue.empty():
+                self.idle.set()
+            given = await self._queue.get()
+            await (given() if callable(given) else self.handle(given))
+
+    async def handle(self, stimulus: on.Stimulus) -> None:
+        for instruction in self.machine.handle(stimulus):
+            try:
+                await self._carry_out(instruction)
+            except (StorageFailed, BudgetExhausted, SlotTaken) as failure:
+                # None of the instructions after it: what is not paid for must not leave.
+                await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
+                if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
+                    await self.handle(on.StorageMended(stimulus.at_ns))
+                return
+
+    async def _carry_out(self, instruction: do.Instruction) -> None:
+        clock = self.machine.view.clock
+        match instruction:
+            case do.StoreSample(slot, nano, _, noisy, state):
+                opens = clock.opens(slot)
+                counter = await asyncio.to_thread(
+                    self._storage.commit_sample, slot, opens, clock.length_ns, nano, noisy, state
+                )
+                if counter != self.machine.trust.counter:  # several networks share the ledger, and it counts them all
+                    self.machine.trust.counter = counter
+                    self.machine.trust.paid_in.clear()
+            case do.StoreRelease(release, state, heard):
+                await self._store_release(release, state, len(heard))
+            case do.Publish(release):
+                self.last = self._told(release)
+                self._broadcast.publish(self.last)
+            case do.Send(_, payload, to):
+                await self._transport.send(payload, to)
+                self.sent += len(to)
+            case do.ForgetCheckIns(slot):
+                await asyncio.to_thread(self._storage.journal.forget_before, clock.closes(slot))
+            case do.ScheduleDeadline(slot, at_ns):
+                self._schedule(slot, at_ns)
+            case do.RememberCounter(neighbour, slot, counter):
+                self._heard[neighbour] = slot, counter
+            case do.RefuseMessage(slot, sender, reason, text):
+                self.refused[sender, reason] += 1
+                self._refusals.append(Refusal(clock.opens(slot), "message", reason))
+                log.warning("message refused", extra={"sender": sender, "reason": reason, "text": text, "slot": slot})
+            case do.Report(event, text):
+                log.warning(text, extra={"event": event})
+
+    def checkins_refused(self, opens_ns: int, reason: str) -> None:
+        """That it happened, once a slot and reason; written with the next release."""
+        refusal = Refusal(opens_ns, "check-in", reason)
+        if refusal not in self._refusals:
+            self._refusals.append(refusal)
+
+    async def _store_release(self, release: ServerRelease, state: bytes, heard: int) -> None:
+        clock = self.machine.view.clock
+        stored = StoredRelease(
+            slot=release.slot,
+            opens_ns=clock.opens(release.slot),
+            length_ns=clock.length_ns,
+            regions=self.regions,
+            estimate=release.estimate,
+            variance=release.variance,
+            sampled=bool(release.sampled.any()),
+            nano=round(release.epsilon * NANO),
+            heard=heard,
+        )
+        said, refused = dict(self._heard), list(self._refusals)
+        call: Callable[[], None] = lambda: self._storage.commit_release(  # noqa: E731
+            [stored], state, heard=said, refused=refused
+        )
+        await asyncio.to_thread(call)
+        self._heard = {name: what for name, what in self._heard.items() if said.get(name) != what}
+        del self._refusals[: len(refused)]
+
+    def _told(self, release: ServerRelease) -> SlotEstimates:
+        opens = self.machine.view.clock.opens(release.slot)
+        sampled = bool(release.sampled.any())
+        return SlotEstimates(release.slot, opens, self.regions, release.estimate, release.low, release.high, sampled)

@@ -1,0 +1,158 @@
+"""A node as a process: checks first, then runs until it is told to stop; every way to end has a number.
+
+0  stopped, by SIGTERM, SIGINT or control-C
+2  wrong input or configuration
+3  storage: the folder is in use, damaged, or cannot be written
+4  keys, certificates, ports or transport
+5  the node broke: a fault of dpcrowd
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
+from dpcrowd.node.live.logs import set_up
+from dpcrowd.node.storage import StorageFailed
+
+__all__ = ["BROKE", "CONFIGURATION", "LINKS", "STOPPED", "STORAGE", "check_keys", "check_port", "run_node"]
+
+log = logging.getLogger("dpcrowd.node")
+
+STOPPED, CONFIGURATION, STORAGE, LINKS, BROKE = 0, 2, 3, 4, 5
+
+
+class _CannotLink(DpcrowdError):
+    """Keys, certificates or ports do not let the node speak to anybody."""
+
+
+def run_node(path: Path, say: Callable[[str], None]) -> int:
+    """Run the node of a node.toml until a signal; the exit code. `say` gets the one line on why it did not work."""
+    try:
+        node, network = load_pair(path)
+        set_up(node.log.format, node.log.level)
+        for text in (*network.warnings(), *node.warnings()):
+            log.warning(text, extra={"event": "configuration"})
+        check_keys(node, network, datetime.now(UTC))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_until_signal(path, node))
+        return STOPPED
+    except StorageFailed as error:
+        say(str(error))
+        return STORAGE
+    except _CannotLink as error:
+        say(str(error))
+        return LINKS
+    except DpcrowdError as error:
+        say(str(error))
+        return CONFIGURATION
+    except (Exception, SystemExit) as error:  # uvicorn calls sys.exit where it cannot listen
+        log.critical("the node broke", exc_info=error, extra={"event": "broke"})
+        say(f"the node broke ({type(error).__name__}); its log says where. Nothing is drawn twice after a restart.")
+        return BROKE
+
+
+async def _until_signal(path: Path, node: NodeConfig) -> None:
+    from dpcrowd.node.live.open import open_node
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):  # before anything is opened: a stop during the start is one too
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    with open_node(path) as live:
+        check_port(node)  # after the folder: a second start of the same node is told of the first one
+        ready = asyncio.create_task(_tell_when_ready(node))
+        try:
+            await live.run(stop)
+        except (StorageFailed, MissingExtra):
+            raise
+        except DpcrowdError as error:
+            raise _CannotLink(str(error)) from error
+        finally:
+            notify("STOPPING=1")
+            ready.cancel()
+
+
+def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
+    """Refuse keys that no neighbour would accept: better before the start than as "handshake failed" in a log."""
+    from dpcrowd.node.keys.checks import certificate_problems, expires_soon
+    from dpcrowd.node.keys.files import read_pem, read_private_key
+    from dpcrowd.node.keys.signing import public_text
+
+    me = network.server(node.server)
+    try:
+        key = public_text(read_private_key(node.keys.key))
+        certificate = read_pem(node.keys.certificate, "certificate")
+        authority = read_pem(node.keys.ca, "authority's certificate")
+    except DpcrowdError as error:
+        raise _CannotLink(str(error)) from None
+    problems = certificate_problems(
+        certificate, authority, name=me.certificate_name, now=now, key=key, pins=me.keys, host=None
+    )
+    if problems:
+        raise _CannotLink(f"{problems[0].what} {problems[0].fix}")
+    soon = expires_soon(certificate, me.certificate_name, now)
+    if soon is not None:
+        log.warning("%s %s", soon.what, soon.fix, extra={"event": "certificate"})
+
+
+def check_port(node: NodeConfig) -> None:
+    """Refuse a port of the HTTP API that somebody else has."""
+    host, port = node.listen.http_address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        if os.name == "posix":  # a port whose last connections are still in TIME_WAIT is free
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise _CannotLink(
+                f"listen.http {node.listen.http}: {reason}; stop what listens there, or set another port."
+            ) from None
+
+
+def notify(text: str) -> None:
+    """Tell systemd, where it has asked to be told (Type=notify)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address or not hasattr(socket, "AF_UNIX"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.connect("\0" + address[1:] if address.startswith("@") else address)
+        out.send(text.encode())
+
+
+async def _tell_when_ready(node: NodeConfig) -> None:
+    """Ready is when the API answers: by then the transport is open, too."""
+    host, port = node.listen.http_address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    while True:
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1)
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        writer.close()
+        notify("READY=1")
+        return
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed, the standard loop elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

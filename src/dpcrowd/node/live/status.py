@@ -1,0 +1,127 @@
+"""What a node tells about itself: its budget, its neighbours, its metrics. Nothing here has seen a raw count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from importlib.metadata import version
+
+from dpcrowd.node.api.prometheus import Metric, render
+from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
+from dpcrowd.node.config import NetworkConfig, digest
+from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.live.build import debts
+from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.storage import Refusal, Storage
+from dpcrowd.privacy.units import from_nano
+
+__all__ = ["budget", "metrics", "network_status"]
+
+
+def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
+    """From the durable ledger."""
+    guarantee, clock = network.guarantee(), network.clock()
+    slot = max(clock.slot_of(now_ns), 0)
+    owed = debts(storage, guarantee, clock, slot)
+    window = guarantee.kind == "window"
+    inside = {at: nano for at, nano in owed.items() if not window or at > slot - guarantee.length}
+    spent = sum(inside.values())
+    returns = min((at for at, nano in inside.items() if nano), default=None) if window else None
+    text = ""
+    if trust.lost_at is not None:
+        text = "a neighbour remembers samples that this ledger does not: confirm the loss first."
+    elif not trust.vouched:
+        text = "no neighbour has vouched for the ledger since the start."
+    back = None if returns is None else returns + guarantee.length
+    return BudgetView(
+        guarantee=str(guarantee),
+        kind=guarantee.kind,
+        length=guarantee.length,
+        epsilon=from_nano(guarantee.total),
+        spent=from_nano(spent),
+        remaining=from_nano(max(guarantee.total - spent, 0)),
+        returns=None if returns is None else from_nano(inside[returns]),
+        returns_slot=back,
+        returns_at=None if back is None else rfc3339(clock.opens(back)),
+        total_spent=from_nano(storage.ledger.total_spent()),
+        samples=trust.may_sample,
+        text=text,
+    )
+
+
+def network_status(
+    network: NetworkConfig,
+    server: str,
+    present: set[str],
+    heard: dict[str, tuple[int, int]],
+    refused: Counter[tuple[str, str]],
+    refusals: Iterable[Refusal],
+    now_ns: int,
+) -> NetworkStatus:
+    """heard: name -> (slot, time) of the last message that was used."""
+    clock = network.clock()
+    slot = clock.slot_of(now_ns)
+    neighbours = [
+        NeighbourStatus(
+            name=name,
+            connected=name in present,
+            last_slot=heard[name][0] if name in heard else None,
+            last_heard=rfc3339(heard[name][1]) if name in heard else None,
+            refused={reason: count for (sender, reason), count in refused.items() if sender == name},
+        )
+        for name in network.neighbours(server, max(slot, 0))
+    ]
+    reasons: Counter[str] = Counter()
+    for (_, reason), count in refused.items():
+        reasons[reason] += count
+    checkins: dict[int, list[str]] = {}
+    for refusal in refusals:
+        if refusal.kind == "check-in":
+            checkins.setdefault(clock.slot_of(refusal.opens_ns), []).append(refusal.reason)
+    return NetworkStatus(
+        network=network.id,
+        server=server,
+        version=version("dpcrowd"),
+        revision=network.revision,
+        digest=digest(network).hex(),
+        epoch=rfc3339(clock.epoch_ns),
+        slot_seconds=clock.length_ns / 1e9,
+        slot=slot,
+        regions=list(network.regions),
+        neighbours=neighbours,
+        refused_messages=dict(reasons),
+        refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
+    )
+
+
+def metrics(view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool) -> str:
+    """Prometheus text."""
+    plain: dict[str, str] = {}
+    return render(
+        [
+            Metric("dpcrowd_ready", "gauge", "1 if the node can do all of its work.", [(plain, float(ready))]),
+            Metric("dpcrowd_slot", "gauge", "The open slot.", [(plain, float(status.slot))]),
+            Metric(
+                "dpcrowd_released_slot",
+                "gauge",
+                "The last released slot.",
+                [] if last_slot is None else [(plain, float(last_slot))],
+            ),
+            Metric("dpcrowd_epsilon", "gauge", "The promised budget.", [(plain, view.epsilon)]),
+            Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
+            Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
+            Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
+            Metric(
+                "dpcrowd_messages_refused_total",
+                "counter",
+                "Messages of neighbours that were not used.",
+                [({"reason": reason}, float(count)) for reason, count in status.refused_messages.items()],
+            ),
+            Metric(
+                "dpcrowd_neighbour_up",
+                "gauge",
+                "1 if the neighbour can be reached.",
+                [({"neighbour": one.name}, float(one.connected)) for one in status.neighbours],
+            ),
+        ]
+    )
