@@ -53,9 +53,8 @@ unit: $(STAMP) ## the tests alone
 docs: $(STAMP) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
-demo: $(STAMP) ## a small simulation: four schemes, 20 servers
-	$(BIN)/dpcrowd simulate --scheme fast,dfast,dpcrowd,central --data linear \
-	  --servers 20 --density 0.2 --epsilon 1 --runs 10 --seed 0
+demo: $(STAMP) ## a live network of five servers on this machine, for a minute
+	$(BIN)/dpcrowd demo --seconds 60
 
 bench: $(STAMP) ## measure speed and scale, print the tables
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

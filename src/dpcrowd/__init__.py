@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpcrowd.client.aio import AsyncClient
+    from dpcrowd.client.client import Client
     from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
     from dpcrowd.experiments.reproduce import reproduce
     from dpcrowd.experiments.tune.tune import tune
@@ -45,6 +47,8 @@ __version__ = "0.1.0"
 _PLACES: dict[str, tuple[str, str]] = {
     name: (module, attribute)
     for module, names in {
+        "client.aio": "AsyncClient",
+        "client.client": "Client",
         "errors": "BadInput BudgetExhausted DpcrowdError",
         "experiments.tune.tune": "tune",
         "experiments.reproduce": "reproduce",
@@ -84,9 +88,11 @@ __all__ = [
     "DFAST",
     "FAST",
     "SCHEMES",
+    "AsyncClient",
     "BadInput",
     "BudgetExhausted",
     "Central",
+    "Client",
     "DPCrowd",
     "DPCrowdPlus",
     "DPCrowdW",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
-from dpcrowd.cli.main import main
+from dpcrowd.cli.main import cli, main
 from sim_support import tiny_words
 
+COMMANDS = ", ".join(sorted(cli.list_commands(click.Context(cli))))
 COUNTS = "week,north\n2020-01-05,10\n2020-01-12,11\n{}\n2020-01-26,12\n"
 FILES = {
     "nan.csv": COUNTS.format("2020-01-19,NaN"),
@@ -186,9 +188,9 @@ def test_a_mistake_gets_one_clear_line(given: str, text: str, capsys: pytest.Cap
     [
         (
             ["simulat"],
-            "unknown command 'simulat'. Did you mean 'simulate'? Allowed: data, reproduce, schemes, simulate, tune.",
+            f"unknown command 'simulat'. Did you mean 'simulate'? Allowed: {COMMANDS}.",
         ),
-        (["xyzzy"], "unknown command 'xyzzy'. Allowed: data, reproduce, schemes, simulate, tune."),
+        (["xyzzy"], f"unknown command 'xyzzy'. Allowed: {COMMANDS}."),
         (["--verion"], "unknown option '--verion'. Did you mean '--version'? See 'dpcrowd --help'."),
         (["simulate"], "Missing option '--scheme'. See 'dpcrowd simulate --help'."),
         (["simulate", "--scheme", ""], "no scheme was given; allowed: non-private,"),

@@ -36,6 +36,10 @@ _COMMANDS = {
         "List the schemes: who talks to whom, when they sample, what they promise.",
     ),
     "data": ("dpcrowd.cli.data", "data", "List data sets, write synthetic ones, download public ones."),
+    "init": ("dpcrowd.cli.init", "init", "Write a sample network of live servers."),
+    "keys": ("dpcrowd.cli.keys", "keys", "Make and sign the keys of live servers."),
+    "node": ("dpcrowd.cli.node", "node", "Run a live server, and ask, check and back up one."),
+    "demo": ("dpcrowd.cli.demo", "demo", "Run a whole network on this machine, with a crowd whose numbers are known."),
 }
 
 

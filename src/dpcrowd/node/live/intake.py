@@ -43,6 +43,7 @@ class Intake:
         self._grace_ns, self._future_ns = grace_ns, future_ns
         self._collector = Collector(0, capacity)
         self._keys: dict[int, bytes] = {}
+        self.taken = 0  # a raw count: shown only to an operator who has asked for it
         self._waiting: list[tuple[int, bytes, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
 
@@ -81,6 +82,7 @@ class Intake:
             self._collector.add(slot, hashes, regions)
             written.append(self._write(slot, _CHECKINS + pack_batch(hashes, regions)))
         await asyncio.gather(*written)
+        self.taken += len(batch)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
         if slot > self._clock.slot_of(arrived_ns + self._future_ns):

@@ -49,6 +49,7 @@ class Keeper:
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
         self.last: SlotEstimates | None = None
         self.sent = 0
+        self._broken = False  # what was to be stored last could not be
         self.idle = asyncio.Event()
 
     def give(self, stimulus: on.Stimulus | Call) -> None:
@@ -70,9 +71,13 @@ class Keeper:
             except (StorageFailed, BudgetExhausted, SlotTaken) as failure:
                 # None of the instructions after it: what is not paid for must not leave.
                 await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
-                if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
+                self._broken = isinstance(failure, StorageFailed)
+                if not self._broken:  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageMended(stimulus.at_ns))
                 return
+            if self._broken and isinstance(instruction, do.StoreRelease):
+                self._broken = False
+                await self.handle(on.StorageMended(stimulus.at_ns))
 
     async def _carry_out(self, instruction: do.Instruction) -> None:
         clock = self.machine.view.clock

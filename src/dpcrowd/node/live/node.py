@@ -14,6 +14,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
+from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
 from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.ingest.times import rfc3339
@@ -24,7 +25,7 @@ from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.storage import Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Peer, Transport
 from dpcrowd.privacy import Noise
 
@@ -190,7 +191,10 @@ class LiveNode:
     async def _old_releases(self) -> None:
         while True:
             before = self._wall.now() - int(self.config.retention.releases)
-            await asyncio.to_thread(self._storage.retention, before)
+            try:
+                await asyncio.to_thread(self._storage.retention, before)
+            except StorageFailed as failure:  # the node goes on; the next commit tells whether it can pay
+                log.error("old releases could not be deleted: %s", failure, extra={"event": "retention"})
             await asyncio.sleep(_RETENTION_EVERY)
 
     def _message(self, sender: str, payload: bytes) -> None:
@@ -218,6 +222,8 @@ class LiveNode:
         await self.intake.take_checkins(batch, arrived_ns)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
+        if not self.config.ingest.counts:
+            raise NotTaken("off", "this node takes check-ins only: [ingest] counts is false.")
         await self.intake.take_counts(slot, counts, arrived_ns)
 
     def refused(self, reason: str, at_ns: int) -> None:
@@ -269,7 +275,10 @@ class LiveNode:
 
     async def metrics(self) -> str:
         last = None if self.keeper.last is None else self.keeper.last.slot
-        return status.metrics(await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0])
+        taken = self.intake.taken if self.config.ingest.exact_counters else None
+        return status.metrics(
+            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
+        )
 
     async def reload(self) -> str:
         following = await asyncio.to_thread(load_network, self.config.network)
@@ -306,7 +315,9 @@ class LiveNode:
                 done.set_exception(error)
 
         self.keeper.give(book)
-        return await done
+        told = await done
+        log.warning(told, extra={"event": "loss-confirmed"})
+        return told
 
     def _book_loss(self, remembered: int) -> str:
         now, clock, guarantee = self._wall.now(), self.clock, self.revision.guarantee()

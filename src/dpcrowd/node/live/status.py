@@ -94,8 +94,10 @@ def network_status(
     )
 
 
-def metrics(view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool) -> str:
-    """Prometheus text."""
+def metrics(
+    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
+) -> str:
+    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
     plain: dict[str, str] = {}
     return render(
         [
@@ -116,6 +118,12 @@ def metrics(view: BudgetView, status: NetworkStatus, last_slot: int | None, sent
                 "counter",
                 "Messages of neighbours that were not used.",
                 [({"reason": reason}, float(count)) for reason, count in status.refused_messages.items()],
+            ),
+            Metric(
+                "dpcrowd_checkins_taken_total",
+                "counter",
+                "Check-ins since the start: exact, not private, for inside these walls only.",
+                [] if taken is None else [(plain, float(taken))],
             ),
             Metric(
                 "dpcrowd_neighbour_up",

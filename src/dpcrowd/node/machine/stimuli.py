@@ -74,7 +74,7 @@ class NeighbourDown:
 
 @dataclass(frozen=True)
 class StorageFailed:
-    """An instruction to store could not be carried out, and none of those after it was."""
+    """An instruction (the very object) could not be carried out, and none of those after it was; given at once."""
 
     at_ns: int
     failed: Instruction

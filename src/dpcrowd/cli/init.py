@@ -1,0 +1,172 @@
+"""`dpcrowd init`: a commented sample network in a new folder, ready to run on one machine with --dev."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpcrowd.errors import BadInput, MissingExtra
+
+__all__ = ["init"]
+
+_SECOND = 1_000_000_000
+_DAY = 86_400 * _SECOND
+_LAST_PORT = 65_535
+
+
+@click.command(name="init")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--servers", type=int, default=3, show_default=True, help="How many servers the network has.")
+@click.option("--advanced", is_flag=True, help="Show every setting, those with a default as comments.")
+@click.option("--slot", default="1m", show_default=True, help="Length of a slot, 1s to 1d.")
+@click.option("--dev", is_flag=True, help="Make all keys here, for a trial on this machine.")
+@click.option("--port", type=int, default=7447, show_default=True, help="Where server-1 listens for neighbours.")
+@click.option("--http-port", type=int, default=8080, show_default=True, help="Where the API of server-1 listens.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def init(
+    folder: Path, servers: int, advanced: bool, slot: str, dev: bool, port: int, http_port: int, as_json: bool
+) -> None:
+    """Write a sample network: network.toml, and a folder with a node.toml for each server.
+
+    Tokens are made and shown once; the files hold their hashes. A folder that holds anything is left alone.
+    """
+    from dpcrowd.node.config.samples import sample_names
+
+    names = sample_names(servers)
+    length = _slot_length(slot)
+    ports = {"--port": port, "--http-port": http_port}
+    for option, first in ports.items():
+        if not 1 <= first <= _LAST_PORT - servers + 1:
+            raise BadInput(f"{option} {first}; allowed: 1 to {_LAST_PORT - servers + 1} for {servers} servers.")
+    if abs(port - http_port) < servers:
+        raise BadInput(f"--port {port} and --http-port {http_port}: {servers} ports from each on would overlap.")
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise BadInput(f"'{folder}' is already there and is not replaced; give a new or an empty folder.")
+    # Everything is made beside and moved at the end: whoever sees the folder sees all of it.
+    beside = folder.parent / f".{folder.name or 'network'}.{secrets.token_hex(4)}"
+    try:
+        beside.mkdir(mode=0o700, parents=True)
+        tokens = _write(beside, names, length, port, http_port, advanced=advanced, dev=dev)
+        if folder.is_dir():  # it may be the present one, which cannot be replaced
+            for made in sorted(beside.iterdir()):
+                made.rename(folder / made.name)
+        else:
+            beside.rename(folder)
+    except OSError as error:
+        raise BadInput(f"cannot write '{folder}': {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    _tell(folder, names, tokens, http_port, dev=dev, as_json=as_json)
+
+
+def _slot_length(text: str) -> int:
+    from dpcrowd.node.config.values import duration
+
+    length = int(duration(float(text) if text.replace(".", "", 1).isdecimal() else text))
+    if not _SECOND <= length <= _DAY:
+        raise BadInput(f"--slot {text}; allowed: 1s to 1d.")
+    return length
+
+
+def _write(
+    folder: Path, names: tuple[str, ...], length: int, port: int, http_port: int, *, advanced: bool, dev: bool
+) -> dict[str, dict[str, str]]:
+    """Both kinds of files, and with `dev` the keys; the tokens by server and right."""
+    from dpcrowd.node.config import load_pair, token_hash
+    from dpcrowd.node.config.kinds import Duration
+    from dpcrowd.node.config.samples import sample_network, sample_node
+
+    now = datetime.now(UTC)
+    pins = _make_keys(folder, names, now) if dev else {}
+    endpoints = {name: f"tls/127.0.0.1:{port + number}" for number, name in enumerate(names)}
+    network = sample_network(
+        names,
+        advanced=advanced,
+        network_id="trial" if dev else "sample",
+        epoch=now.strftime("%Y-%m-%dT00:00:00Z"),
+        slot=str(Duration(length)),
+        grace=str(Duration(min(5 * _SECOND, length // 5))),
+        deadline=str(Duration(min(10 * _SECOND, length // 2))),
+        keys=pins,
+        endpoints=endpoints,
+    )
+    (folder / "network.toml").write_text(network, encoding="utf-8")
+    tokens: dict[str, dict[str, str]] = {}
+    for number, name in enumerate(names):
+        rights = ("checkin", "admin") if dev else ("checkin", "read", "admin")
+        tokens[name] = {right: secrets.token_urlsafe(24) for right in rights}
+        hashed = {right: [token_hash(token)] for right, token in tokens[name].items()}
+        text = sample_node(
+            name,
+            advanced=advanced,
+            network="../network.toml",
+            key=f"{name}.key",
+            certificate=f"{name}.crt",
+            ca="ca.crt",
+            transport=endpoints[name] if dev else f"tls/0.0.0.0:{port + number}",
+            http=f"127.0.0.1:{http_port + number}",
+            checkin=hashed["checkin"],
+            read=hashed.get("read"),
+            admin=hashed["admin"],
+        )
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+        (folder / name / "node.toml").write_text(text, encoding="utf-8")
+        load_pair(folder / name / "node.toml")  # a sample that is refused must not leave this command
+    return tokens
+
+
+def _make_keys(folder: Path, names: tuple[str, ...], now: datetime) -> dict[str, str]:
+    from importlib.util import find_spec
+
+    if find_spec("cryptography") is None:
+        raise MissingExtra("cryptography", "node", "dpcrowd init --dev")
+    from dpcrowd.node.keys.signing import key_of_certificate
+    from dpcrowd.node.keys.trial import make_trial
+
+    made = make_trial(folder, names, now)
+    return {name: key_of_certificate(files.certificate.read_bytes()) for name, files in made.items()}
+
+
+def _tell(
+    folder: Path,
+    names: tuple[str, ...],
+    tokens: dict[str, dict[str, str]],
+    http_port: int,
+    *,
+    dev: bool,
+    as_json: bool,
+) -> None:
+    addresses = {name: f"http://127.0.0.1:{http_port + number}" for number, name in enumerate(names)}
+    if as_json:
+        servers: list[dict[str, Any]] = [
+            {"server": name, "node": str(folder / name / "node.toml"), "api": addresses[name], "tokens": tokens[name]}
+            for name in names
+        ]
+        click.echo(json.dumps({"network": str(folder / "network.toml"), "servers": servers}, indent=2))
+        return
+    click.echo(f"{folder / 'network.toml'}: {len(names)} servers. Tokens, shown this once; the files hold hashes:")
+    click.echo(f"{'server':<16}{'right':<10}token")
+    for name in names:
+        for right, token in tokens[name].items():
+            click.echo(f"{name:<16}{right:<10}{token}")
+    if dev:
+        click.echo("Start each server in a terminal of its own:")
+        for name in names:
+            click.echo(f"  dpcrowd node run {folder / name / 'node.toml'}        # {addresses[name]}")
+        click.echo(f"For a trial on this machine only: who reads '{folder}' is all servers at once.")
+        return
+    first = names[0]
+    click.echo("Next:")
+    click.echo("  dpcrowd keys init-ca ca                                        the authority, once")
+    click.echo(f"  dpcrowd keys request --name {first} --host HOST {folder / first}     each server, on its machine")
+    click.echo(f"  dpcrowd keys sign {first}.csr --ca ca --name {first}               the authority, each request")
+    click.echo(f"  dpcrowd keys show {first}.crt                                 the line for network.toml")
+    click.echo(f"Then set endpoints, regions and population in '{folder / 'network.toml'}', and check each server:")
+    click.echo(f"  dpcrowd node doctor {folder / first / 'node.toml'}")

@@ -1,0 +1,94 @@
+"""How the tools of a node show what they have: as lines for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dpcrowd.node.doctor import Finding
+
+__all__ = ["show_budget", "show_findings", "show_peers", "show_status"]
+
+
+def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
+    """The doctor's report; 1 if there is a problem."""
+    problems = sum(finding.outcome == "problem" for finding in findings)
+    if as_json:
+        click.echo(json.dumps({"passed": not problems, "findings": [asdict(one) for one in findings]}, indent=2))
+        return 1 if problems else 0
+    for one in findings:
+        click.echo(f"doctor: {one.outcome.upper():<7} {_plain(one.check)}: {_plain(one.text)}")
+        if one.fix:
+            click.echo(f"        {'FIX':<7} {_plain(one.fix)}")
+    click.echo("doctor: PASSED" if not problems else f"doctor: {problems} problem{'s' if problems > 1 else ''}")
+    return 1 if problems else 0
+
+
+def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], *, as_json: bool) -> None:
+    """The most important of everything."""
+    if as_json:
+        click.echo(json.dumps({"ready": ready, "network": network, "budget": budget}, indent=2))
+        return
+    neighbours = network["neighbours"]
+    connected = sum(one["connected"] for one in neighbours)
+    rows = [
+        ("server", f"{network['server']} of '{network['network']}', dpcrowd {network['version']}"),
+        ("ready", "yes" if ready["ready"] else "no: " + " ".join(ready["problems"])),
+        ("revision", f"{network['revision']}, digest {network['digest']}"),
+        ("slot", f"{network['slot']}, of {network['slot_seconds']:g} s since {network['epoch']}"),
+        ("neighbours", f"{connected} of {len(neighbours)} connected"),
+        ("budget", _budget_line(budget)),
+    ]
+    if network.get("next_revision") is not None:
+        rows.append(("next", f"revision {network['next_revision']} from slot {network['next_revision_slot']}"))
+    _rows(rows)
+
+
+def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
+    """What is promised, spent, left, and when some comes back."""
+    if as_json:
+        click.echo(json.dumps(view, indent=2))
+        return
+    rows = [("promise", view["guarantee"]), ("spent", _budget_line(view))]
+    if view.get("returns") is not None:
+        rows.append(("returns", f"ε={view['returns']:g} at slot {view['returns_slot']}, {view['returns_at']}"))
+    rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began"))
+    rows.append(("samples", "yes" if view["samples"] else f"no: {view['text']}"))
+    _rows(rows)
+
+
+def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
+    """One line a neighbour."""
+    if as_json:
+        click.echo(json.dumps(network["neighbours"], indent=2))
+        return
+    click.echo(f"{'neighbour':<20}{'connected':<11}{'last slot':<11}{'last heard':<32}refused")
+    for one in network["neighbours"]:
+        refused = ", ".join(f"{reason} {count}" for reason, count in one["refused"].items()) or "-"
+        heard = ("-" if one[name] is None else str(one[name]) for name in ("last_slot", "last_heard"))
+        slot, at = heard
+        click.echo(_plain(f"{one['name']:<20}{_yes(one['connected']):<11}{slot:<11}{at:<32}{refused}"))
+
+
+def _budget_line(view: dict[str, Any]) -> str:
+    span = f"the last {view['length']} slots" if view["kind"] == "window" else f"a horizon of {view['length']} slots"
+    return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}, {view['remaining']:g} left"
+
+
+def _rows(rows: list[tuple[str, str]]) -> None:
+    for title, text in rows:
+        click.echo(f"{title:<12}{_plain(text)}")
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _plain(text: str) -> str:
+    """Names come from other organisations' files: nothing in them may move the cursor of a terminal."""
+    return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,0 +1,27 @@
+"""Python access to a running node over its HTTP API: `Client`, and `AsyncClient` for asyncio."""
+
+from __future__ import annotations
+
+from dpcrowd.client.aio import AsyncClient
+from dpcrowd.client.client import Client
+from dpcrowd.client.errors import NodeBusy, NodeError, NodeFailed, NodeUnreachable, NotAllowed, NotTaken, RequestRefused
+from dpcrowd.client.tables import Estimates
+from dpcrowd.client.views import Budget, Neighbour, Network, Ready, RefusedCheckins
+
+__all__ = [
+    "AsyncClient",
+    "Budget",
+    "Client",
+    "Estimates",
+    "Neighbour",
+    "Network",
+    "NodeBusy",
+    "NodeError",
+    "NodeFailed",
+    "NodeUnreachable",
+    "NotAllowed",
+    "NotTaken",
+    "Ready",
+    "RefusedCheckins",
+    "RequestRefused",
+]

@@ -1,0 +1,170 @@
+"""`AsyncClient`: the same as `Client`, for asyncio.
+
+async with dpcrowd.AsyncClient("http://127.0.0.1:8080", token="...") as client:
+    async for release in client.stream():
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dpcrowd.client import calls
+from dpcrowd.client.client import reply_of
+from dpcrowd.client.rows import Encoding
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts
+from dpcrowd.client.tables import Estimates
+from dpcrowd.client.views import Budget, Network, Ready
+from dpcrowd.client.watch import IDLE_SECONDS, Watch
+
+__all__ = ["AsyncClient"]
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """One node, from one event loop; settings and methods are those of `dpcrowd.Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float = 10.0,
+        *,
+        retries: int = 4,
+        patience: float = 30.0,
+        ca: str | os.PathLike[str] | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._settings = calls.Settings.make(url, token, timeout, retries, patience, ca, proxy)
+        self._timeout = timeout
+        self._httpx = calls.httpx_library()
+        self._http = self._httpx.AsyncClient(**self._settings.options)
+
+    def __repr__(self) -> str:
+        return f"AsyncClient('{self._settings.url}')"
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+    async def checkin(
+        self,
+        users: Iterable[Any],
+        regions: str | Iterable[str] | None = None,
+        times: Any = None,
+        *,
+        batch: int = 10_000,
+        encoding: Encoding = "msgpack",
+    ) -> int:
+        """Send check-ins; see `Client.checkin`."""
+        return await self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+
+    async def counts(self, slot: int, counts: Mapping[str, int]) -> None:
+        """Send a slot's distinct users by region, counted elsewhere."""
+        await self._run(send_counts(slot, counts, self._settings.patience))
+
+    async def latest(self, regions: str | Iterable[str] = ()) -> Estimates:
+        """The latest release; empty before the first."""
+        return await self._run(calls.latest(regions, self._settings.patience))
+
+    async def estimates(
+        self,
+        first: int | datetime | None = None,
+        last: int | datetime | None = None,
+        regions: str | Iterable[str] = (),
+    ) -> Estimates:
+        """Releases from the first to the last slot, both included."""
+        return await self._run(calls.estimates(first, last, regions, self._settings.patience))
+
+    async def stream(
+        self,
+        regions: str | Iterable[str] = (),
+        *,
+        after: int | None = None,
+        seconds: float | None = None,
+        patience: float | None = 60.0,
+    ) -> AsyncIterator[Estimates]:
+        """Each release as it is published; see `Client.stream`."""
+        watch = Watch(after, seconds, patience, time.monotonic)
+        params = calls.region_params(regions)
+        timeout = self._httpx.Timeout(self._timeout, read=IDLE_SECONDS)
+        while not watch.over():
+            failure: Reply | Silence = Silence("the stream ended")
+            request = self._http.build_request(
+                "GET", "/v1/stream", params=params, headers=watch.events.headers, timeout=timeout
+            )
+            try:
+                told = await asyncio.wait_for(self._http.send(request, stream=True), watch.left)
+                try:
+                    if told.status_code == 200:
+                        watch.connected()
+                        chunks = aiter(told.aiter_bytes())
+                        while (chunk := await asyncio.wait_for(_next(chunks), watch.left)) is not None:
+                            for release in watch.heard(chunk):
+                                yield release
+                    else:
+                        await told.aread()
+                        failure = reply_of(told)
+                finally:
+                    await told.aclose()
+            except TimeoutError:
+                return
+            except self._httpx.TransportError as error:
+                failure = Silence(type(error).__name__)
+            if not watch.over():
+                await asyncio.sleep(watch.wait(failure))
+
+    async def budget(self) -> Budget:
+        """What was spent, what is left, when it comes back."""
+        return await self._run(calls.budget(self._settings.patience))
+
+    async def network(self) -> Network:
+        """Regions, neighbours, refusals."""
+        return await self._run(calls.network(self._settings.patience))
+
+    async def ready(self) -> Ready:
+        """Whether the node can do all of its work, and what is wrong if not."""
+        return await self._run(calls.ready(self._settings.patience))
+
+    async def _run(self, steps: Steps[T]) -> T:
+        reply: Reply | Silence | None = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            if isinstance(step, Wait):
+                await asyncio.sleep(step.seconds)
+                reply = None
+            else:
+                reply = await self._ask(step)
+
+    async def _ask(self, ask: Ask) -> Reply | Silence:
+        try:
+            return reply_of(
+                await self._http.request(
+                    ask.method, ask.path, params=list(ask.params), content=ask.content, headers=dict(ask.headers)
+                )
+            )
+        except self._httpx.RequestError as error:
+            return Silence(type(error).__name__)  # only its name: the error holds the request
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)

@@ -1,0 +1,218 @@
+"""`Client`: a node from Python, call by call.
+
+    client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
+    client.checkin(["ann", "bob"], ["north", "south"])
+    client.latest().to_polars()
+
+What fails for a moment (no connection, a full slot, a full disk) is tried again a few times, for no longer than
+`patience` seconds of waiting; every request may be sent twice without harm. A check-in without a time counts when it
+arrives, though, so a retry may fall into the next slot: give times where that matters.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dpcrowd.client import calls
+from dpcrowd.client.rows import Encoding
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts
+from dpcrowd.client.tables import Estimates
+from dpcrowd.client.views import Budget, Network, Ready
+from dpcrowd.client.watch import IDLE_SECONDS, Watch
+
+__all__ = ["Client", "reply_of"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """One node. May be used by several threads; close it, or use it in a with block.
+
+    url       of the node's HTTP API
+    token     with the right that the calls need: check-in, or read
+    timeout   seconds for connecting, and for each part of an answer
+    retries   after a failure that passes
+    patience  seconds of waiting between retries, altogether, for one request
+    ca        file of the authority's certificate, if the node has HTTPS with one of its own
+    proxy     address of a proxy; those of the environment are not used
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float = 10.0,
+        *,
+        retries: int = 4,
+        patience: float = 30.0,
+        ca: str | os.PathLike[str] | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._settings = calls.Settings.make(url, token, timeout, retries, patience, ca, proxy)
+        self._timeout = timeout
+        self._httpx = calls.httpx_library()
+        self._http = self._httpx.Client(**self._settings.options)
+
+    def __repr__(self) -> str:
+        return f"Client('{self._settings.url}')"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    # ------------------------------------------------------------------------------------------------- sending
+
+    def checkin(
+        self,
+        users: Iterable[Any],
+        regions: str | Iterable[str] | None = None,
+        times: Any = None,
+        *,
+        batch: int = 10_000,
+        encoding: Encoding = "msgpack",
+    ) -> int:
+        """Send check-ins; when this returns, all of them are on the node's disk. The number of rows.
+
+        users    a column; or rows `{"user", "region", "time"?}`, without the other two
+        regions  a column, or one region for all
+        times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970
+        batch    rows in one request
+        """
+        return self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+
+    def counts(self, slot: int, counts: Mapping[str, int]) -> None:
+        """Send a slot's distinct users by region, counted elsewhere. Again for the same slot: replaces them."""
+        self._run(send_counts(slot, counts, self._settings.patience))
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def latest(self, regions: str | Iterable[str] = ()) -> Estimates:
+        """The latest release; empty before the first."""
+        return self._run(calls.latest(regions, self._settings.patience))
+
+    def estimates(
+        self,
+        first: int | datetime | None = None,
+        last: int | datetime | None = None,
+        regions: str | Iterable[str] = (),
+    ) -> Estimates:
+        """Releases from the first to the last slot, both included; a time means the slot that was open then."""
+        return self._run(calls.estimates(first, last, regions, self._settings.patience))
+
+    def stream(
+        self,
+        regions: str | Iterable[str] = (),
+        *,
+        after: int | None = None,
+        seconds: float | None = None,
+        patience: float | None = 60.0,
+    ) -> Iterator[Estimates]:
+        """Each release as it is published, the latest first; broken connections are made again, and nothing is missed.
+
+        after     the slot that was seen last: begins with those since
+        seconds   how long to listen; None: for ever
+        patience  how long the node may be away before `NodeUnreachable`; None: for ever
+        """
+        watch = Watch(after, seconds, patience, time.monotonic)
+        params = calls.region_params(regions)
+        while not watch.over():
+            failure: Reply | Silence = Silence("the stream ended")
+            try:
+                timeout = self._httpx.Timeout(self._timeout, read=IDLE_SECONDS)
+                headers = watch.events.headers
+                with self._http.stream("GET", "/v1/stream", params=params, headers=headers, timeout=timeout) as told:
+                    if told.status_code == 200:
+                        watch.connected()
+                        with _cut(told, watch.left):
+                            for chunk in told.iter_bytes():
+                                yield from watch.heard(chunk)
+                                if watch.over():
+                                    return
+                    else:
+                        told.read()
+                        failure = reply_of(told)
+            except self._httpx.TransportError as error:
+                failure = Silence(type(error).__name__)
+            if not watch.over():
+                time.sleep(watch.wait(failure))
+
+    def budget(self) -> Budget:
+        """What was spent, what is left, when it comes back."""
+        return self._run(calls.budget(self._settings.patience))
+
+    def network(self) -> Network:
+        """Regions, neighbours, refusals."""
+        return self._run(calls.network(self._settings.patience))
+
+    def ready(self) -> Ready:
+        """Whether the node can do all of its work, and what is wrong if not."""
+        return self._run(calls.ready(self._settings.patience))
+
+    # ---------------------------------------------------------------------------------------------------- I/O
+
+    def _run(self, steps: Steps[T]) -> T:
+        reply: Reply | Silence | None = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            if isinstance(step, Wait):
+                time.sleep(step.seconds)
+                reply = None
+            else:
+                reply = self._ask(step)
+
+    def _ask(self, ask: Ask) -> Reply | Silence:
+        try:
+            return reply_of(
+                self._http.request(
+                    ask.method, ask.path, params=list(ask.params), content=ask.content, headers=dict(ask.headers)
+                )
+            )
+        except self._httpx.RequestError as error:
+            return Silence(type(error).__name__)  # only its name: the error holds the request
+
+
+def reply_of(response: Any) -> Reply:
+    """What the steps need of a response."""
+    following = response.links.get("next", {}).get("url")
+    return Reply(response.status_code, response.content, response.headers.get("retry-after"), following)
+
+
+@contextmanager
+def _cut(response: Any, seconds: float | None) -> Iterator[None]:
+    """End a response after some time, although a read that blocks cannot be told to."""
+    connection = response.extensions["network_stream"].get_extra_info("socket") if seconds is not None else None
+    if connection is None:
+        yield
+        return
+
+    def cut() -> None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(seconds or 0.0, 0.0), cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

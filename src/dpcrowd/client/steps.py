@@ -1,0 +1,195 @@
+"""What a client does, without I/O: generators that yield requests and waits and are sent replies.
+
+`Client` and `AsyncClient` drive the same generators, so that retries, batches and pages are the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from dpcrowd.client.errors import NodeError, NodeFailed, NodeUnreachable, kind
+from dpcrowd.client.rows import checkin_rows, content_type, counts_body, encode
+from dpcrowd.client.tables import Estimates, Row, from_rows, joined
+
+__all__ = ["Ask", "Patience", "Reply", "Silence", "Steps", "Wait", "get", "read", "send_checkins", "send_counts"]
+
+T = TypeVar("T")
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
+_MOST_TEXT = 500
+_rows = msgspec.json.Decoder(list[Row])
+
+
+@dataclass(frozen=True, repr=False)
+class Ask:
+    """One request. It has no repr: its content holds user ids."""
+
+    method: str
+    path: str
+    params: Sequence[tuple[str, str]] = ()
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Seconds before the next request."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer; `following` is the address of the next page."""
+
+    status: int
+    content: bytes
+    retry_after: str | None = None
+    following: str | None = None
+
+
+@dataclass(frozen=True)
+class Silence:
+    """No answer; `why` is the kind of failure, such as ConnectError."""
+
+    why: str
+
+
+Steps = Generator[Ask | Wait, Reply | Silence | None, T]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to go on asking.
+
+    retries  after the first request
+    seconds  of waiting altogether
+    jitter   gives numbers from 0 to 1, so that many clients do not come back at once
+    """
+
+    retries: int
+    seconds: float
+    jitter: Callable[[], float]
+
+    def wait(self, attempt: int, asked: str | None, waited: float) -> float | None:
+        """Before the next attempt; None if it is not to be."""
+        wanted = retry_after(asked)
+        if wanted is None:
+            wanted = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * (0.5 + 0.5 * self.jitter())
+        return wanted if attempt < self.retries and waited + wanted <= self.seconds else None
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds; dates, which proxies may send, are not read."""
+    return float(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 9 else None
+
+
+def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[Reply]:
+    """Ask until there is an answer that is a success. Every request of this API may be sent twice."""
+    waited = 0.0
+    attempt = 0
+    while True:
+        reply = yield ask
+        if isinstance(reply, Reply) and reply.status in accepts:
+            return reply
+        error = problem(reply)
+        passing = isinstance(reply, Silence) or (isinstance(reply, Reply) and reply.status in (429, 503))
+        asked = reply.retry_after if isinstance(reply, Reply) else None
+        wait = patience.wait(attempt, asked, waited) if passing else None
+        if wait is None:
+            raise error
+        yield Wait(wait)
+        waited += wait
+        attempt += 1
+
+
+def problem(reply: Reply | Silence | None) -> NodeError:
+    """The error of an answer that is none, or no success."""
+    if not isinstance(reply, Reply):
+        why = "no answer" if reply is None else reply.why
+        text = "is it running, and is the address right?"
+        return NodeUnreachable(f"the node does not answer ({why}): {text}", reason="unreachable", text=text)
+    told = _told(reply.content)
+    if told is None:
+        message = f"what answered with HTTP {reply.status} is not a dpcrowd node."
+        return NodeFailed(message, status=reply.status, reason="not-a-node", text=message)
+    reason, text, rows = told
+    message = f"{text} ({reason}, HTTP {reply.status})"
+    return kind(reply.status)(
+        message, status=reply.status, reason=reason, text=text, rows=rows, retry_after=retry_after(reply.retry_after)
+    )
+
+
+def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
+    """Decode; what cannot be decoded was not sent by a node."""
+    try:
+        return kind_of(reply.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        problem_text = "the answer is not one of a dpcrowd node of this version."
+    raise NodeFailed(problem_text, status=reply.status, reason="not-a-node", text=problem_text)
+
+
+def send_checkins(users: Any, regions: Any, times: Any, batch: int, encoding: str, patience: Patience) -> Steps[int]:
+    """In batches; a batch that the node finds too large is halved. The number of rows."""
+    headers = {"content-type": content_type(encoding)}
+    rows = checkin_rows(users, regions, times)
+    first, size = 0, max(1, batch)
+    while first < len(rows):
+        part = rows[first : first + size]
+        try:
+            yield from get(Ask("POST", "/v1/checkins", (), encode(part, encoding), headers), patience, (202,))
+        except NodeError as error:
+            if error.status != 413 or len(part) == 1:
+                raise error.within(first, len(part)) from None
+            size = len(part) // 2
+        else:
+            first += len(part)
+    return len(rows)
+
+
+def send_counts(slot: int, counts: Mapping[str, Any], patience: Patience) -> Steps[None]:
+    """All regions of one slot."""
+    headers = {"content-type": content_type("msgpack")}
+    yield from get(Ask("POST", "/v1/counts", (), counts_body(slot, counts), headers), patience, (202,))
+
+
+def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patience) -> Steps[Estimates]:
+    """All pages."""
+    pages: list[Estimates] = []
+    ask = Ask("GET", path, params)
+    while True:
+        reply = yield from get(ask, patience)
+        page = read(reply, lambda content: from_rows(_rows.decode(content)))
+        pages.append(page)
+        if reply.following is None or not len(page):
+            return joined(pages)
+        ask = Ask("GET", path, _query(reply.following))
+
+
+def _query(address: str) -> list[tuple[str, str]]:
+    """Of the next page. Only the query is used: the token goes to the node that was named, and nowhere else."""
+    from urllib.parse import parse_qsl, urlsplit
+
+    return parse_qsl(urlsplit(address).query)
+
+
+def _told(content: bytes) -> tuple[str, str, list[int] | None] | None:
+    try:
+        error = msgspec.json.decode(content, type=dict[str, _Detail])["error"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
+        return None
+    return _line(error.reason, 50), _line(error.text, _MOST_TEXT), error.rows
+
+
+class _Detail(msgspec.Struct):
+    reason: str
+    text: str
+    rows: list[int] | None = None
+
+
+def _line(text: str, most: int) -> str:
+    """From outside: one line, and nothing that moves the cursor of a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)[:most]

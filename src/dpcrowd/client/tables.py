@@ -1,0 +1,152 @@
+"""Estimates as a table of numpy columns, which polars, pandas and Arrow take as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import DpcrowdError, MissingExtra
+
+__all__ = ["COLUMNS", "Estimates", "Row", "from_rows", "joined"]
+
+COLUMNS = ("slot", "start", "region", "estimate", "low", "high", "sampled")
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """As the API writes it."""
+
+    slot: int
+    start: str
+    region: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    sampled: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One row a slot and region, oldest slot first. `dict(estimates)` gives the columns by name.
+
+    start     when the slot opened, UTC
+    estimate  of the whole population; never clamped, NaN as long as nothing is known
+    low, high ends of the 95% interval
+    sampled   whether the server itself sampled in the slot
+    lost      of a stream: how many releases before this one a slow reader did not get
+    """
+
+    slot: NDArray[np.int64]
+    start: NDArray[np.datetime64]
+    region: NDArray[np.str_]
+    estimate: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    sampled: NDArray[np.bool_]
+    lost: int = 0
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    def __repr__(self) -> str:
+        slots = np.unique(self.slot)
+        span = f", slots {slots[0]} to {slots[-1]}" if len(slots) else ""
+        return f"<Estimates: {len(self)} rows{span}>"
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return COLUMNS
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in COLUMNS:
+            raise KeyError(name)
+        column: NDArray[Any] = getattr(self, name)
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COLUMNS)
+
+    def to_numpy(self) -> NDArray[np.void]:
+        """A structured array: one record a row."""
+        table = np.empty(len(self), dtype=[(name, self[name].dtype) for name in COLUMNS])
+        for name in COLUMNS:
+            table[name] = self[name]
+        return table
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`; NaN is null, times are in UTC."""
+        polars = _library("polars")
+        frame = polars.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
+        return frame.with_columns(
+            polars.col("region").cast(polars.String),
+            polars.col("start").dt.replace_time_zone("UTC"),
+            polars.col("estimate", "low", "high").fill_nan(None),
+        )
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; times are in UTC."""
+        pandas = _library("pandas")
+        frame = pandas.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
+        frame["start"] = frame["start"].dt.tz_localize("UTC")
+        return frame
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`; NaN is null, times are in UTC."""
+        pyarrow = _library("pyarrow")
+        numbers = {name: pyarrow.array(self[name], from_pandas=True) for name in ("estimate", "low", "high")}
+        start = pyarrow.array(self.start.astype(np.int64)).cast(pyarrow.timestamp("ns", "UTC"))
+        columns = {
+            "slot": pyarrow.array(self.slot),
+            "start": start,
+            "region": pyarrow.array(self.region.tolist(), type=pyarrow.string()),
+            **numbers,
+            "sampled": pyarrow.array(self.sampled),
+        }
+        return pyarrow.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Whatever reads Arrow takes an `Estimates` as it is, if pyarrow is installed."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def from_rows(rows: Iterable[Row], lost: int = 0) -> Estimates:
+    """Of what the API sent."""
+    told = list(rows)
+
+    def column(name: str, dtype: Any) -> NDArray[Any]:
+        return np.array([getattr(row, name) for row in told], dtype=dtype)  # None becomes NaN
+
+    start = [row.start.removesuffix("Z") for row in told]  # numpy has no time zones: all is UTC
+    return Estimates(
+        slot=column("slot", np.int64),
+        start=np.array(start, dtype="datetime64[ns]"),
+        region=column("region", np.str_),
+        estimate=column("estimate", np.float64),
+        low=column("low", np.float64),
+        high=column("high", np.float64),
+        sampled=column("sampled", np.bool_),
+        lost=lost,
+    )
+
+
+def joined(tables: Sequence[Estimates]) -> Estimates:
+    """One below the other."""
+    if len(tables) == 1:
+        return tables[0]
+    columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in COLUMNS}
+    return Estimates(**columns)
+
+
+def _library(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        if name == "pyarrow":
+            raise MissingExtra(name, "parquet", "an Arrow table") from None
+        raise DpcrowdError(f"a table of {name} needs {name}, which is not installed: pip install {name}") from None

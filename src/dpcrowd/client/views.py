@@ -1,0 +1,79 @@
+"""What a node says of itself, typed. Fields that a newer node adds are passed over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["Budget", "Neighbour", "Network", "Ready", "RefusedCheckins"]
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """The privacy budget; amounts are epsilon.
+
+    guarantee  what is promised, in words
+    spent      in the current window, or so far in the horizon
+    returns    how much comes back at `returns_slot`; None: nothing ever
+    samples    whether the node may sample at present; `text` says why not
+    """
+
+    guarantee: str
+    kind: Literal["window", "finite"]
+    length: int
+    epsilon: float
+    spent: float
+    remaining: float
+    returns: float | None = None
+    returns_slot: int | None = None
+    returns_at: datetime | None = None
+    total_spent: float
+    samples: bool
+    text: str = ""
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """A one-hop neighbour of the node; `refused` counts its messages that were not used, by reason."""
+
+    name: str
+    connected: bool
+    last_slot: int | None = None
+    last_heard: datetime | None = None
+    refused: dict[str, int] = {}
+
+
+class RefusedCheckins(Struct, frozen=True, kw_only=True):
+    """Check-ins were refused in a slot for these reasons; how many is not counted."""
+
+    slot: int
+    reasons: list[str]
+
+
+class Network(Struct, frozen=True, kw_only=True):
+    """The network and the node's place in it; `slot` is open now."""
+
+    network: str
+    server: str
+    version: str
+    revision: int
+    digest: str
+    next_revision: int | None = None
+    next_revision_slot: int | None = None
+    epoch: datetime
+    slot_seconds: float
+    slot: int
+    regions: list[str]
+    neighbours: list[Neighbour]
+    refused_messages: dict[str, int] = {}
+    refused_checkins: list[RefusedCheckins] = []
+
+
+class Ready(Struct, frozen=True):
+    """Whether the node can do all of its work; true and false as this says."""
+
+    ready: bool
+    problems: list[str]
+
+    def __bool__(self) -> bool:
+        return self.ready

@@ -1,0 +1,130 @@
+"""The demo's network: keys, network.toml and a node.toml a server, in one folder, with free ports of this machine."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+
+from dpcrowd.demo.crowd import Source
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import load_network
+from dpcrowd.node.config.kinds import SECOND
+from dpcrowd.node.config.samples import sample_names, sample_network, sample_node
+from dpcrowd.node.config.tokens import token_hash
+from dpcrowd.node.config.values import duration
+from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.keys.signing import key_of_certificate
+from dpcrowd.node.keys.trial import make_trial
+from dpcrowd.node.slots import SlotClock
+
+__all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
+
+_HOST = "127.0.0.1"
+_LONGEST = 3600 * SECOND
+_EPSILON, _WINDOW = "1", 24
+_LEAD = 4  # seconds to start in, and 0.4 more for each process: they share the machine's cores
+_GRACE, _DEADLINE = Fraction(1, 5), Fraction(1, 2)  # of a slot
+
+
+@dataclass(frozen=True)
+class DemoNode:
+    """One server: its name, its node.toml, the port of its API, and where its process writes."""
+
+    name: str
+    config: Path
+    port: int
+    log: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+
+@dataclass(frozen=True)
+class DemoNetwork:
+    """What the demo made; `token` may send check-ins, reading is open."""
+
+    folder: Path
+    clock: SlotClock
+    epsilon: str
+    window: int
+    token: str
+    nodes: tuple[DemoNode, ...]
+
+
+def slot_length(text: str) -> int:
+    """Nanoseconds of `--slot`."""
+    try:
+        length = int(duration(text))
+    except BadInput:
+        length = 0
+    if not SECOND <= length <= _LONGEST:
+        raise BadInput(f"slot '{text}' is not allowed; give a duration from 1s to 1h.")
+    return length
+
+
+def make_network(folder: Path, source: Source, servers: int, length_ns: int, now: datetime) -> DemoNetwork:
+    """Write everything into an empty folder.
+
+    Slot 0 opens some seconds later, when the nodes are up: a node that runs counts a slot without check-ins as empty.
+    """
+    names = sample_names(servers)
+    keys = make_trial(folder / "keys", names, now, days=30)
+    ports = free_ports(2 * servers)
+    endpoints = {name: f"tls/{_HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
+    token = secrets.token_urlsafe(24)
+    network = folder / "network.toml"
+    text = sample_network(
+        names,
+        network_id="demo",
+        epoch=rfc3339((int(now.timestamp()) + _LEAD + servers * 2 // 5) * SECOND),
+        slot=_seconds(length_ns),
+        grace=_seconds(length_ns * _GRACE),
+        deadline=_seconds(length_ns * _DEADLINE),
+        population=source.people,
+        regions=source.regions,
+        length=_WINDOW,
+        epsilon=_EPSILON,
+        process_var=source.process_var,
+        keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
+        endpoints=endpoints,
+    )
+    network.write_text(text, encoding="utf-8")
+    nodes = []
+    for name, port in zip(names, ports[servers:], strict=True):
+        home = folder / name
+        home.mkdir()
+        node = DemoNode(name, home / "node.toml", port, home / "node.log")
+        text = sample_node(
+            name,
+            network="../network.toml",
+            data="data",
+            key=str(keys[name].key),
+            certificate=str(keys[name].certificate),
+            ca=str(keys[name].authority),
+            transport=endpoints[name],
+            http=f"{_HOST}:{port}",
+            checkin=[token_hash(token)],
+        )
+        node.config.write_text(text, encoding="utf-8")
+        nodes.append(node)
+    return DemoNetwork(folder, load_network(network).clock(), _EPSILON, _WINDOW, token, tuple(nodes))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different: the system chooses them while all are held."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _seconds(nanoseconds: int | Fraction) -> str:
+    milliseconds, rest = divmod(int(nanoseconds), 1_000_000)
+    return f"{milliseconds}ms" if not rest else f"{int(nanoseconds) / SECOND:.9f}s"

@@ -1,0 +1,116 @@
+"""The node processes: started together, watched, and stopped together, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpcrowd.demo.files import DemoNode
+from dpcrowd.errors import DpcrowdError
+
+__all__ = ["NodeFailed", "Processes", "last_lines"]
+
+_SECONDS_TO_STOP = 10.0
+_LINES = 15
+_TAIL_BYTES = 16_384
+
+
+class NodeFailed(DpcrowdError):
+    """A node process ended by itself, or never answered; `log` has the last lines that it wrote."""
+
+    def __init__(self, message: str, log: Sequence[str]) -> None:
+        super().__init__(message)
+        self.log = tuple(log)
+
+    def __reduce__(self) -> tuple[type[NodeFailed], tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.log)
+
+
+class Processes:
+    """A context: nodes run inside it, and none is left after it."""
+
+    def __init__(self, nodes: Sequence[DemoNode], *, module: str = "dpcrowd.demo.child") -> None:
+        self._nodes, self._module = tuple(nodes), module
+        self._running: list[tuple[DemoNode, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> Processes:
+        try:
+            for node in self._nodes:
+                self._start(node)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {node.name: process.pid for node, process in self._running}
+
+    def check(self) -> None:
+        """Raise `NodeFailed` if one has ended."""
+        for node, process in self._running:
+            code = process.poll()
+            if code is not None:
+                raise NodeFailed(f"the process of {node.name} has ended (exit code {code}).", last_lines(node.log))
+
+    def stop(self) -> None:
+        """Ask all to stop, wait, and kill those that do not within ten seconds. A second Control-C waits as well."""
+        with _deaf_to_interrupts():
+            for _, process in self._running:
+                with contextlib.suppress(OSError):
+                    process.terminate()
+            end = time.monotonic() + _SECONDS_TO_STOP
+            for _, process in self._running:
+                try:
+                    process.wait(max(0.1, end - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                if process.stdin is not None:
+                    process.stdin.close()
+            self._running.clear()
+
+    def _start(self, node: DemoNode) -> None:
+        command = [sys.executable, "-m", self._module, str(node.config)]
+        with node.log.open("wb") as log:
+            # A group of its own: Control-C in the terminal is for the demo, which then stops the nodes in order.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=None if sys.platform == "win32" else 0,
+            )
+        self._running.append((node, process))
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log file."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-_LINES:]
+    except OSError:
+        return []
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,310 @@
+"""The client against the real API: everything that is sent is understood, and everything that is answered is read."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import subprocess
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import numpy as np
+import pytest
+
+import dpcrowd
+from client_support import inside, serving
+from dpcrowd.client import (
+    Budget,
+    Neighbour,
+    Network,
+    NodeBusy,
+    NodeFailed,
+    NodeUnreachable,
+    NotAllowed,
+    NotTaken,
+    Ready,
+    RefusedCheckins,
+    RequestRefused,
+)
+from dpcrowd.errors import BadInput, DpcrowdError, MissingExtra
+from dpcrowd.node.api import views
+from dpcrowd.node.keys.trial import make_trial
+from node_support_api import CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
+
+T = TypeVar("T")
+SECRET = "somebody-whom-nobody-may-know"
+
+
+def use(service: FakeService, token: str | None, call: Callable[[dpcrowd.AsyncClient], Awaitable[T]], **more: Any) -> T:
+    async def run() -> T:
+        async with inside(app_of(service, max_body=more.pop("max_body", 100_000)), token, **more) as client:
+            return await call(client)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("encoding", ["msgpack", "json"])
+def test_check_ins_as_columns_and_rows(encoding: Any) -> None:
+    """Columns, arrays and rows say the same; times in every form fall into the same slot."""
+    service = FakeService()
+    at = datetime.fromtimestamp(NOW // 10**9, UTC)
+
+    async def call(client: dpcrowd.AsyncClient) -> list[int]:
+        sent = [await client.checkin(["ann", 42], ["north", "south"], encoding=encoding)]
+        sent += [await client.checkin(np.array(["cid", "dan"]), "south", at, encoding=encoding)]
+        rows = [{"user": "eve", "region": "north", "time": at.isoformat()}, {"user": 7, "region": "north"}]
+        sent += [await client.checkin(rows, encoding=encoding)]
+        stamps = np.array([NOW, NOW], dtype="datetime64[ns]")
+        sent += [await client.checkin([1, 2], ["north", "north"], stamps, encoding=encoding)]
+        return [*sent, await client.checkin([3], "south", [NOW // 10**6], encoding=encoding)]
+
+    assert use(service, CHECKIN, call) == [2, 2, 2, 2, 1]
+    assert [batch.users for batch in service.batches][:3] == [[b"ann", b"42"], [b"cid", b"dan"], [b"eve", b"7"]]
+    assert service.collector.seal(100).tolist() == [5, 4, 0]
+
+
+def test_batches_and_bodies_that_are_too_large() -> None:
+    """A long list is sent in parts; a part that the node finds too large is halved, not given up."""
+    service = FakeService()
+    users = [f"user-{number:04}" for number in range(100)]
+    assert use(service, CHECKIN, lambda client: client.checkin(users, "north", batch=40)) == 100
+    assert [len(batch) for batch in service.batches] == [40, 40, 20]
+    small = FakeService()
+    assert use(small, CHECKIN, lambda client: client.checkin(users, "north", batch=100), max_body=1200) == 100
+    assert sorted(user for batch in small.batches for user in batch.users) == [user.encode() for user in users]
+    assert set(small.refusals) == {"too-large"}
+
+
+def test_counts() -> None:
+    """Numbers of numpy are numbers; a region that is not named has 0."""
+    service = FakeService()
+    use(service, CHECKIN, lambda client: client.counts(100, {"north": np.int64(5), "south": 2}))  # type: ignore[dict-item]
+    assert service.collector.seal(100).tolist() == [5, 2, 0]
+
+
+def test_estimates_over_pages_and_of_some_regions() -> None:
+    """The pages of a long answer become one table, and only the regions that were asked for are in it."""
+    service = FakeService(slots=range(5))
+    service.stored.append(estimates_of(5, unknown=True))
+    whole = use(service, READ, lambda client: client.estimates())
+    assert whole.slot.tolist() == [slot for slot in range(6) for _ in range(3)]
+    assert np.isnan(whole.estimate[-1])
+    assert whole.start[0] == np.datetime64("2026-01-01T00:00:00")
+    some = use(service, READ, lambda client: client.estimates(1, CLOCK_TIME(3), "south"))
+    assert some.slot.tolist() == [1, 2, 3]
+    assert some.estimate.tolist() == [11.25, 12.25, 13.25]
+    assert use(service, READ, lambda client: client.latest(["north"])).region.tolist() == ["north"]
+    assert len(use(FakeService(), READ, lambda client: client.latest())) == 0
+
+
+def CLOCK_TIME(slot: int) -> datetime:  # noqa: N802
+    return datetime.fromtimestamp(CLOCK.opens(slot) // 10**9, UTC)
+
+
+def test_the_next_page_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node gives whole slots and an address of the rest; only its query is used, never its host."""
+    monkeypatch.setattr("dpcrowd.node.api.estimates.DEFAULT_ROWS", 6)
+    service = FakeService(slots=range(7))
+    table = use(service, READ, lambda client: client.estimates(regions=["north", 'far, "east"']))
+    assert table.slot.tolist() == [slot for slot in range(7) for _ in range(2)]
+    assert set(table.region.tolist()) == {"north", 'far, "east"'}
+
+
+def test_state() -> None:
+    """Budget, network and readiness, typed; a node that is not ready answers, and is not asked again."""
+    service = FakeService()
+    budget = use(service, READ, lambda client: client.budget())
+    assert (budget.spent, budget.remaining, budget.samples) == (0.25, 0.75, True)
+    network = use(service, READ, lambda client: client.network())
+    assert network.epoch == datetime(2026, 1, 1, tzinfo=UTC)
+    assert network.neighbours[0].refused == {"late": 2}
+    assert use(service, None, lambda client: client.ready())
+    service.problems = ["the disk is full."]
+    ready = use(service, None, lambda client: client.ready())
+    assert not ready
+    assert ready.problems == ["the disk is full."]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Budget, views.BudgetView),
+        (Network, views.NetworkStatus),
+        (Neighbour, views.NeighbourStatus),
+        (RefusedCheckins, views.SlotRefusals),
+        (Ready, views.Readiness),
+    ],
+)
+def test_views_have_the_fields_of_the_api(ours: Any, theirs: Any) -> None:
+    """A field that the API gains would otherwise never reach Python's users."""
+    assert ours.__struct_fields__ == theirs.__struct_fields__
+
+
+def failing(call: Callable[[dpcrowd.AsyncClient], Awaitable[object]], service: FakeService, token: str | None) -> Any:
+    with pytest.raises(DpcrowdError) as caught:
+        use(service, token, call, retries=0)
+    return caught.value
+
+
+def test_refusals_have_the_node_s_reason_and_text() -> None:
+    """A program can tell them apart by class and reason, a person by the sentence."""
+    service = FakeService(capacity=1)
+    error = failing(lambda client: client.checkin([SECRET], "nowhere"), service, CHECKIN)
+    assert isinstance(error, RequestRefused)
+    assert (error.status, error.reason) == (400, "unknown-region")
+    assert "row 0: region" in error.text
+    error = failing(lambda client: client.checkin([SECRET], "north", 5), service, CHECKIN)
+    assert isinstance(error, NotTaken)
+    assert (error.reason, error.rows) == ("late", [0])
+    error = failing(lambda client: client.checkin([SECRET, "b"], "north"), service, CHECKIN)
+    assert isinstance(error, NodeBusy)
+    assert (error.reason, error.retry_after) == ("full", 30.0)
+    assert isinstance(failing(lambda client: client.checkin([SECRET], "north"), service, READ), NotAllowed)
+    assert failing(lambda client: client.budget(), service, None).reason == "no-token"
+    assert failing(lambda client: client.estimates(regions="nowhere"), service, READ).reason == "query"
+
+
+def test_rows_of_a_later_batch_are_counted_from_the_beginning() -> None:
+    """`rows` are those of the list that was given, and `taken` says how many need not be sent again."""
+    times = [NOW // 10**6] * 5
+    times[3] = 5
+    error = failing(lambda client: client.checkin([SECRET] * 5, "north", times, batch=2), FakeService(), CHECKIN)
+    assert (error.rows, error.taken) == ([3], 2)
+    assert str(error).startswith("in rows 2 to 3")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"user": SECRET}],
+        [{"user": SECRET, "region": "north", "mood": SECRET}],
+        [{"user": SECRET * 20, "region": "north"}],
+        [{"user": SECRET + "\ud800", "region": "north"}],
+        [{"user": SECRET, "region": "north", "time": datetime(2026, 1, 1)}],
+        [{"user": SECRET, "region": "north", "time": -1}],
+        [{"user": True, "region": "north"}],
+        [{"user": 2**70, "region": "north"}],
+        [{"user": SECRET, "region": SECRET}],
+        [SECRET],
+        SECRET,
+    ],
+)
+def test_no_user_id_in_any_error(rows: Any) -> None:
+    """Neither in the text, nor in a cause or context, whose errors would hold the request or the text."""
+    error = failing(lambda client: client.checkin(rows), FakeService(), CHECKIN)
+    shown = "".join(traceback.format_exception(error))
+    assert SECRET not in shown
+    assert SECRET not in repr(error.__dict__)
+
+
+def test_what_cannot_be_meant_is_not_sent() -> None:
+    """A time without a zone, or columns of different lengths, would be somebody's guess."""
+    service = FakeService()
+    for regions, times in (("north", datetime(2026, 1, 1)), (["north", "south"], None), (None, NOW // 10**6)):
+        call = functools.partial(dpcrowd.AsyncClient.checkin, users=[SECRET], regions=regions, times=times)
+        assert isinstance(failing(call, service, CHECKIN), BadInput)
+    assert service.batches == []
+    assert service.refusals == []
+
+
+def test_a_node_that_is_away() -> None:
+    """One line after the retries, and the HTTP library's error, which holds the body, is nowhere in it."""
+
+    def away(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no", request=request)
+
+    async def run() -> None:
+        async with inside(httpx.MockTransport(away), retries=2, patience=1) as client:
+            await client.checkin([SECRET], "north")
+
+    with pytest.raises(NodeUnreachable) as caught:
+        asyncio.run(run())
+    error: BaseException | None = caught.value
+    assert "ConnectError" in str(error)
+    while error is not None:
+        assert not isinstance(error, httpx.HTTPError)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("answer", [b"<html>hello", b"{}", b'{"error": 5}', b"\xff"])
+@pytest.mark.parametrize("status", [200, 302, 400, 500])
+def test_what_is_not_a_node(answer: bytes, status: int) -> None:
+    """A proxy's page or another program: said in one line, whatever it sends."""
+
+    async def run() -> None:
+        transport = httpx.MockTransport(lambda _: httpx.Response(status, content=answer))
+        async with inside(transport, retries=0) as client:
+            await client.budget()
+
+    with pytest.raises(NodeFailed, match="not"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["", "node:8080", "ftp://a", "http://", "http://ann:word@a", "http://a/?b=1", 5])
+def test_addresses_that_are_none(url: Any) -> None:
+    """Refused at once; a password in an address is not shown."""
+    with pytest.raises(BadInput, match="url") as caught:
+        dpcrowd.Client(url)
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["a b", "ä", "a\nb", ""])
+def test_tokens_that_are_none(token: str) -> None:
+    """A line break in a token would otherwise be a header of its own; the token is not shown."""
+    with pytest.raises(BadInput, match="token"):
+        dpcrowd.Client("http://a", token)
+
+
+def test_the_token_is_not_shown() -> None:
+    """A client in a log line or a notebook."""
+    with dpcrowd.Client("http://a/", "a-secret-token-0000") as client:
+        assert repr(client) == "Client('http://a')"
+
+
+def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a socket, with the same steps; a proxy of the environment would be given the token and the check-ins."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    service = FakeService(slots=[1, 2])
+    with serving(service) as served:
+        with dpcrowd.Client(served.url, CHECKIN) as sender:
+            assert sender.checkin(["ann"], ["north"]) == 1
+            with pytest.raises(NotTaken):
+                sender.counts(100, {"north": 1})
+        with dpcrowd.Client(served.url + "/", READ) as reader:
+            assert reader.estimates(2).slot.tolist() == [2, 2, 2]
+            assert reader.latest("south").slot.tolist() == [2]
+            assert reader.budget().epsilon == 1.0
+            assert reader.network().server == "a"
+            assert reader.ready()
+
+
+def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
+    """Whoever is not signed by it gets neither the token nor a check-in; a stream over TLS ends in time, too."""
+    files = make_trial(tmp_path, ["a"], datetime.now(UTC))["a"]
+    with serving(FakeService(slots=[1]), files.certificate, files.key) as served:
+        with dpcrowd.Client(served.url, READ, ca=files.authority) as client:
+            assert client.ready()
+            assert len(list(client.stream(seconds=0.3))) == 1
+        with (
+            dpcrowd.Client(served.url, READ, retries=0) as client,
+            pytest.raises(NodeUnreachable, match="ConnectError"),
+        ):
+            client.ready()
+    with pytest.raises(BadInput, match="ca"):
+        dpcrowd.Client(served.url, ca=tmp_path / "nothing.crt")
+
+
+def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says what to install; and nobody pays for the import who does not use it."""
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtra, match=r"dpcrowd\[client\]"):
+        dpcrowd.Client("http://a")
+    code = "import sys, dpcrowd; assert 'httpx' not in sys.modules and 'dpcrowd.client' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

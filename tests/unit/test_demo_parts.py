@@ -1,0 +1,256 @@
+"""The demo's files, processes, feeding and showing, without a network."""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.demo.crowd import Present, SyntheticCrowd
+from dpcrowd.demo.door import ApiFailed, Door, Total, total_of
+from dpcrowd.demo.feed import Feeder, bodies
+from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
+from dpcrowd.demo.processes import NodeFailed, Processes
+from dpcrowd.demo.run import ServerRow, SlotRow
+from dpcrowd.demo.show import Board, Score, as_json, as_text
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import load_pair
+from dpcrowd.node.ingest.bodies import decode_checkins
+from dpcrowd.node.slots import SECOND, SlotClock
+
+ROW = SlotRow(
+    7, 100, (ServerRow("a", Total(90.0, 80.0, 100.0), 0.25, 12), ServerRow("b", Total(None, None, None), 0, 0))
+)
+
+
+def test_the_interval_of_a_total() -> None:
+    """Half-widths 3 and 4 of independent regions make 5, not 7; one unknown region leaves the total unknown."""
+    assert total_of([(10, 7, 13), (20, 16, 24)]) == Total(30, 25, 35)
+    assert total_of([(10, 7, 13), (None, None, None)]) == Total(None, None, None)
+
+
+def test_ports_are_free_and_different() -> None:
+    """Two nodes on one port: one of them would not start."""
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(0 < port < 65536 for port in ports)
+
+
+@pytest.mark.parametrize("text", ["0.5s", "2h", "soon", "-1s", ""])
+def test_slots_that_are_not_allowed(text: str) -> None:
+    """Refused before anything is written."""
+    with pytest.raises(BadInput, match="from 1s to 1h"):
+        slot_length(text)
+
+
+@pytest.mark.parametrize("length", [SECOND, 1_234_567_891, 3600 * SECOND])
+def test_the_files_are_those_of_a_network(tmp_path: Path, length: int) -> None:
+    """Every node can load its pair of files; the token is stored as a hash; the epoch lies ahead."""
+    source = SyntheticCrowd(1000, np.random.default_rng(0), np.random.default_rng(1))
+    now = datetime.now(UTC)
+    network = make_network(tmp_path, source, 3, length, now)
+    assert [node.name for node in network.nodes] == ["server-1", "server-2", "server-3"]
+    for node in network.nodes:
+        config, loaded = load_pair(node.config)
+        assert config.server == node.name
+        assert loaded.regions == source.regions
+        assert loaded.population == 1000
+        assert config.tokens.rights_of(network.token) == {"checkin", "read"}
+        assert network.token not in node.config.read_text(encoding="utf-8")
+        assert loaded.clock() == network.clock
+        assert network.clock.length_ns == length
+    assert network.clock.epoch_ns > int(now.timestamp()) * SECOND
+
+
+def test_each_server_gets_its_own_people_once() -> None:
+    """Bodies that a node takes, without a time; together they are all people who are present."""
+    present = Present(np.array([0, 2, 3, 5]), np.array([1, 0, 1, 1]))
+    server_of = np.array([0, 0, 1, 1, 0, 0])
+    seen: list[int] = []
+    for server in range(2):
+        for body in bodies(present, server, server_of, ("x", "y")):
+            rows = msgspec.msgpack.decode(body)
+            assert all(server_of[row["user"]] == server and set(row) == {"user", "region"} for row in rows)
+            assert len(decode_checkins("application/msgpack", body, {"x": 0, "y": 1})) == len(rows)
+            seen += [row["user"] for row in rows]
+    assert sorted(seen) == [0, 2, 3, 5]
+
+
+class FakeDoor:
+    """Takes what it is given, slowly if asked."""
+
+    def __init__(self, seconds: float = 0.0, fails: bool = False) -> None:
+        self.seconds, self.fails, self.at = seconds, fails, []
+
+    def send(self, body: bytes) -> None:
+        if self.fails:
+            raise ApiFailed("no.")
+        self.at.append(time.time_ns())
+        time.sleep(self.seconds)
+
+
+class Two:
+    """Two slots with one person at each of two servers."""
+
+    regions, people, process_var, note = ("x",), 2, 1.0, "two"
+
+    def slots(self):
+        return iter([Present(np.arange(2), np.zeros(2, dtype=np.int64))] * 2)
+
+
+def fed_by(door: FakeDoor) -> tuple[list, SlotClock]:
+    clock = SlotClock(time.time_ns() - SECOND // 2, SECOND)
+    out = []
+    with Feeder(Two(), [door, door], np.array([0, 1]), clock) as feeder:
+        while (fed := feeder.fed(10)) is not None:
+            out.append(fed)
+    return out, clock
+
+
+def test_feeding_keeps_to_the_slots() -> None:
+    """Each slot's check-ins are sent soon after it opens; sent elsewhere, the truth would be another slot's."""
+    door = FakeDoor()
+    fed, clock = fed_by(door)
+    assert [one.slot for one in fed] == [1, 2]
+    assert [one.truth for one in fed] == [2, 2]
+    assert sorted(clock.slot_of(at) for at in door.at) == [1, 1, 2, 2]
+
+
+def test_a_slot_that_was_fed_too_slowly_has_no_truth() -> None:
+    """A truth that is shown must be one: late check-ins were counted in the next slot."""
+    fed, _ = fed_by(FakeDoor(seconds=1.1))
+    assert all(one.truth is None for one in fed)
+    assert [one.slot for one in fed] == list(range(1, len(fed) + 1)), "missed slots are told as well"
+
+
+def test_a_failure_of_the_feeder_is_not_silent() -> None:
+    """It happens in a thread; without this the demo would wait for ever."""
+    with pytest.raises(ApiFailed, match="no"):
+        fed_by(FakeDoor(fails=True))
+
+
+def test_a_feeder_stops_at_once() -> None:
+    """Control-C in a long slot must not wait for its end."""
+    clock = SlotClock(time.time_ns(), 3600 * SECOND)
+    began = time.monotonic()
+    with Feeder(Two(), [FakeDoor()], np.array([0, 0]), clock) as feeder, pytest.raises(queue.Empty):
+        feeder.fed(0.05)
+    assert time.monotonic() - began < 30
+
+
+def test_nobody_listens() -> None:
+    """A node that is gone is an error with its name, not a traceback of a socket."""
+    door = Door(DemoNode("server-9", Path("x"), free_ports(1)[0], Path("x")), "token")
+    assert not door.healthy()
+    with pytest.raises(ApiFailed, match="server-9 does not answer"):
+        door.total(3)
+    door.close()
+
+
+def node_of(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Processes:
+    (folder / "fake_node.py").write_text(code, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return Processes([DemoNode("server-1", folder / "node.toml", 1, folder / "node.log")], module="fake_node")
+
+
+def until_failed(processes: Processes) -> None:
+    for _ in range(600):
+        processes.check()
+        time.sleep(0.05)
+
+
+def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its log nobody would know why."""
+    code = "print('the disk is full', flush=True); raise SystemExit(3)"
+    with node_of(tmp_path, code, monkeypatch) as processes, pytest.raises(NodeFailed, match="server-1") as failed:
+        until_failed(processes)
+    assert failed.value.log == ("the disk is full",)
+    assert "exit code 3" in str(failed.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
+def test_a_node_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is left, whatever it does with SIGTERM."""
+    monkeypatch.setattr("dpcrowd.demo.processes._SECONDS_TO_STOP", 0.2)
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    with node_of(tmp_path, code, monkeypatch) as processes:
+        [(_, process)] = processes._running
+        for _ in range(600):
+            if (tmp_path / "node.log").read_text():
+                break
+            time.sleep(0.05)
+    assert process.returncode == -9
+
+
+def test_json_of_a_slot() -> None:
+    """Programs read these names; what is unknown is null."""
+    assert json.loads(as_json(ROW)) == {
+        "slot": 7,
+        "truth": 100,
+        "servers": [
+            {"server": "a", "estimate": 90.0, "low": 80.0, "high": 100.0, "epsilon_spent": 0.25, "messages": 12},
+            {"server": "b", "estimate": None, "low": None, "high": None, "epsilon_spent": 0, "messages": 0},
+        ],
+    }
+
+
+def test_text_and_score_of_a_slot() -> None:
+    """A truth on the edge is inside; servers that know nothing do not count."""
+    assert as_text(ROW) == "slot 7  truth 100  a 90 ±10  b –"
+    score = Score()
+    assert "no estimates yet" in str(score)
+    score.add(ROW)
+    score.add(SlotRow(8, None, ROW.servers))
+    assert (score.slots, score.estimates, score.inside, score.error) == (2, 1, 1, pytest.approx(0.1))
+
+
+def test_the_table_shows_all_there_is(tmp_path: Path) -> None:
+    """Slot, truth, intervals, budget, messages and addresses."""
+    from rich.console import Console
+
+    source = SyntheticCrowd(1000, np.random.default_rng(0), np.random.default_rng(1))
+    network = make_network(tmp_path, source, 2, SECOND, datetime.now(UTC))
+    board = Board(network, source.note)
+    rows = tuple(ServerRow(node.name, Total(90.0, 80.0, 99.0), 0.25, 1234) for node in network.nodes)
+    board.add(SlotRow(7, 1100, rows))
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(board)
+    for part in ("1,100", "90 ±9", "0.250 of 1", "1,234", *(node.address for node in network.nodes), "ε = 1 in any 24"):
+        assert part in shown.get()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--servers 1", "1 servers; a demo on one machine has 2 to 50"),
+        ("--people 0", "a crowd of 0 people"),
+        ("--slot 100ms", "slot '100ms' is not allowed"),
+        ("--seed -1", "seed -1; allowed: 0 or more"),
+        ("--seconds 0", "--seconds"),
+        ("--data flihgts", "Did you mean 'flights'"),
+        ("--keep .", "is not empty"),
+    ],
+)
+def test_wrong_options(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and exit code 2, and nothing has been started or written."""
+    (tmp_path / "mine").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]

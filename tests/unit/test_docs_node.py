@@ -1,0 +1,166 @@
+"""The operator's pages are true of the code: every event and reason is explained, every command and file works."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import dpcrowd
+from dpcrowd.cli.main import cli
+from dpcrowd.node.api.app import _REASONS
+from dpcrowd.node.api.reference import page
+from dpcrowd.node.config import load_pair
+from dpcrowd.node.storage.failures import StorageFailed
+
+SOURCE = Path(dpcrowd.__file__).parent / "node"
+DOCS = Path(__file__).parents[2] / "docs"
+FAILURES = (DOCS / "failures.md").read_text(encoding="utf-8")
+OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
+
+# The place of the reason among the arguments of whatever refuses or reports.
+MESSAGES = {"Refused": 0, "RefuseMessage": 2}
+REQUESTS = {
+    "NotTaken": 0,
+    "RowsNotTaken": 0,
+    "_refuse_rows": 1,
+    "BodyRefused": 1,
+    "Denied": 1,
+    "refusal": 1,
+    "refusal_bytes": 0,
+}
+
+
+def calls(*folders: str) -> Iterator[ast.Call]:
+    for folder in folders:
+        place = SOURCE / folder
+        for file in [place] if place.is_file() else place.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    yield node
+
+
+def words(places: dict[str, int], *folders: str) -> set[str]:
+    """Texts that stand where reasons stand, also as one of two in a condition."""
+    found = set()
+    for call in calls(*folders):
+        name = getattr(call.func, "id", None) or getattr(call.func, "attr", "")
+        if name in places and len(call.args) > places[name]:
+            given = call.args[places[name]]
+            choices = [given.body, given.orelse] if isinstance(given, ast.IfExp) else [given]
+            found |= {one.value for one in choices if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return found
+
+
+def logged_events() -> set[str]:
+    """Of `extra={"event": ...}`."""
+    found = set()
+    for call in calls("live", "machine", "transport", "storage"):
+        for keyword in call.keywords:
+            if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
+                pairs = zip(keyword.value.keys, keyword.value.values, strict=True)
+                found |= {
+                    value.value
+                    for key, value in pairs
+                    if isinstance(key, ast.Constant)
+                    and key.value == "event"
+                    and isinstance(value, ast.Constant)
+                    and isinstance(value.value, str)
+                }
+    return found
+
+
+def table(heading: str) -> set[str]:
+    """The first column of the table below a heading."""
+    section = FAILURES.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return set(re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE))
+
+
+def test_every_event_of_the_log_is_explained() -> None:
+    """An operator who sees one has nowhere else to look."""
+    events = words({"Report": 0}, "machine") | logged_events()
+    assert {"ledger-rolled-back", "storage-failed", "clock-behind", "clock", "broke"} <= events
+    assert table("Events in the log") == events
+
+
+def test_every_reason_of_a_refused_message_is_explained() -> None:
+    """Nor is a reason explained that no longer exists."""
+    reasons = words(MESSAGES, "wire.py", "machine")
+    assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
+    assert table("Messages that are refused") == reasons
+
+
+def test_every_reason_of_a_refused_request_is_explained() -> None:
+    """Those of check-ins and those of everything else; between them, all that the API can answer."""
+    reasons = words(REQUESTS, "api", "ingest", "live", "collect.py") | {reason for reason, _ in _REASONS.values()}
+    reasons |= {"refused"}  # a status that `_REASONS` does not have
+    assert {"late", "future", "unknown-region", "field", "no-token", "query", "internal"} <= reasons
+    assert table("Check-ins and counts that are refused") | table("Other requests that are refused") == reasons
+
+
+def test_every_kind_of_storage_failure_is_explained() -> None:
+    """The class lists its kinds; the page explains each."""
+    listed = (StorageFailed.__doc__ or "").split("Kinds:")[1].split(".")[0]
+    kinds = {re.sub(r"\(.*?\)", "", part).strip() for part in listed.replace("\n", " ").split(",")}
+    assert {"full", "corrupt", "locked", "newer"} <= kinds
+    assert table("Storage") == kinds
+    assert words({"StorageFailed": 0}, "storage") <= kinds
+
+
+def test_the_api_reference_is_that_of_the_code() -> None:
+    """python -m dpcrowd.node.api.reference > docs/api.md"""
+    assert (DOCS / "api.md").read_text(encoding="utf-8") == page()
+
+
+def commands() -> Iterator[str]:
+    for name in ("operate.md", "failures.md", "keys.md", "node-tools.md"):
+        for line in (DOCS / name).read_text(encoding="utf-8").splitlines():
+            found = re.match(r"(?: {4}|\t)+(dpcrowd .*)", line)
+            if found and "..." not in line and not re.search(r" {3,}[a-z]|COMMAND| DIR ", found[1]):
+                yield found[1]
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_every_command_on_the_pages_exists(line: str) -> None:
+    """With these options and arguments: what is copied from the page must not end in "unknown option"."""
+    arguments = shlex.split(line, comments=True)[1:]
+    command: click.Command = cli
+    context = click.Context(cli, info_name="dpcrowd")
+    while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+        name = arguments.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    command.make_context(command.name, arguments)  # parses, and does nothing
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```toml\n(.*?)^```", OPERATE, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_files_on_the_page_load(tmp_path: Path) -> None:
+    """Both, as they stand there, and the second network's ledger with them."""
+    network, node, shared = blocks()
+    (tmp_path / "network.toml").write_text(network, encoding="utf-8")
+    (tmp_path / "node.toml").write_text(f"{node}\n{shared}", encoding="utf-8")
+    loaded, of_all = load_pair(tmp_path / "node.toml")
+    assert loaded.ledger.shared == Path("/var/lib/dpcrowd-flu")
+    assert of_all.warnings() == ()
+    assert loaded.warnings() == ()
+    assert of_all.neighbours("clinic-b", 0) == ("clinic-a", "clinic-c")
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    """A heading that is renamed would leave a reader at the top of the wrong page."""
+    for name in ("operate.md", "failures.md", "api.md"):
+        text = (DOCS / name).read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\(([a-z-]*\.md)?(?:#([a-z0-9-]+))?\)", text):
+            there = (DOCS / (target or name)).read_text(encoding="utf-8")
+            headings = re.findall(r"^#+ (.*)$", there, flags=re.MULTILINE)
+            anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+            assert not anchor or anchor in anchors, (name, target, anchor)

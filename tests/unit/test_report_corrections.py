@@ -1,0 +1,56 @@
+"""The report says what its schemes do otherwise than the paper, under the numbers that reasons refer to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from claims_support import made_up_plan
+from dpcrowd.experiments.claims import CLAIMS, Verdict
+from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.report.claims_table import claims_section
+from dpcrowd.experiments.report.corrections import CORRECTIONS, corrections_section
+from dpcrowd.experiments.report.facts import Facts
+from dpcrowd.experiments.report.page import write_report
+
+NOTES = Path(__file__).parents[2] / "docs" / "paper-notes.md"
+
+
+def test_corrections_are_those_of_the_notes_in_their_order() -> None:
+    """A reason that names correction 8 would send the reader to another one."""
+    titles = dict(re.findall(r"^## (\d+)\. (.+)$", NOTES.read_text(encoding="utf-8"), re.MULTILINE))
+    assert list(titles) == [str(n + 1) for n in range(len(CORRECTIONS))]
+    for number, word in {
+        1: "raw count",
+        3: "ledger",
+        5: "25",
+        8: "posterior variance",
+        9: "first prior",
+        13: "ratio",
+    }.items():
+        assert word in CORRECTIONS[number - 1]
+
+
+def test_corrections_are_a_numbered_list() -> None:
+    """Without numbers the references to them lead nowhere."""
+    html = corrections_section()
+    assert html.count("<li>") == len(CORRECTIONS)
+    assert "<ol>" in html
+    assert "docs/paper-notes.md" in html
+
+
+def test_page_says_at_its_top_that_the_schemes_are_corrected(tmp_path: Path) -> None:
+    """A reader of a failed claim must know that it is not the printed scheme that failed."""
+    path, _ = write_report(tmp_path, Plan(data={}), [], [], Facts(seconds=1.0, runs=0, runs_from_disk=0))
+    page = path.read_text(encoding="utf-8")
+    top = page[: page.index("<main>")]
+    assert 'The schemes are <a href="#corrections">' in top
+    assert "No seed, window or data set was chosen to make a claim hold." in top
+    assert page.index('id="corrections"') < page.index('id="claims"')
+
+
+def test_what_holds_by_construction_is_marked_on_the_page() -> None:
+    """A tick that could not have been a cross must be seen to be one."""
+    for claim in CLAIMS:
+        row = claims_section(made_up_plan(), set(), [(claim, Verdict("holds", ()))])
+        assert (">by construction</span>" in row) == claim.by_construction
