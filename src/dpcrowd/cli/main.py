@@ -39,6 +39,7 @@ _COMMANDS = {
     "init": ("dpcrowd.cli.init", "init", "Write a sample network of live servers."),
     "keys": ("dpcrowd.cli.keys", "keys", "Make and sign the keys of live servers."),
     "node": ("dpcrowd.cli.node", "node", "Run a live server, and ask, check and back up one."),
+    "feed": ("dpcrowd.cli.feed", "feed", "Send check-ins from a file or a pipe to a live server."),
     "demo": ("dpcrowd.cli.demo", "demo", "Run a whole network on this machine, with a crowd whose numbers are known."),
 }
 

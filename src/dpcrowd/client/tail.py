@@ -1,0 +1,116 @@
+"""Check-ins from a file or a pipe, line by line, in batches that leave soon: what `dpcrowd feed` sends.
+
+A line is a JSON object of user, region and, if wanted, time. A file may grow (`follow_file`), be cut, or be replaced by
+a new one of its name. A line that is no check-in is left out and reported by its number; nothing of it is repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["batches", "follow_file", "read_lines"]
+
+_NAP = 0.2
+_WAITING = 10_000  # lines between the reader and the sender; then the reader waits
+
+Line = tuple[int, str]
+
+
+def read_lines(stream: TextIO) -> Iterator[Line]:
+    """(number, line) of a stream until it ends; then it is closed."""
+    with stream:
+        yield from enumerate(stream, start=1)
+
+
+def follow_file(path: Path, stop: Callable[[], bool]) -> Iterator[Line]:
+    """(number, line) of a file that grows; of the next one when it is replaced or cut. Until `stop` says so."""
+    number = 0
+    while not stop():
+        try:
+            with path.open(encoding="utf-8") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                part = ""
+                while not stop():
+                    piece = file.readline()
+                    if not piece:
+                        if _replaced(path, inode, file.tell()):
+                            break
+                        time.sleep(_NAP)
+                        continue
+                    part += piece
+                    if part.endswith("\n"):  # a line that is still being written has no end yet
+                        number += 1
+                        yield number, part
+                        part = ""
+        except FileNotFoundError:
+            time.sleep(_NAP)
+
+
+def _replaced(path: Path, inode: int, position: int) -> bool:
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return True
+    return now.st_ino != inode or now.st_size < position
+
+
+def batches(
+    lines: Iterator[Line], wrong: Callable[[int, str], None], *, size: int = 1000, seconds: float = 0.5
+) -> Iterator[list[dict[str, Any]]]:
+    """Check-ins in batches of `size`, or fewer if the oldest has waited for `seconds`; `wrong` hears of other lines."""
+    waiting: queue.Queue[Line | BaseException | None] = queue.Queue(_WAITING)
+    threading.Thread(target=_pump, args=(lines, waiting), daemon=True).start()
+    batch: list[dict[str, Any]] = []
+    oldest = 0.0
+    while True:
+        try:
+            got = waiting.get(timeout=max(oldest + seconds - time.monotonic(), 0.0) if batch else None)
+        except queue.Empty:
+            yield batch
+            batch = []
+            continue
+        if got is None or isinstance(got, BaseException):
+            if batch:
+                yield batch
+            if got is not None:
+                raise got
+            return
+        row = _row(*got, wrong)
+        if row is not None:
+            if not batch:
+                oldest = time.monotonic()
+            batch.append(row)
+        if len(batch) >= size:
+            yield batch
+            batch = []
+
+
+def _pump(lines: Iterator[Line], waiting: queue.Queue[Line | BaseException | None]) -> None:
+    try:
+        for line in lines:
+            waiting.put(line)
+    except BaseException as error:
+        waiting.put(error)
+    else:
+        waiting.put(None)
+
+
+def _row(number: int, line: str, wrong: Callable[[int, str], None]) -> dict[str, Any] | None:
+    if not line.strip():
+        return None
+    try:
+        row = json.loads(line)
+    except ValueError:
+        wrong(number, "not JSON")
+        return None
+    if not isinstance(row, dict) or not {"user", "region"} <= row.keys() <= {"user", "region", "time"}:
+        wrong(number, "not an object of user, region and, if wanted, time")
+        return None
+    return row

@@ -1,0 +1,134 @@
+"""`dpcrowd feed`: lines of a file or a pipe become check-ins of a node, in batches that do not wait long."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from client_support import serving
+from dpcrowd.cli.main import main
+from dpcrowd.client.tail import batches, follow_file
+from node_support_api import CHECKIN, REGIONS, FakeService
+
+REGION = next(iter(REGIONS))
+
+
+def _line(user: int, **more: object) -> str:
+    return json.dumps({"user": f"person-{user}", "region": REGION, **more}) + "\n"
+
+
+def test_a_file_reaches_the_node_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every line, in batches of the size that was asked for."""
+    (tmp_path / "day.ndjson").write_text("".join(_line(user) for user in range(25)) + "\n")
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", "10"]) == 0
+    assert [len(batch) for batch in service.batches] == [10, 10, 5]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_lines_that_are_no_check_ins_are_named_by_number_and_never_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typing mistake must not stop the rest, and must not print a person into a log."""
+    wrong = ['{"user": "person-77", "regoin": "x"}\n', "person-88;north\n", '["person-99"]\n', _line(3, extra=1)]
+    (tmp_path / "day.ndjson").write_text(_line(1) + "".join(wrong) + _line(2))
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]) == 1
+    assert sum(len(batch) for batch in service.batches) == 2
+    err = capsys.readouterr().err
+    assert [f"line {number}:" in err for number in (1, 2, 3, 4, 5, 6)] == [False, True, True, True, True, False]
+    assert "person" not in err
+
+
+def test_what_the_node_refuses_is_told_and_the_rest_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown region in one batch must not cost the next one."""
+    lines = [_line(1), json.dumps({"user": "person-2", "region": "nowhere"}) + "\n", _line(3)]
+    (tmp_path / "day.ndjson").write_text("".join(lines))
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", "1"]) == 1
+    assert sum(len(batch) for batch in service.batches) == 2
+    assert "person" not in capsys.readouterr().err
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe from another program."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(_line(1) + _line(2)))
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, "--token", CHECKIN]) == 0
+    assert [len(batch) for batch in service.batches] == [2]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nowhere.ndjson"], "cannot read"),
+        (["-", "--follow"], "--follow is for files"),
+        (["-", "--batch", "0"], "--batch"),
+    ],
+)
+def test_wrong_input(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said in a line, before anything is sent."""
+    assert main(["feed", "http://127.0.0.1:1", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_check_in_does_not_wait_for_a_full_batch() -> None:
+    """On a quiet night a lone check-in has to arrive in its own slot."""
+
+    def slow() -> Iterator[tuple[int, str]]:
+        yield 1, _line(1)
+        time.sleep(1.0)
+        yield 2, _line(2)
+
+    began = time.monotonic()
+    arrived = [(len(batch), time.monotonic() - began) for batch in batches(slow(), pytest.fail, seconds=0.1)]
+    assert [size for size, _ in arrived] == [1, 1]
+    assert arrived[0][1] < 0.9, "the first left before the second came"
+
+
+def test_a_file_is_followed_over_growth_and_replacement(tmp_path: Path) -> None:
+    """Log files are written piece by piece and rotated; no line may be lost or cut in two."""
+    path = tmp_path / "live.ndjson"
+    path.write_text("one\ntw")
+    seen: list[str] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        for _, line in follow_file(path, stop.is_set):
+            seen.append(line)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for step in (lambda: _append(path, "o\n"), lambda: _rotate(path, "three\n")):
+            expected = len(seen) + 1
+            time.sleep(0.6)
+            step()
+            end = time.monotonic() + 20
+            while len(seen) < expected and time.monotonic() < end:
+                time.sleep(0.05)
+    finally:
+        time.sleep(0.6)
+        stop.set()
+        reader.join(20)
+    assert seen == ["one\n", "two\n", "three\n"]
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def _rotate(path: Path, text: str) -> None:
+    path.rename(path.with_suffix(".old"))
+    path.write_text(text)
