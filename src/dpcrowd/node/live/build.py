@@ -37,6 +37,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         form=network.setting(node.server).form,
         links=links,
         sign=lambda *parts: sign(key, *parts),
+        population=network.population,
         verify=lambda number, signature, *parts: 0 <= number < len(pins) and verify(pins[number], signature, *parts),
     )
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.exchange import Exchange
+from dpcrowd.node.machine.gate import plausible
 from dpcrowd.node.machine.instructions import (
     ForgetCheckIns,
     Instruction,
@@ -261,6 +262,8 @@ class Machine:
         )
         if heard.message is not None:
             heard.message.check_values(view.names[number])
+            if view.population is not None and not plausible(heard.message, view.population):
+                raise Refused("absurd", f"{view.names[number]} sent a sample of far more people than there are.")
         return heard
 
     def _learn(self, number: int, body: Body, *, vouches: bool) -> list[Instruction]:

@@ -21,6 +21,7 @@ class NetworkView:
     grace_ns    how long after its close a slot takes late check-ins
     deadline_ns how long after the seal neighbours are waited for
     links       the numbers of the neighbours in a slot
+    population  people at most, in all regions; None: not known, and no sample is too large
     """
 
     me: int
@@ -34,6 +35,7 @@ class NetworkView:
     links: Callable[[int], frozenset[int]]
     sign: Sign
     verify: Verify
+    population: int | None = None
 
     def number(self, name: str) -> int | None:
         """Of a server by its name; None for a stranger."""

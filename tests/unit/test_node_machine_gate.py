@@ -1,0 +1,57 @@
+"""The gate: samples of far more people than there are must not pull the estimates of a whole network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcrowd.node.machine.gate import plausible
+from dpcrowd.schemes.messages import InfoMessages
+from node_support_lone import Lone
+from node_support_lone import sample as said
+
+POPULATION = 1000
+
+
+def sample(people: float, deviation: float, *, matrix: bool = False) -> InfoMessages:
+    """Of two regions, the second not sampled."""
+    information = np.array([[deviation**-2, 0.0]])
+    info_mat = information[:, :, None] * np.eye(2) if matrix else information
+    some = np.ones((1, 2), dtype=np.bool_)
+    return InfoMessages(np.ones(1, dtype=np.bool_), information * people, info_mat, np.zeros((1, 2)), some)
+
+
+@pytest.mark.parametrize(
+    ("people", "deviation"),
+    [(0, 5), (POPULATION, 5), (-150, 5), (2 * POPULATION, 1), (POPULATION + 30 * 1e4, 1e4), (-3e5, 1e4)],
+)
+def test_honest_samples_pass(people: float, deviation: float) -> None:
+    """Noise below zero, wrong shares and very noisy samples are honest; refusing them would bias estimates."""
+    assert plausible(sample(people, deviation), POPULATION)
+
+
+@pytest.mark.parametrize(("people", "deviation"), [(20 * POPULATION, 5), (-1000, 5), (1e20, 1e3), (-1e12, 1e6)])
+def test_nonsense_does_not(people: float, deviation: float) -> None:
+    """One broken neighbour would otherwise carry everybody away."""
+    assert not plausible(sample(people, deviation), POPULATION)
+
+
+def test_the_matrix_form_is_not_judged() -> None:
+    """Regions that are told together have no counts of their own; a guess would refuse honest neighbours."""
+    assert plausible(sample(1e20, 1.0, matrix=True), POPULATION)
+
+
+def test_a_node_refuses_nonsense_by_name_and_takes_the_next_message() -> None:
+    """The failure table's broken neighbour: named, refused, and the others' samples are fused."""
+    node = Lone()
+    node.machine.view = replace(node.view, population=POPULATION)
+    node.seal(3)
+    node.hear(1, said(1, 3, 1e6))
+    assert node.reasons == ["absurd"]
+    assert "server-1" in node.refused[0].text
+    node.hear(1, said(1, 3, 100.0))
+    node.hear(2, said(2, 3, 100.0))
+    assert node.reasons == ["absurd"]
+    assert [release.slot for release in node.published] == [3]
