@@ -6,11 +6,19 @@ integration) a skipped test is a failure, so that a check cannot disappear becau
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell that starts tests in the background lets them, and every process they start, ignore Control-C, which some
+# tests send. With a handler of our own, processes that are started begin with the usual one. xdist: main thread only.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a shared machine may pause at any time, and no unit test has a time limit.
 settings.register_profile("default", deadline=None)
