@@ -56,8 +56,16 @@ class Processes:
     def pids(self) -> dict[str, int]:
         return {node.name: process.pid for node, process in self._running}
 
-    def check(self) -> None:
-        """Raise `NodeFailed` if one has ended."""
+    def check(self, seconds: float = 0.0) -> None:
+        """Raise `NodeFailed` if one has ended, or ends within so many seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            self._check_now()
+            if time.monotonic() >= end:
+                return
+            time.sleep(0.05)
+
+    def _check_now(self) -> None:
         for node, process in self._running:
             code = process.poll()
             if code is not None:

@@ -88,7 +88,7 @@ class Demo:
                         raise ApiFailed(f"no slot could be fed for {patience:.0f} s.") from None
                     continue
                 except ApiFailed:
-                    self.processes.check()  # a process that has ended is the better explanation
+                    self.processes.check(1.0)  # a process that has ended is the better explanation
                     raise
                 if fed is None:
                     return
@@ -112,7 +112,7 @@ class Demo:
                 pool.map(lambda door: _ask(door, fed.slot, min(last, end or last), self._over), self._readers)
             )
         except ApiFailed:
-            self.processes.check()
+            self.processes.check(1.0)
             raise
         if end is not None and time.monotonic() >= end and any(one.total.estimate is None for one in servers):
             return None

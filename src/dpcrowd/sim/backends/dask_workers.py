@@ -102,7 +102,7 @@ def _start(distributed: Any, backend: Backend, stack: ExitStack) -> Any:
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # None listens everywhere, at a port that another cluster may have
         memory_limit=0,  # as for local processes: no worker is paused or killed for its share of the memory
         local_directory=folder,
         silence_logs=logging.CRITICAL,
