@@ -23,7 +23,7 @@ def run_script(*words: str, environment: Mapping[str, str] | None = None) -> Any
         command, capture_output=True, text=True, timeout=300, env={**os.environ, **(environment or {})}
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert not done.stderr, done.stderr
     return json.loads(done.stdout)
 
 

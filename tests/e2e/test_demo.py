@@ -47,7 +47,9 @@ def nothing_left(folder: Path, within: float = 0.0) -> bool:
 
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    return process.stdout.readline()
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=30)[1]  # it has ended: why?
+    return line
 
 
 def test_twelve_seconds(tmp_path: Path) -> None:
