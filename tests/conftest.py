@@ -28,6 +28,13 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with processes, sockets and real clocks run one after another: beside each other they would be late."""
+    for item in items:
+        if "e2e" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("live"))
+
+
 def _skips(config: pytest.Config) -> list[tuple[str, str]]:
     """(test, reason) of everything that was skipped, whole modules included; under xdist, of all workers."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
