@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -134,3 +135,23 @@ def test_a_backend_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch) -
     )
     assert heard == [Backend("dask", 1, "tcp://there:8786")]
     assert done == [(60, 60)]
+
+
+def test_the_thread_of_given_up_tasks_dies_in_silence_and_others_do_not() -> None:
+    """After an error or Control-C a traceback of joblib's inside would hide our one line; other errors must be seen."""
+    code = """
+import threading
+from dpcrowd.sim.backends.backend import _hush_given_up_tasks
+_hush_given_up_tasks()
+def dies(error):
+    raise error
+loky = "ExecutorManagerThread"
+for name, error in ((loky, KeyError(14)), ("other", KeyError(15)), (loky, OSError(16))):
+    thread = threading.Thread(target=dies, args=(error,), name=name)
+    thread.start()
+    thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert "KeyError: 14" not in done.stderr
+    assert "KeyError: 15" in done.stderr
+    assert "OSError: 16" in done.stderr

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
@@ -76,6 +78,7 @@ def _local_workers(backend: Backend) -> Iterator[Workers]:
     """
     from concurrent.futures.process import BrokenProcessPool
 
+    _hush_given_up_tasks()
     with warnings.catch_warnings():
         # loky renews a worker whose memory has grown, loses nothing by it, and warns each time.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -88,3 +91,19 @@ def unreachable(kind: str, address: str, reason: object) -> BadInput:
         f"no {kind} cluster answers at '{address}' within {CONNECT_SECONDS:g} s ({reason}); check the address and that "
         f"it runs, or leave the cluster out to start one on this machine."
     )
+
+
+@cache
+def _hush_given_up_tasks() -> None:
+    """When tasks are given up, loky's own thread may look for one that is gone already, and die of it: no harm done.
+
+    It would print a traceback, now or a moment later; everything else that dies in a thread is still told.
+    """
+    told = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        named = args.thread is not None and args.thread.name == "ExecutorManagerThread"
+        if not (named and args.exc_type is KeyError):
+            told(args)
+
+    threading.excepthook = hook
