@@ -89,12 +89,24 @@ class Door:
         if body is not None:
             headers["Content-Type"] = "application/msgpack"
         try:
-            self._connection.request(method, path, body, headers)
-            answer = self._connection.getresponse()
-            return answer.status, answer.read()
+            return self._once(method, path, body, headers)
+        except ConnectionError:  # a node closes connections that were idle for some seconds: once more, on a new one
+            self._connection.close()
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()  # the next request opens it anew
-            raise ApiFailed(f"{self.node.name} does not answer ({type(error).__name__}).") from None
+            raise self._silent(error) from None
+        try:
+            return self._once(method, path, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._silent(error) from None
+
+    def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        self._connection.request(method, path, body, headers)
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+    def _silent(self, error: Exception) -> ApiFailed:
+        self._connection.close()  # the next request opens it anew
+        return ApiFailed(f"{self.node.name} does not answer ({type(error).__name__}).")
 
 
 def total_of(regions: list[tuple[Any, Any, Any]]) -> Total:
