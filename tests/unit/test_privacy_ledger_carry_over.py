@@ -118,3 +118,35 @@ def test_debts_are_saved_and_restored(kind: Maker) -> None:
     fresh.restore(ledger.arrays())
     for slot in range(-1, 6):
         assert left(fresh, slot) == left(ledger, slot)
+
+
+def test_a_horizon_that_begins_later_ends_later_also_after_a_restore() -> None:
+    """A new horizon of a running network is counted from its own first slot, or it would be over at once."""
+    ledger = FiniteLedger(100, 5, 1, 1, "sound")
+    ledger.carry_over({}, 11, first=12)
+    assert [left(ledger, slot) for slot in (12, 16, 17)] == [100, 100, 0]
+    ledger = FiniteLedger(100, 5, 1, 1, "sound")
+    ledger.carry_over({}, 11, first=12)
+    again = FiniteLedger(100, 5, 1, 1, "sound")
+    again.restore(ledger.arrays())
+    again.spend(16, np.array([[100]]))
+    with pytest.raises(BudgetExhausted, match="after the end"):
+        again.spend(17, np.array([[1]]))
+
+
+@both
+def test_a_ceiling_from_outside_binds_until_it_is_lifted(kind: Maker) -> None:
+    """A durable account that knows of more debts says what is left; several reads of a slot share it."""
+    ledger = kind(100, 5, 1, 1, "sound")
+    ledger.ceiling = 30
+    assert left(ledger, 0) == 30
+    ledger.spend(0, np.array([[20]]))
+    assert left(ledger, 0) == 10
+    with pytest.raises(BudgetExhausted) as refused:
+        ledger.spend(0, np.array([[11]]))
+    assert refused.value.remaining == 10
+    ledger.spend(0, np.array([[0]]))
+    ledger.ceiling = 1000
+    assert left(ledger, 1) == 80, "a ceiling never gives more than the ledger has"
+    ledger.ceiling = None
+    assert left(ledger, 1) == 80

@@ -110,6 +110,8 @@ def test_wrong_matrices_and_estimates_are_refused_too() -> None:
     for matrix in ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]]):
         with pytest.raises(BadInput, match="server 1 sent an info_mat that is not positive semi-definite"):
             server.hear({1: replace(said, info_mat=np.array([matrix]))})
+    with pytest.raises(BadInput, match="a prior of some regions"):  # it would be added, and not subtracted
+        server.hear({1: replace(said, prior_known=np.array([[False, True]]))})
     assert np.isfinite(server.hear({1: replace(said, info_mat=np.array([[[1.0, 0.5], [0.5, 1.0]]]))}).estimate).all()
     flooded = lone_server("duniform")
     flooded.observe(0, COUNTS)

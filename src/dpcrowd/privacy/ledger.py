@@ -48,12 +48,17 @@ class Ledger(ABC):
         self.slot = -1
         columns = 1 if accounting == "sound" else regions
         self.spent: Nanos = np.zeros((servers, columns), dtype=np.int64)  # inside the current window, or so far
+        self.ceiling: int | None = None  # what may be spent at most from now on, whatever this ledger would allow
 
     def remaining(self, slot: int) -> Nanos:
         """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
         self._advance(slot)
+        return self._left()
+
+    def _left(self) -> Nanos:
         # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing is left.
-        return np.maximum(self.total - self.spent, 0)
+        left: Nanos = np.maximum(self.total - self.spent, 0)
+        return left if self.ceiling is None else np.minimum(left, self.ceiling)
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         """Pay for one read of the counts of `slot`; returns what each account was charged.
@@ -67,12 +72,12 @@ class Ledger(ABC):
         else:
             cost = charge if charge.shape == self.spent.shape else np.broadcast_to(charge, self.spent.shape)
         # Compared with what is left, not added up first: a sum of int64 could wrap round and look small.
-        over = cost > self.total - self.spent
+        over = cost > self._left()
         if over.any():
-            over &= cost > 0
-            if over.any():
-                self._refuse(slot, cost, over)
+            self._refuse(slot, cost, over)
         self.spent = self.spent + cost
+        if self.ceiling is not None:
+            self.ceiling -= int(cost.max())
         self._record(slot, cost)
         return np.asarray(cost)
 
@@ -109,7 +114,7 @@ class Ledger(ABC):
     def _refuse(self, slot: int, cost: Nanos, over: NDArray[np.bool_]) -> None:
         server, column = (int(i) for i in np.argwhere(over)[0])
         requested, spent = int(cost[server, column]), int(self.spent[server, column])
-        remaining = max(self.total - spent, 0)
+        remaining = int(self._left()[server, column])
         returns, amount = self.returns_at(slot, server, column)
         whose = f"server {server}" + (f", region {column}" if self.accounting == "per-region" else "")
         later = f"{format_epsilon(amount)} comes back at slot {returns}." if returns is not None else self.never
@@ -121,8 +126,10 @@ class Ledger(ABC):
             returns_at=returns,
         )
 
-    def carry_over(self, charges: Mapping[int, int], now: int) -> None:
+    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
         """Count what a server has spent before this ledger was opened: nano-epsilon by slot, up to slot `now`.
+
+        `first` is the first slot of the present horizon, if that is finite.
 
         A durable account outlives configurations; a new one begins with the old debts, even those that are more
         than it may ever spend. Slots may be negative: before the epoch of this configuration.
@@ -134,6 +141,11 @@ class Ledger(ABC):
         for slot, nano in charges.items():
             self._carry(slot, nano, now)
         self.slot = now
+        self._begin(first)
+
+    def _begin(self, first: int) -> None:
+        """A horizon begins with this slot; windows have no beginning."""
+        return None
 
     @abstractmethod
     def _carry(self, slot: int, nano: int, now: int) -> None:
@@ -166,12 +178,16 @@ class FiniteLedger(Ledger):
     span = "the horizon of {} slots has"
     never = "No budget comes back within this horizon."
 
+    def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
+        super().__init__(total, length, servers, regions, accounting)
+        self.first = 0
+
     def remaining(self, slot: int) -> Nanos:
         left = super().remaining(slot)
-        return left if slot < self.length else np.zeros_like(left)
+        return left if slot < self.first + self.length else np.zeros_like(left)
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
-        if slot >= self.length and charge.any():
+        if slot >= self.first + self.length and charge.any():
             raise BudgetExhausted(
                 f"slot {slot} is after the end of the horizon of {self.length} slots: sampling has stopped.",
                 requested=int(charge.max()),
@@ -191,6 +207,16 @@ class FiniteLedger(Ledger):
 
     def _carry(self, slot: int, nano: int, now: int) -> None:
         self.spent += nano
+
+    def _begin(self, first: int) -> None:
+        self.first = first
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        return {**super().arrays(), "first": np.array(self.first)}
+
+    def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        super().restore(arrays)
+        self.first = int(arrays["first"])
 
 
 class WindowLedger(Ledger):

@@ -61,6 +61,9 @@ class InfoMessages(Messages):
         least = self.info_mat.min(initial=0.0) if self.info_mat.ndim == 2 else _smallest_eigenvalue(self.info_mat)
         if least < 0.0:
             raise BadInput(f"{sender} sent an info_mat that is not positive semi-definite: no measurement has that.")
+        if self.info_mat.ndim == 3 and (self.prior_known != self.prior_known[:, :1]).any():
+            # With full matrices the consensus pulls at all regions together, and counts who takes part once.
+            raise BadInput(f"{sender} sent a prior of some regions; allowed with full matrices: of all, or of none.")
 
     def table(self) -> Floats:
         """Columns to be summed: info_vec, info_mat, the priors that take part in the consensus, and their number."""

@@ -6,12 +6,13 @@
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
 release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
 whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them
-goes on with the noisy values it has already paid for and never draws twice for one slot.
+goes on with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the same
+under another setting: other regions, another share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
+from dpcrowd.schemes.transfer import Run, measured, silent_on, transfer, without_prior
 
 __all__ = ["Server", "ServerRelease"]
 
@@ -85,20 +87,21 @@ class Server:
         self._state = scheme.start(setting)
         self._slot = -1
         self._pending: tuple[Plan, Reading] | None = None
+        self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
 
     @property
     def slot(self) -> int:
         """The last slot that was observed; -1 before the first."""
         return self._slot
 
-    def carry_over(self, charges: Mapping[int, int], now: int) -> None:
+    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
         """Begin with the debts of an older account: nano-epsilon by slot, up to slot `now`; see `Ledger.carry_over`."""
         if self._slot != -1:
             raise BadInput("debts are taken over before the first slot.")
         ledger = getattr(self._state, "ledger", None)
         if ledger is None:
             raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
-        ledger.carry_over(charges, now)
+        ledger.carry_over(charges, now, first)
 
     def remaining(self, slot: int) -> int:
         """Nano-epsilon that may still be spent in a slot that is not over yet."""
@@ -106,10 +109,11 @@ class Server:
         # Of a copy: a ledger that is asked of a slot goes there, and the slot before it could not be paid any more.
         return 0 if ledger is None else int(deepcopy(ledger).remaining(slot).min())
 
-    def observe(self, slot: int, counts: object | None) -> Messages | None:
+    def observe(self, slot: int, counts: object | None, room: int | None = None) -> Messages | None:
         """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said.
 
-        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
+        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot. `room` is what the
+        slot may cost at most, in nano-epsilon, where an account outside knows of more debts than this server does.
         """
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
@@ -119,6 +123,9 @@ class Server:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
         nothing = np.zeros(self.setting.regions, dtype=np.int64)
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
+        ledger = getattr(self._state, "ledger", None)
+        if ledger is not None:
+            ledger.ceiling = room
         plan = self.scheme.plan(self._state, slot, self._shares)
         if counts is None:
             if not self.scheme.live:
@@ -144,8 +151,12 @@ class Server:
         """The message of the open slot again, from the values already drawn; None if there is nothing to say."""
         if self._pending is None:
             return None
-        message: Messages = self.scheme.message(self._state, *self._pending)
+        message = self._own_message(*self._pending)
         return message if message.speaks[0] else None
+
+    def _own_message(self, plan: Plan, reading: Reading) -> Messages:
+        message: Messages = self.scheme.message(self._state, plan, reading)
+        return without_prior(message) if self._blank.any() else message
 
     def hear(self, messages: Mapping[int, Messages] | None = None) -> ServerRelease:
         """Fuse the messages of other servers, by their numbers, and release.
@@ -162,7 +173,7 @@ class Server:
         if self.scheme.reach == "one-hop":
             self._check_neighbours(len(heard))
         plan, reading = self._pending
-        own: Messages = self.scheme.message(self._state, plan, reading)
+        own = self._own_message(plan, reading)
         heard[self.number] = own
         for sender, message in heard.items():
             _check_message(sender, message, own)
@@ -172,6 +183,9 @@ class Server:
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
+        if self._blank.any():
+            self._blank &= ~measured(inbox)
+            release = silent_on(release, self._blank)
         low, high = release.interval
         regions = release.estimate.shape[1]
         return ServerRelease(
@@ -199,6 +213,8 @@ class Server:
         arrays["scheme"] = np.frombuffer(self.scheme.name.encode(), dtype=np.uint8)
         arrays["fingerprint"] = self._fingerprint()
         arrays["slot"] = np.array(self._slot)
+        if self._blank.any():
+            arrays["blank"] = self._blank
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
@@ -222,9 +238,29 @@ class Server:
         load_into(state, arrays, "state")
         self._state = state
         self._slot = int(arrays["slot"])
+        self._blank = arrays.get("blank", np.zeros(self.setting.regions, dtype=np.bool_))
         self._pending = None
         if any(name.startswith("plan.") for name in arrays):
             self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
+
+    def take_over(self, saved: bytes, before: Server, places: Sequence[int | None]) -> None:
+        """Go on from what this server saved under an older setting of the same scheme and promise.
+
+        before  a server with the older setting, share and number; it is used up
+        places  for each region its number in the older order; None: a new region, of which nothing is known
+
+        Slots must be counted from the same epoch, in the same length. A slot that was open is released without messages
+        first. What was spent stays spent; a state that does not fit is refused and changes nothing.
+        """
+        ledger = getattr(self._state, "ledger", None)
+        if self._slot != -1 or (ledger is not None and ledger.slot != -1):
+            raise BadInput("a state is taken over by a server that has done nothing yet: neither slots nor debts.")
+        before.restore(saved)
+        if before.open_slot is not None:
+            before.hear()
+        old, new = Run(before.scheme, before.setting), Run(self.scheme, self.setting)
+        self._state, self._blank = transfer(before._state, before._blank, old, new, places)
+        self._slot = before.slot
 
 
 def _check_message(sender: int, message: Messages, own: Messages) -> None:

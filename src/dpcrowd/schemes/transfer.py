@@ -1,0 +1,159 @@
+"""A scheme's state under another setting: what a server knows of the regions that stay outlives a new list of regions.
+
+A network's next revision may bring, drop or reorder regions, and change shares, A and Q. Which axes of a state's
+arrays count regions is not written down anywhere: it is seen by starting the scheme with one region more. Along those
+axes the regions that stay take their numbers with them (of a covariance that is the marginal: rows and columns), and a
+new region is as the scheme starts it. Everything else belongs to the server and goes on whole, the ledger above all.
+
+Three things are no matter of axes:
+- What is still as the old setting starts it (the price of a sample) is as the new one starts it.
+- How many past releases the grouping may look at is one number for all regions, and a new region has none: the server
+  groups again when it has released every region so often.
+- A covariance cannot say "no information" of one region alone. A new region gets a variance beyond anything it could
+  have, so that it tells nobody anything, and is called blank, and not released, until somebody has measured it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.base import Release, Scheme, Setting
+from dpcrowd.schemes.messages import InfoMessages, Messages
+from dpcrowd.schemes.snapshot import Arrays, load_into, pack
+
+__all__ = ["Run", "measured", "silent_on", "transfer", "without_prior"]
+
+Bools = NDArray[np.bool_]
+Places = Sequence[int | None]
+
+_COUNT_OF_RELEASES = "state.filled"
+# A blank region's variance, in squares of the whole crowd: far above any count, and far below what would drown the
+# other regions in rounding where people move between them.
+_WIDE = 1e6
+_LEAST_CROWD = 1e3
+
+
+@dataclass(frozen=True)
+class Run:
+    """A scheme under a setting."""
+
+    scheme: Scheme
+    setting: Setting
+
+    def arrays(self, more_regions: int = 0) -> Arrays:
+        """The state before the first slot, if there were so many regions more."""
+        setting = self.setting
+        if more_regions:
+            setting = replace(setting, model=ProcessModel.of(1.0, np.ones(setting.regions + more_regions)))
+        return pack(self.scheme.start(setting), "state")
+
+
+def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tuple[Any, Bools]:
+    """The state with which `new` goes on from a `state` of `old`, and which of its regions are blank.
+
+    places  for each region of `new` its number in `old`; None: a new region
+    """
+    _check_runs(old, new)
+    _check_places(places, old.setting.regions, new.setting.regions)
+    saved, began, fresh = pack(state, "state"), old.arrays(), new.arrays()
+    wider = new.arrays(more_regions=1)
+    if saved.keys() != fresh.keys():
+        raise BadInput(f"the state to take over lacks or adds {sorted(saved.keys() ^ fresh.keys())}: start anew.")
+    stay = [number for number, place in enumerate(places) if place is not None]
+    came = [place for place in places if place is not None]
+    arrays = {}
+    for name, array in saved.items():
+        axes = [axis for axis, size in enumerate(fresh[name].shape) if wider[name].shape[axis] != size]
+        _check_sizes(name, array, fresh[name], axes)
+        untouched = array.tobytes() == began[name].tobytes()
+        arrays[name] = fresh[name] if untouched else _moved(array, fresh[name], axes, came, stay)
+    if len(stay) < len(places) and _COUNT_OF_RELEASES in arrays:
+        arrays[_COUNT_OF_RELEASES] = fresh[_COUNT_OF_RELEASES]
+    now_blank = np.zeros(len(places), dtype=np.bool_)
+    if new.setting.form == "matrix":
+        now_blank = _widen(arrays, places, blank, new)
+    begun = new.scheme.start(new.setting)
+    load_into(begun, arrays, "state")
+    return begun, now_blank
+
+
+def _moved(old: NDArray[Any], fresh: NDArray[Any], axes: list[int], came: list[int], stay: list[int]) -> NDArray[Any]:
+    """Along the axes of regions the numbers of those that stay; elsewhere what a fresh state has."""
+    moved = fresh.copy()
+    every = [range(size) for size in fresh.shape]
+    here = np.ix_(*(stay if axis in axes else along for axis, along in enumerate(every)))
+    there = np.ix_(*(came if axis in axes else along for axis, along in enumerate(every)))
+    moved[here] = old[there]
+    return moved
+
+
+def _widen(arrays: Arrays, places: Places, blank: Bools, new: Run) -> Bools:
+    """Give new regions of a known covariance their variance, in place; which regions are blank now."""
+    none = np.array([place is None for place in places])
+    now_blank = np.array([place is None or bool(blank[place]) for place in places])
+    if not arrays["state.known"].all():
+        return np.zeros_like(none)  # nothing is known of any region: a placeholder says no more of the new ones
+    cov, crowd = arrays["state.posterior_var"].copy(), np.abs(arrays["state.posterior"][0, ~now_blank]).sum()
+    known_var, changes = np.diagonal(cov[0])[~now_blank], new.setting.model.noise_var
+    sizes = np.concatenate([[_LEAST_CROWD**2, crowd * crowd], known_var, changes])
+    cov[0, none, none] = _WIDE * sizes.max()
+    arrays["state.posterior_var"] = cov
+    return now_blank
+
+
+def measured(messages: Messages) -> Bools:
+    """Which regions somebody has measured, of messages in the matrix form."""
+    assert isinstance(messages, InfoMessages)
+    return np.asarray(np.einsum("mkk->mk", messages.info_mat).any(axis=0))
+
+
+def silent_on(release: Release, blank: Bools) -> Release:
+    """The same release, which says nothing of blank regions."""
+    estimate, variance = np.where(blank, np.nan, release.estimate), np.where(blank, np.inf, release.variance)
+    return replace(release, estimate=estimate, variance=variance)
+
+
+def without_prior(message: Messages) -> Messages:
+    """The same message, whose prior takes no part in the consensus: one of its regions is blank."""
+    assert isinstance(message, InfoMessages)
+    return replace(message, prior_known=np.zeros_like(message.prior_known))
+
+
+def _check_runs(old: Run, new: Run) -> None:
+    if old.scheme.name != new.scheme.name:
+        given, needed = old.scheme.name, new.scheme.name
+        raise BadInput(f"the state to take over is of scheme '{given}'; this server runs '{needed}': start anew.")
+    if not new.scheme.live:
+        raise BadInput(f"scheme '{new.scheme.name}' cannot go on under another setting; only live schemes can.")
+    for name in ("guarantee", "form", "accounting"):
+        given, needed = getattr(old.setting, name), getattr(new.setting, name)
+        if given != needed:
+            raise BadInput(f"the state to take over has {name} {given}; this server has {needed}: start anew.")
+
+
+def _check_places(places: Places, old: int, new: int) -> None:
+    if len(places) != new:
+        raise BadInput(f"one place a region is needed, {new} in all; given {len(places)}.")
+    came = [place for place in places if place is not None]
+    for place in came:
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < old:
+            raise BadInput(f"a region's place before is a whole number from 0 to {old - 1}, or None; given {place!r}.")
+    if len(set(came)) < len(came):
+        raise BadInput(f"two regions cannot come from one place; given {came}.")
+
+
+def _check_sizes(name: str, old: NDArray[Any], fresh: NDArray[Any], axes: list[int]) -> None:
+    """Refuse arrays of which more than the number of regions has changed."""
+    alike = old.ndim == fresh.ndim and old.dtype == fresh.dtype
+    if not alike or any(old.shape[axis] != size for axis, size in enumerate(fresh.shape) if axis not in axes):
+        raise BadInput(
+            f"'{name}' of the state to take over is {old.dtype}{old.shape}; this server needs {fresh.dtype}"
+            f"{fresh.shape}, and only the number of regions may differ: keep the tuning, or start anew."
+        )
