@@ -20,10 +20,12 @@ def opens(slot: int) -> int:
     return EPOCH + slot * LENGTH
 
 
-def open_storage(folder: Path, network: str = "crowd", *, ledger: Path | None = None, nano: int = WIDE) -> Storage:
-    """A node's storage whose promise is wide, unless `nano` says otherwise, over the whole horizon."""
+def open_storage(
+    folder: Path, network: str = "crowd", *, ledger: Path | None = None, nano: int = WIDE, slots: int | None = None
+) -> Storage:
+    """A node's storage whose promise is wide, unless `nano` says otherwise, over the whole horizon, or that window."""
     storage = Storage.open(folder, network_id=network, ledger_folder=ledger)
-    storage.ledger.promises.declare(nano, None)
+    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH)
     return storage
 
 

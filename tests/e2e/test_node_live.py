@@ -179,6 +179,9 @@ def test_a_new_revision_takes_over_at_its_slot_everywhere(tmp_path: Path) -> Non
             assert load_network(tmp_path / "network.toml").revision == 2
             for node in nodes:
                 assert f"slot {start}" in await node.reload()
+                told = await node.network()
+                assert (told.revision, told.next_revision, told.next_revision_slot) == (1, 2, start)
+            await _until(lambda: all(_knows(node) for node in nodes), "the nodes do not know the crowd")
             await _until(lambda: all(_released(node, start + 1) for node in nodes), "revision 2 did not take over")
             stop.set()
             await counting
@@ -188,11 +191,77 @@ def test_a_new_revision_takes_over_at_its_slot_everywhere(tmp_path: Path) -> Non
                 assert node.keeper.last.regions == ("north", "south", "west")
                 # A busy machine may be late; a neighbour that switches a moment earlier has the other digest already.
                 assert {reason for _, reason in node.keeper.refused} <= {"late", "other-configuration"}
-                slots = [release.slot for release in await node.estimates(0, None, None, 100)]
+                releases = await node.estimates(0, None, None, 100)
+                slots = [release.slot for release in releases]
                 assert slots == sorted(set(slots))
+                (last,) = (release for release in releases if release.slot == start - 1)
+                (first,) = (release for release in releases if release.slot == start)
+                assert np.isfinite(first.estimate[:2]).all(), "what was known of the old regions stays known"
+                if not first.sampled:
+                    assert (first.high[:2] - first.low[:2] < 2 * (last.high - last.low)).all()
+                told = await node.network()
+                assert (told.revision, told.next_revision) == (2, None)
             assert {peer.name for peer in (await a.network()).neighbours} == {"b", "c"}
             (tmp_path / "network.toml").write_text(text.replace("revision = 2", "revision = 3"))
             with pytest.raises(BadInput, match="valid_from_slot"):
                 await a.reload()
+
+    asyncio.run(scenario())
+
+
+def test_a_restart_finds_what_an_older_revision_left(tmp_path: Path) -> None:
+    """network.toml was replaced while the node was down, and its slot has come: estimates go on all the same."""
+
+    async def scenario() -> None:
+        files = _files(tmp_path)
+        stop = asyncio.Event()
+        async with _running(files["b"]) as b, _running(files["c"]) as c:
+            async with _running(files["a"]) as a:
+                counting = asyncio.create_task(_keep_counting([a, b, c], stop))
+                await _until(lambda: _knows(a), "a does not know the crowd")
+                stop.set()
+                await counting
+            text = (tmp_path / "network.toml").read_text()
+            start = b.clock.slot_of(time.time_ns())
+            text = text.replace("revision = 1\n", f"revision = 2\nvalid_from_slot = {start}\n")
+            text = text.replace('"north", "south"', '"west", "south", "north"').replace("share = 0.3", "share = 0.2", 1)
+            (tmp_path / "network.toml").write_text(text)
+            await _until(lambda: b.clock.slot_of(time.time_ns()) > start + 1, "time stands still")
+            async with _running(files["a"]) as again:
+                assert "goes on after slot" in again.found
+                assert "1 new regions" in again.found
+                await _until(lambda: _released(again, start), "no release")
+                assert again.keeper.last is not None
+                west, south, north = again.keeper.last.estimate
+                assert np.isfinite([south, north]).all()
+                assert not np.isfinite(west) or again.keeper.last.sampled
+            async with _running(files["a"]) as third:
+                assert "new regions" not in third.found
+
+    asyncio.run(scenario())
+
+
+def test_a_timed_link_ends_while_a_node_is_down(tmp_path: Path) -> None:
+    """Back in the grace of the link's last slot, it has things to tell to somebody who is no neighbour any more."""
+
+    async def scenario() -> None:
+        files = _files(tmp_path)
+        text = (tmp_path / "network.toml").read_text()
+        epoch = load_network(tmp_path / "network.toml").clock().opens(0)
+        ends = (time.time_ns() - epoch) // (2 * SECOND) + 6
+        timed = f'\n[[link]]\nbetween = ["a", "c"]\nuntil_slot = {ends}\n'
+        text = text.replace('grace = "200ms"', 'grace = "500ms"') + timed
+        (tmp_path / "network.toml").write_text(text)  # grace and deadline fill the slot: seal and end fall together
+        async with _running(files["b"]) as b, _running(files["c"]) as c:
+            async with _running(files["a"]) as a:
+                await _until(lambda: all(_released(node, 1) for node in (a, b, c)), "no releases")
+                assert {peer.name for peer in (await a.network()).neighbours} == {"b", "c"}
+                await a._wall.sleep_until(a.clock.opens(ends) - SECOND // 2)
+            async with _running(files["a"]) as again:
+                await _until(lambda: all(_released(node, ends + 1) for node in (again, b, c)), "no releases later")
+                assert {peer.name for peer in (await again.network()).neighbours} == {"b"}
+                assert again.keeper.linked == {"b"}
+                for node in (b, again):
+                    assert {reason for _, reason in node.keeper.refused} <= {"late"}
 
     asyncio.run(scenario())

@@ -25,6 +25,7 @@ class Reference(RuleBasedStateMachine):
         self.journal: dict[int, list[bytes]] = {}
         self.users: dict[int, dict[bytes, int]] = {}
         self.counts: dict[int, list[int]] = {}
+        self.fed: set[int] = set()
         self.sealed = -1
 
     @rule(slot=slots, batch=rows)
@@ -33,7 +34,7 @@ class Reference(RuleBasedStateMachine):
         expected = None
         if slot <= self.sealed:
             expected = "late"
-        elif slot in self.counts:
+        elif slot in self.counts and batch:
             expected = "mixed"
         elif len(there) > CAPACITY:
             expected = "full"
@@ -42,6 +43,7 @@ class Reference(RuleBasedStateMachine):
             == expected
         )
         if expected is None:
+            self.fed.add(slot)
             self.users[slot] = there
             self.journal.setdefault(slot, []).append(pack_batch([user for user, _ in batch], [at for _, at in batch]))
 
@@ -50,6 +52,7 @@ class Reference(RuleBasedStateMachine):
         expected = "late" if slot <= self.sealed else "mixed" if self.users.get(slot) else None
         assert self.outcome(lambda: self.collector.set_counts(slot, counts)) == expected
         if expected is None:
+            self.fed.add(slot)
             self.counts[slot] = [counts.get(region, 0) for region in range(REGIONS)]
 
     @rule(slot=slots)
@@ -59,6 +62,8 @@ class Reference(RuleBasedStateMachine):
         places = list(self.users.get(slot, {}).values())
         expected = self.counts.get(slot, [places.count(region) for region in range(REGIONS)])
         assert found.tolist() == expected
+        if slot >= self.sealed:
+            assert self.collector.fed(slot) == (slot in self.fed)  # still known once it is sealed
         self.sealed = max(self.sealed, slot)
         for gone in range(self.sealed + 1):
             self.users.pop(gone, None)
@@ -74,11 +79,18 @@ class Reference(RuleBasedStateMachine):
         for slot, blobs in self.journal.items():
             for blob in blobs:
                 self.collector.add(slot, *unpack_batch(blob))
+        self.fed -= self.counts.keys() - self.journal.keys()
+        self.fed = {slot for slot in self.fed if slot > self.sealed}
         self.counts.clear()
 
     @invariant()
     def nothing_of_a_sealed_slot_is_kept(self) -> None:
         assert all(slot > self.sealed for slot in self.collector._open)
+
+    @invariant()
+    def a_slot_is_fed_by_what_was_taken_and_nothing_else(self) -> None:
+        later = range(self.sealed + 1, 6)
+        assert [slot for slot in later if self.collector.fed(slot)] == [slot for slot in later if slot in self.fed]
 
     @staticmethod
     def outcome(act: object) -> str | None:
@@ -111,3 +123,36 @@ def test_a_refused_batch_leaves_nothing() -> None:
         collector.add(0, many, [0, 1, 2])
     collector.add(0, [many[0], many[0], many[1]], [0, 2, 1])
     assert collector.seal(0).tolist() == [0, 1, 1]
+
+
+def test_a_batch_of_two_slots_is_taken_whole_or_not_at_all() -> None:
+    """Refused for its second slot, a batch would still be counted in its first, and again when it is sent again."""
+    one, two, three = (bytes([number]) * HASH_BYTES for number in range(3))
+    collector = Collector(REGIONS, 1)
+    collector.set_counts(1, {0: 5})
+    for batch in (
+        {0: ([one], [0]), 1: ([two], [1])},  # mixed
+        {0: ([one], [0]), 2: ([two, three], [1, 1])},  # full
+    ):
+        with pytest.raises(NotTaken):
+            collector.add_all(batch)
+        assert not collector.fed(0)
+    collector.seal(0)
+    with pytest.raises(NotTaken):
+        collector.add_all({2: ([one], [0]), 0: ([two], [1])})  # late
+    assert collector.seal(2).tolist() == [0, 0, 0]
+
+
+def test_what_was_acknowledged_is_restored_beyond_the_capacity() -> None:
+    """A capacity that was made smaller must not lose check-ins, nor keep the node from starting."""
+    collector = Collector(REGIONS, 1)
+    collector.restore(0, [bytes([number]) * HASH_BYTES for number in range(3)], [0, 1, 1])
+    assert collector.seal(0).tolist() == [1, 2, 0]
+
+
+def test_counts_of_a_slot_outlast_new_regions() -> None:
+    """A reload may add regions after a slot was given its counts: sealing it must not fail."""
+    collector = Collector(1, 10)
+    collector.set_counts(0, {0: 7})
+    collector.regions = 3
+    assert collector.seal(0).tolist() == [7, 0, 0]

@@ -40,7 +40,7 @@ class Model:
     rows: list[tuple[str, int, int, int]] = field(default_factory=list)  # network, opens, closes, nano
     promised: set[str] = field(default_factory=set)
     values: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    counter: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
     state: bytes | None = None
     released: set[int] = field(default_factory=set)
     batches: dict[int, list[bytes]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Model:
                 raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
         self.rows.append((network, start, end, nano))
         self.values[network, start] = values
-        self.counter += 1
+        self.counters[network] = self.counters.get(network, 0) + 1
         self.state = b"drew " + values
 
 
@@ -214,7 +214,7 @@ class StorageLife(RuleBasedStateMachine):
     def lose(self, first: int, length: int, counter: int, at: Crash) -> None:
         def step(model: Model) -> None:
             model.rows.append((self.network, opens(first), opens(first + length), TOTAL))
-            model.counter = max(model.counter, counter) + 1
+            model.counters[self.network] = max(model.counters.get(self.network, 0), counter) + 1
 
         self.perform(
             step,
@@ -256,7 +256,8 @@ class StorageLife(RuleBasedStateMachine):
         found = sorted((one.network, one.opens_ns, one.opens_ns + one.length_ns, one.nano) for one in entries)
         return (
             found == sorted(model.rows)
-            and self.storage.ledger.counter() == model.counter
+            and self.storage.ledger.counter() == model.counters.get(self.network, 0)
+            and self.storage.ledger.payments() == len(model.rows)
             and self.storage.ledger.total_spent() == sum(row[3] for row in model.rows)
             and self.storage.state() == model.state
             and {one.slot for one in self.storage.releases.between(0, opens(99))} == model.released

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+import dpcrowd.cli.feed  # noqa: F401 - the module, which the command of the same name hides
 from client_support import serving
 from dpcrowd.cli.main import main
+from dpcrowd.client.errors import NodeUnreachable
 from dpcrowd.client.tail import batches, follow_file
-from node_support_api import CHECKIN, REGIONS, FakeService
+from dpcrowd.node.slots import SECOND, SlotClock
+from node_support_api import CHECKIN, CLOCK, READ, REGIONS, FakeService
 
 REGION = next(iter(REGIONS))
+feed_module = sys.modules["dpcrowd.cli.feed"]
 
 
 def _line(user: int, **more: object) -> str:
@@ -65,7 +71,44 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     service = FakeService()
     with serving(service) as served:
         assert main(["feed", served.url, "--token", CHECKIN]) == 0
-    assert [len(batch) for batch in service.batches] == [2]
+    assert [len(batch) for batch in service.batches] == [0, 2]  # that it is there, and then the check-ins
+
+
+def test_a_silent_pipe_says_in_every_slot_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd that sleeps and a feed that died look the same to the node unless the feed says something."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr("sys.stdin", os.fdopen(reading))
+    monkeypatch.setattr(FakeService, "clock", SlotClock(CLOCK.epoch_ns, SECOND))
+    service = FakeService()
+    seen: list[int] = []
+
+    def close_when_seen() -> None:
+        end = time.monotonic() + 20
+        while len(service.batches) < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+        seen.extend(len(batch) for batch in service.batches)
+        os.write(writing, _line(1).encode())
+        os.close(writing)
+
+    closing = threading.Thread(target=close_when_seen)
+    closing.start()
+    with serving(service) as served:
+        assert main(["feed", served.url, "--token", CHECKIN]) == 0
+    closing.join(20)
+    assert seen == [0, 0, 0]
+    assert [len(batch) for batch in service.batches if len(batch)] == [1]
+
+
+def test_a_feed_that_may_not_send_is_told_before_its_first_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a wrong token it would otherwise wait in vain, for hours, and fail with the first check-in."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr("sys.stdin", os.fdopen(reading))
+    with serving(FakeService()) as served:
+        assert main(["feed", served.url, "--token", READ]) != 0
+    os.close(writing)
+    assert "wrong-right" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -122,6 +165,52 @@ def test_a_file_is_followed_over_growth_and_replacement(tmp_path: Path) -> None:
         stop.set()
         reader.join(20)
     assert seen == ["one\n", "two\n", "three\n"]
+
+
+def test_a_feed_that_starts_again_can_pass_over_what_it_has_sent(tmp_path: Path) -> None:
+    """Lines without a time count when they are sent: yesterday's people would be here now."""
+    path = tmp_path / "live.ndjson"
+    path.write_text("old\nolder\n")
+    stop = threading.Event()
+    lines = follow_file(path, stop.is_set, new=True)
+    timer = threading.Timer(0.5, lambda: _append(path, "new\n"))
+    timer.start()
+    assert next(lines) == (1, "new\n")
+    timer = threading.Timer(0.5, lambda: _rotate(path, "all of this\n"))
+    timer.start()
+    assert next(lines) == (2, "all of this\n")
+    timer.join()
+
+
+def test_new_lines_only_is_for_files_that_grow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A whole file with --new would send nothing, silently."""
+    assert main(["feed", "http://localhost:1", str(tmp_path), "--new"]) == 2
+    assert "--follow" in capsys.readouterr().err
+
+
+def test_a_feed_that_follows_waits_for_its_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If it ended, whoever starts it again would send the whole file once more."""
+    monkeypatch.setattr(feed_module, "_AGAIN", 0.01)
+    tries = []
+
+    class Away:
+        def checkin(self, rows: list[dict[str, object]]) -> None:
+            tries.append(rows)
+            if len(tries) < 3:
+                raise NodeUnreachable("nobody answers")
+
+    rows = [{"user": "person-1", "region": REGION}]
+    feed_module._send(Away(), rows, patient=True)  # type: ignore[arg-type]
+    assert tries == [rows] * 3
+    assert capsys.readouterr().err.splitlines() == [
+        "dpcrowd: waiting: nobody answers",
+        "dpcrowd: the node takes check-ins again",
+    ]
+    tries.clear()
+    with pytest.raises(NodeUnreachable):
+        feed_module._send(Away(), rows, patient=False)  # type: ignore[arg-type]
 
 
 def _append(path: Path, text: str) -> None:

@@ -80,6 +80,15 @@ def test_batches_and_bodies_that_are_too_large() -> None:
     assert set(small.refusals) == {"too-large"}
 
 
+def test_nobody_at_all_is_told_too() -> None:
+    """An empty list that is not sent would look to the node like a feed that has died."""
+    service = FakeService()
+    assert use(service, CHECKIN, lambda client: client.idle()) == 30.0
+    assert use(service, CHECKIN, lambda client: client.checkin([])) == 0
+    assert [len(batch) for batch in service.batches] == [0, 0]
+    assert service.collector.fed(100)
+
+
 def test_counts() -> None:
     """Numbers of numpy are numbers; a region that is not named has 0."""
     service = FakeService()

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.slots import SECOND
@@ -51,10 +52,13 @@ def test_check_ins_are_taken() -> None:
 
 
 def test_nothing_to_take_is_taken() -> None:
-    """A feed that sends its batch every second may have an empty one; the node does not write it down."""
+    """A silent crowd and a dead feed look the same unless nobody is told too; the answer says when to come again."""
     service = FakeService()
-    assert client_of(service).post("/v1/checkins", content=b"[]", headers=JSON).status_code == 202
-    assert service.batches == []
+    response = client_of(service).post("/v1/checkins", content=b"[]", headers=JSON)
+    assert (response.status_code, response.json()) == (202, {"taken": True, "seconds_left": 30.0})
+    assert [len(batch) for batch in service.batches] == [0]
+    assert service.collector.fed(100)
+    assert not service.collector.fed(101)
 
 
 def test_a_body_in_pieces() -> None:
@@ -154,6 +158,12 @@ def test_a_long_body_without_its_length_is_cut_off() -> None:
     response = client_of(service).post("/v1/checkins", content=pieces(), headers=JSON)
     assert (response.status_code, reason(response)) == (413, "too-large")
     assert "connection" not in response.headers
+
+
+def test_the_largest_body_is_told_in_bytes() -> None:
+    """node.toml's "8MiB" prints as that: "8MiB bytes" would be said."""
+    response = client_of(FakeService(), max_body=Size(1 << 10)).post("/v1/checkins", content=bytes(2000), headers=JSON)
+    assert "allowed: 1024 bytes." in response.json()["error"]["text"]
 
 
 def test_a_client_that_asks_first_is_answered_first() -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import math
+import subprocess
+import sys
+import tempfile
 from typing import Any
 
 import pytest
 
 from dpcrowd.node.api.estimates import accepted
 from dpcrowd.node.api.prometheus import Metric, render
-from node_support_api import ADMIN, CHECKIN, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
+from node_support_api import ADMIN, CHECKIN, CLOCK, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
 
+LAST_SLOT = (2**63 - 1 - CLOCK.epoch_ns) // CLOCK.length_ns - 1
+"""The last one whose end a node's storage can hold: 64 bits of nanoseconds."""
 READER = bearer(READ)
 LIMITS = {"estimate", "low", "high"}
 
@@ -64,6 +69,8 @@ def test_the_latest_release() -> None:
         ("from=2026-01-01T01:04:00%2B01:00", [4, 5]),
         ("from=2026-01-01T01:04:00+01:00", [4, 5]),
         ("from=9", []),
+        (f"from={LAST_SLOT}&to={LAST_SLOT}", []),
+        ("to=2262-04-11T23:47:16Z", [1, 2, 3, 4, 5]),
     ],
 )
 def test_ranges(query: str, slots: list[int]) -> None:
@@ -103,6 +110,8 @@ def test_pages_follow_one_another() -> None:
         "region=west",
         "form=2",
         "from=1" + "0" * 20,
+        f"from={LAST_SLOT + 1}",
+        f"to={LAST_SLOT + 1}",
     ],
 )
 def test_wrong_queries(query: str) -> None:
@@ -131,6 +140,34 @@ def test_csv() -> None:
         "sampled": "false",
     }
     assert [rows[5][name] for name in sorted(LIMITS)] == ["", "", ""]
+
+
+def test_columns_cost_no_more_memory_than_pyarrow_itself() -> None:
+    """pyarrow imports pandas where it can, and its own functions: 60 MB for good in a node that has no use for them."""
+    pytest.importorskip("pyarrow")
+    program = """if True:
+        import sys
+        import numpy as np
+        from dpcrowd.node.api.rows import SlotEstimates, to_arrow, to_parquet
+        from dpcrowd.node.ingest.bodies import decode_checkins
+        numbers = np.array([1.0, float("nan")])
+        slots = [SlotEstimates(1, 10**18, ("a", "b"), numbers, numbers, numbers, True)]
+        assert to_arrow(slots) and to_parquet(slots)
+        body = open(sys.argv[1], "rb").read()
+        assert len(decode_checkins("application/vnd.apache.arrow.stream", body, {"north": 0})) == 3
+        print([name for name in ("pandas", "pyarrow.compute", "pyarrow.dataset") if name in sys.modules])
+    """
+    import pyarrow
+
+    table = pyarrow.table({"user": ["a", "b", "c"], "region": ["north"] * 3, "time": [None, 1, 2]})
+    with tempfile.NamedTemporaryFile() as file:
+        with pyarrow.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        file.flush()
+        found = subprocess.run(
+            [sys.executable, "-c", program, file.name], capture_output=True, text=True, timeout=60, check=True
+        )
+    assert found.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("kind", ["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"])

@@ -119,6 +119,7 @@ def test_the_stream_ends_with_the_node() -> None:
     [
         ("after=x", {}, 400),
         ("after=-1", {}, 400),
+        ("after=123456789012345", {}, 400),
         ("region=west", {}, 400),
         ("regoin=north", {}, 400),
         ("", {"Last-Event-ID": "²"}, 400),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,3 +236,14 @@ def test_any_bytes_give_a_batch_or_a_refusal(seed: bytes, changes: list[tuple[fl
             assert set(found.regions) <= {0, 1}
         else:
             assert found.status in (400, 413)
+
+
+def test_many_views_of_one_text_are_refused() -> None:
+    """16 bytes a row may each stand for a long text: a small body would become gigabytes."""
+    text, size = b"x" * 1000, 70_000
+    views = np.zeros(size, dtype=[("length", "<i4"), ("prefix", "S4"), ("buffer", "<i4"), ("offset", "<i4")])
+    views["length"], views["prefix"] = len(text), text[:4]
+    users = pa.Array.from_buffers(pa.string_view(), size, [None, pa.py_buffer(views), pa.py_buffer(text)])
+    body = written(table(users, pa.array(["north"] * size).dictionary_encode()))
+    assert len(body) < 2 << 20
+    assert refusal(body).reason == "too-large"

@@ -81,9 +81,20 @@ def test_decoded_times_become_nanoseconds() -> None:
 
 
 def test_arrival_decides_without_a_time() -> None:
-    """All rows in one slot, without a look at each."""
+    """All rows in one slot, without a look at each; no rows are also told of the slot in which they arrived."""
     assert slots(1_015 * SECOND, None, None) == {1: [0, 1]}
-    assert slots(1_015 * SECOND) == {}
+    assert slots(1_015 * SECOND) == {1: []}
+    nobody = Batch([], [], np.empty(0, dtype=np.int64))
+    assert list(slots_of(nobody, 1_015 * SECOND, CLOCK, grace_ns=GRACE, future_ns=FUTURE)) == [1]
+
+
+def test_rows_that_waited_belong_to_the_present() -> None:
+    """Counted long after their arrival, rows without a time are neither late nor early; others go by their own."""
+    arrived, present = 1_009 * SECOND, 1_055 * SECOND
+    rows = batch(arrived, None, arrived + 1)
+    found = slots_of(rows, arrived, CLOCK, grace_ns=GRACE, future_ns=FUTURE, present_ns=present)
+    assert {slot: rows.tolist() for slot, rows in found.items()} == {0: [0, 2], 5: [1]}
+    assert list(slots_of(batch(None), arrived, CLOCK, grace_ns=0, future_ns=0, present_ns=present)) == [5]
 
 
 def test_rows_go_to_the_slots_of_their_times() -> None:

@@ -292,3 +292,36 @@ def test_nothing_that_leaves_the_machine_depends_on_raw_counts() -> None:
         for text in told[-1]:
             assert str(counts[0]) not in text or counts[0] < 100
     assert told[0] == told[1]
+
+
+def test_a_slot_costs_no_more_than_the_durable_ledger_has_room_for() -> None:
+    """Others may have spent from the same ledger, or the clock was set ahead: the scheme alone would ask for more."""
+    node = Lone()
+    asks = 500_000_000
+    for slot, room in enumerate((None, asks, asks - 1, 0, asks + 1)):
+        node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS, room))
+        node.pass_deadline(slot)
+    assert sorted(node.disk.samples) == [0, 1, 4]
+    assert [nano for nano, _ in node.disk.samples.values()] == [asks] * 3
+
+
+def test_after_time_was_lost_a_neighbour_has_to_vouch_again() -> None:
+    """The process may be the snapshot of a machine that has lived on since, and has spent what this one still has."""
+    node = Lone()
+    node.live(range(2))
+    node.give(on.TimeLost(node.view.clock.opens(5)))
+    for slot in (5, 6):
+        node.seal(slot)
+        node.hear(1, beat(1, slot, echo=node.disk.counter))
+        node.pass_deadline(slot)
+    assert sorted(node.disk.samples) == [0, 1, 6]
+
+
+def test_only_messages_that_were_used_count_as_heard() -> None:
+    """A neighbour whose messages are all refused must not look healthy."""
+    node = Lone()
+    node.seal(0)
+    node.hear(1, beat(1, 0))
+    node.hear(2, b"nonsense")
+    node.pass_deadline(0)
+    assert {number: slot for number, (slot, _) in node.machine.used.items()} == {1: 0}

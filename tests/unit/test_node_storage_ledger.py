@@ -21,10 +21,22 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
         yield opened
 
 
+@pytest.fixture
+def window(tmp_path: Path) -> Iterator[Storage]:
+    with open_storage(tmp_path / "window", nano=10, slots=3) as opened:
+        yield opened
+
+
+@pytest.fixture
+def longer(tmp_path: Path) -> Iterator[Storage]:
+    with open_storage(tmp_path / "longer", nano=100, slots=5) as opened:
+        yield opened
+
+
 def test_a_payment_its_values_and_the_state_are_there_again_after_a_restart(tmp_path: Path) -> None:
     """Without durable values a restarted node would draw a second time, or send nothing for what it paid."""
     with open_storage(tmp_path) as storage:
-        assert storage.ledger.first_start()
+        assert storage.ledger.counter() == 0
         assert storage.state() is None
         assert draw(storage, 3, nano=250, noisy=b"\x00values", state=b"after 3") == 1
         assert draw(storage, 4, nano=50, noisy=b"more", state=b"after 4") == 2
@@ -35,7 +47,6 @@ def test_a_payment_its_values_and_the_state_are_there_again_after_a_restart(tmp_
         assert storage.ledger.sample(opens(5)) is None
         assert (storage.ledger.counter(), storage.ledger.total_spent()) == (2, 300)
         assert storage.state() == b"after 4"
-        assert not storage.ledger.first_start()
 
 
 def test_a_slot_is_never_drawn_a_second_time(storage: Storage) -> None:
@@ -76,12 +87,12 @@ def test_a_restart_with_other_settings_refills_nothing(tmp_path: Path) -> None:
     with open_storage(tmp_path, "old", nano=100) as storage:
         draw(storage, 0, nano=60)
     with open_storage(tmp_path, "new", nano=100) as storage:
-        assert storage.ledger.first_start()
+        assert storage.ledger.counter() == 0
         assert [(entry.network, entry.nano) for entry in storage.ledger.spent_since(0)] == [("old", 60)]
         with pytest.raises(BudgetExhausted) as refused:
             draw(storage, 50, nano=41)
         assert (refused.value.requested, refused.value.remaining) == (41, 40)
-        assert draw(storage, 50, nano=40) == 2
+        assert draw(storage, 50, nano=40) == 1
 
 
 def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
@@ -95,9 +106,9 @@ def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
     assert [entry.slot for entry in storage.ledger.spent_since(opens(3) - 1)] == [2, 5]
 
 
-def test_a_window_promise_holds_at_its_exact_edge(storage: Storage) -> None:
+def test_a_window_promise_holds_at_its_exact_edge(window: Storage) -> None:
     """One slot more or less in the window would refuse what is allowed, or overspend."""
-    storage.ledger.promises.declare(10, 3 * LENGTH)
+    storage = window
     draw(storage, 0, nano=6)
     draw(storage, 2, nano=4)
     with pytest.raises(BudgetExhausted, match=r"ε=0\.000000001.*0\.00000001 of the 0\.00000001.*\(0 left\)"):
@@ -107,9 +118,9 @@ def test_a_window_promise_holds_at_its_exact_edge(storage: Storage) -> None:
         draw(storage, 4, nano=1)
 
 
-def test_a_clock_that_was_ahead_counts_in_both_directions(storage: Storage) -> None:
+def test_a_clock_that_was_ahead_counts_in_both_directions(window: Storage) -> None:
     """After the clock is set right, earlier slots share windows with the later payment; far later ones do not bind."""
-    storage.ledger.promises.declare(10, 3 * LENGTH)
+    storage = window
     draw(storage, 10, nano=8)
     with pytest.raises(BudgetExhausted):
         draw(storage, 8, nano=3)
@@ -122,8 +133,8 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
     with open_storage(shared, "a", nano=10) as a, open_storage(tmp_path / "b", "b", ledger=shared, nano=100) as b:
         draw(b, 0, nano=5, noisy=b"of b", state=b"b")
         assert a.ledger.sample(opens(0)) is None
-        assert a.ledger.first_start()
-        assert draw(a, 0, nano=4, noisy=b"of a", state=b"a") == 2  # the same seconds: another draw, paid as well
+        assert a.ledger.counter() == 0
+        assert draw(a, 0, nano=4, noisy=b"of a", state=b"a") == 1  # the same seconds: another draw, paid as well
         for storage, name in ((a, b"a"), (b, b"b")):
             sample = storage.ledger.sample(opens(0))
             assert sample is not None
@@ -134,7 +145,8 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
         assert a.ledger.total_spent() == b.ledger.total_spent() == 9
         assert a.ledger.promises.all() == [Promise("a", 10, None, 0), Promise("b", 100, None, 0)]
         b.ledger.promises.withdraw("a", 1, "ended")
-        assert draw(b, 1, nano=2) == 3
+        assert draw(b, 1, nano=2) == 2
+        assert (a.ledger.counter(), b.ledger.counter(), b.ledger.payments()) == (1, 2, 3)
         assert [(event.kind, event.network) for event in a.events.all()] == [("withdrawn", "a")]
         with pytest.raises(BadInput, match="'a'"):
             b.ledger.promises.withdraw("a", 2, "again")
@@ -147,8 +159,7 @@ def test_slots_across_the_ends_of_anothers_window_count_in_it(
 ) -> None:
     """Two slots of b that both reach a nanosecond into a's window [0, 3 slots) are closer than b's own grid says."""
     shared = tmp_path / "a"
-    with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
-        a.ledger.promises.declare(10, 3 * LENGTH)
+    with open_storage(shared, "a", nano=10, slots=3), open_storage(tmp_path / "b", "b", ledger=shared) as b:
         b.commit_sample(0, EPOCH + starts[order[0]], LENGTH, 8, b"", b"")
         with nullcontext() if allowed == 2 else pytest.raises(BudgetExhausted, match="network 'a'"):
             b.commit_sample(1, EPOCH + starts[order[1]], LENGTH, 3, b"", b"")
@@ -184,14 +195,17 @@ def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
     assert storage.ledger.promises.all()[0].since_ns == opens(1)
     assert storage.ledger.total_spent() == 20
     assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
-    storage.ledger.promises.declare(10, 3 * LENGTH)
+
+
+def test_a_window_has_no_horizon_that_could_begin_anew(window: Storage) -> None:
+    """Its budget comes back by itself; a new horizon would refill it at will."""
     with pytest.raises(BadInput, match="no finite horizon"):
-        storage.ledger.promises.new_horizon(opens(9), 1, "")
+        window.ledger.promises.new_horizon(opens(9), 1, "")
 
 
-def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(storage: Storage) -> None:
+def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer: Storage) -> None:
     """After an old copy was restored, slots that may have been drawn must not be drawn again, nor counters repeat."""
-    storage.ledger.promises.declare(100, 5 * LENGTH)
+    storage = longer
     draw(storage, 0, nano=1)
     counter = storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
     assert counter == storage.ledger.counter() == 18
@@ -205,13 +219,89 @@ def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(storage
     assert "restored" in event.text
 
 
-def test_lost_slots_leave_the_window_like_others(storage: Storage) -> None:
+def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
     """A loss that counted for ever would end sampling for good."""
-    storage.ledger.promises.declare(100, 5 * LENGTH)
+    storage = longer
     storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4))
     with pytest.raises(BudgetExhausted):
         draw(storage, 7)
     assert draw(storage, 8) == 2
+
+
+@pytest.mark.parametrize(("nano", "span"), [(11, 3 * LENGTH), (10, 3 * LENGTH - 1), (1, 1)])
+def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: int, span: int) -> None:
+    """Whoever edits epsilon in the file, and deletes the copy beside the ledger, would break what users were told."""
+    with pytest.raises(BadInput, match=r"promised ε=0\.00000001 in any 30 s .* weaker"):
+        window.ledger.promises.declare(nano, span)
+    assert window.ledger.promises.all() == [Promise("crowd", 10, 3 * LENGTH, 0)]
+
+
+def test_a_stronger_promise_is_taken(window: Storage) -> None:
+    """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
+    window.ledger.promises.declare(9, 4 * LENGTH)
+    window.ledger.promises.declare(9, None)
+    with pytest.raises(BadInput, match="over its whole horizon"):
+        window.ledger.promises.declare(9, 100 * LENGTH)
+
+
+def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
+    """The scheme asks for no more than this; told too little it would fall silent, told too much be refused."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        draw(a, 0, nano=4)
+        room = b.ledger.room(opens(1), opens(2))
+        assert (room.nano, room.spent, room.promise.network) == (6, 4, "a")
+        with pytest.raises(BudgetExhausted):
+            draw(b, 1, nano=7)
+        draw(b, 1, nano=6)
+        assert a.ledger.room(opens(2), opens(3)).nano == 0
+        assert a.ledger.room(opens(3), opens(4)).nano == 4
+
+
+def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path: Path) -> None:
+    """With one counter for all, a loss that a confirms would lift b above what b's neighbours remember."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        draw(b, 0)
+        a.ledger.mark_lost(opens(1), opens(2), 1, "restored", at_ns=0, counter=50)
+        assert (a.ledger.counter(), b.ledger.counter()) == (51, 1)
+
+
+@pytest.mark.parametrize("jumps", [[5], [2, 2, 1], [1, 1, 1, 1, 1]])
+def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: list[int]) -> None:
+    """By the date alone a payment of a moment ago would have left the window, as often as somebody sets the clock."""
+    draw(window, 0, nano=10)
+    slot = 1
+    for jump in jumps:
+        window.set_ahead(opens(slot), jump * LENGTH)
+        slot += jump
+    assert window.ledger.room(opens(slot), opens(slot + 1)).nano == 0
+    with pytest.raises(BudgetExhausted):
+        draw(window, slot, nano=1)
+    (entry,) = window.ledger.spent_since(opens(slot - 2))
+    assert entry.opens_ns == opens(slot - 1)
+    draw(window, slot + 2, nano=10)  # three slots of time have passed
+    assert [event.kind for event in window.events.all()] == ["clock"] * len(jumps)
+
+
+def test_ahead_after_back_counts_what_was_paid_between(window: Storage) -> None:
+    """A payment that is dated after a jump's start, because the clock had gone back before, is as old as it is."""
+    draw(window, 10, nano=10)
+    window.set_ahead(opens(9), 20 * LENGTH)
+    assert window.ledger.room(opens(29), opens(30)).nano == 0
+    assert window.ledger.room(opens(33), opens(34)).nano == 10
+
+
+def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
+    """Kept twice, a window would be a jump too long."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        draw(a, 0, nano=10)
+        a.set_ahead(opens(1), 9 * LENGTH)
+        b.set_ahead(opens(1) + SECOND, 9 * LENGTH + 1)
+        assert a.ledger.room(opens(12), opens(13)).nano == 10
+        a.set_ahead(opens(12), 9 * LENGTH)  # another one
+        assert len(a.events.all()) == 2
 
 
 @pytest.mark.parametrize("nano", [0, -1, 10**15 + 1])

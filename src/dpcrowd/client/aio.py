@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from dpcrowd.client import calls
 from dpcrowd.client.client import reply_of
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -73,6 +73,10 @@ class AsyncClient:
     ) -> int:
         """Send check-ins; see `Client.checkin`."""
         return await self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+
+    async def idle(self) -> float:
+        """Say that nobody has checked in; see `Client.idle`."""
+        return await self._run(send_nothing(self._settings.patience))
 
     async def counts(self, slot: int, counts: Mapping[str, int]) -> None:
         """Send a slot's distinct users by region, counted elsewhere."""

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from dpcrowd.client import calls
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -93,8 +93,17 @@ class Client:
         regions  a column, or one region for all
         times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970
         batch    rows in one request
+
+        Without users, an empty list is sent: see `idle`.
         """
         return self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+
+    def idle(self) -> float:
+        """Say that nobody has checked in; the seconds until the next slot opens.
+
+        Called once in every slot, it lets the node tell a crowd that is not there from a feed that is not.
+        """
+        return self._run(send_nothing(self._settings.patience))
 
     def counts(self, slot: int, counts: Mapping[str, int]) -> None:
         """Send a slot's distinct users by region, counted elsewhere. Again for the same slot: replaces them."""

@@ -15,7 +15,19 @@ from dpcrowd.client.errors import NodeError, NodeFailed, NodeUnreachable, kind
 from dpcrowd.client.rows import checkin_rows, content_type, counts_body, encode
 from dpcrowd.client.tables import Estimates, Row, from_rows, joined
 
-__all__ = ["Ask", "Patience", "Reply", "Silence", "Steps", "Wait", "get", "read", "send_checkins", "send_counts"]
+__all__ = [
+    "Ask",
+    "Patience",
+    "Reply",
+    "Silence",
+    "Steps",
+    "Wait",
+    "get",
+    "read",
+    "send_checkins",
+    "send_counts",
+    "send_nothing",
+]
 
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
@@ -133,9 +145,11 @@ def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
 
 
 def send_checkins(users: Any, regions: Any, times: Any, batch: int, encoding: str, patience: Patience) -> Steps[int]:
-    """In batches; a batch that the node finds too large is halved. The number of rows."""
+    """In batches; a batch that the node finds too large is halved; nobody at all is told too. The number of rows."""
     headers = {"content-type": content_type(encoding)}
     rows = checkin_rows(users, regions, times)
+    if not rows:
+        yield from send_nothing(patience)
     first, size = 0, max(1, batch)
     while first < len(rows):
         part = rows[first : first + size]
@@ -148,6 +162,13 @@ def send_checkins(users: Any, regions: Any, times: Any, batch: int, encoding: st
         else:
             first += len(part)
     return len(rows)
+
+
+def send_nothing(patience: Patience) -> Steps[float]:
+    """An empty list; seconds until the next slot opens."""
+    headers = {"content-type": content_type("msgpack")}
+    ask = Ask("POST", "/v1/checkins", (), encode([], "msgpack"), headers)
+    return read((yield from get(ask, patience, (202,))), _taken.decode).seconds_left
 
 
 def send_counts(slot: int, counts: Mapping[str, Any], patience: Patience) -> Steps[None]:
@@ -182,6 +203,13 @@ def _told(content: bytes) -> tuple[str, str, list[int] | None] | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
         return None
     return _line(error.reason, 50), _line(error.text, _MOST_TEXT), error.rows
+
+
+class _Taken(msgspec.Struct):
+    seconds_left: float = 1.0  # the shortest slot
+
+
+_taken = msgspec.json.Decoder(_Taken)
 
 
 class _Detail(msgspec.Struct):

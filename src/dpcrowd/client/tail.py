@@ -29,14 +29,19 @@ def read_lines(stream: TextIO) -> Iterator[Line]:
         yield from enumerate(stream, start=1)
 
 
-def follow_file(path: Path, stop: Callable[[], bool]) -> Iterator[Line]:
-    """(number, line) of a file that grows; of the next one when it is replaced or cut. Until `stop` says so."""
+def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False) -> Iterator[Line]:
+    """(number, line) of a file that grows; of the next one when it is replaced or cut. Until `stop` says so.
+
+    new  pass over what is in the file already, if it is there: lines without a time would count as of now
+    """
     number = 0
     while not stop():
         try:
             with path.open(encoding="utf-8") as file:
                 inode = os.fstat(file.fileno()).st_ino
-                part = ""
+                if new:
+                    file.seek(0, os.SEEK_END)
+                new, part = False, ""
                 while not stop():
                     piece = file.readline()
                     if not piece:
@@ -50,6 +55,7 @@ def follow_file(path: Path, stop: Callable[[], bool]) -> Iterator[Line]:
                         yield number, part
                         part = ""
         except FileNotFoundError:
+            new = False  # the one that will come is new as a whole
             time.sleep(_NAP)
 
 
@@ -62,16 +68,24 @@ def _replaced(path: Path, inode: int, position: int) -> bool:
 
 
 def batches(
-    lines: Iterator[Line], wrong: Callable[[int, str], None], *, size: int = 1000, seconds: float = 0.5
+    lines: Iterator[Line],
+    wrong: Callable[[int, str], None],
+    *,
+    size: int = 1000,
+    seconds: float = 0.5,
+    wake: float | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Check-ins in batches of `size`, or fewer if the oldest has waited for `seconds`; `wrong` hears of other lines."""
+    """Check-ins in batches of `size`, or fewer if the oldest has waited for `seconds`; `wrong` hears of other lines.
+
+    wake  give an empty batch whenever nothing has come for so long; None: wait for lines
+    """
     waiting: queue.Queue[Line | BaseException | None] = queue.Queue(_WAITING)
     threading.Thread(target=_pump, args=(lines, waiting), daemon=True).start()
     batch: list[dict[str, Any]] = []
     oldest = 0.0
     while True:
         try:
-            got = waiting.get(timeout=max(oldest + seconds - time.monotonic(), 0.0) if batch else None)
+            got = waiting.get(timeout=max(oldest + seconds - time.monotonic(), 0.0) if batch else wake)
         except queue.Empty:
             yield batch
             batch = []

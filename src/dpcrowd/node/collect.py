@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Collector", "NotTaken", "pack_batch", "unpack_batch"]
+__all__ = ["Collector", "NotTaken", "Rows", "pack_batch", "unpack_batch"]
 
 HASH_BYTES = 16
 _ROW = np.dtype([("user", f"V{HASH_BYTES}"), ("region", "<u4")])
+
+Rows = tuple[Sequence[bytes], Sequence[int]]
+"""Keyed hashes of users, and the number of the region of each."""
 
 
 class NotTaken(Exception):
@@ -30,58 +33,83 @@ class NotTaken(Exception):
 @dataclass
 class _Open:
     users: dict[bytes, int] = field(default_factory=dict)
-    counts: NDArray[np.int64] | None = None
+    counts: dict[int, int] | None = None
 
 
 class Collector:
-    """The slots that are open for check-ins.
+    """The slots that are open for check-ins. A slot is fed once a request for it was taken, were it an empty one.
 
-    regions   d
+    regions   d; may grow while slots are open
     capacity  distinct users that one slot can hold
+    sealed    the last slot that is closed, with all before it
     """
 
     def __init__(self, regions: int, capacity: int) -> None:
         self.regions = regions
         self.capacity = capacity
+        self.sealed = -1
         self._open: dict[int, _Open] = {}
-        self._sealed = -1
+        self._last_fed = False
 
     def add(self, slot: int, users: Sequence[bytes], regions: Sequence[int]) -> None:
         """Take check-ins (keyed hashes and regions); all of them or, with `NotTaken`, none."""
-        held = self._slot(slot)
-        if held.counts is not None:
+        self.add_all({slot: (users, regions)})
+
+    def add_all(self, parts: Mapping[int, Rows]) -> None:
+        """Take check-ins of several slots; all of them or, with `NotTaken`, none: no slot if one says no."""
+        for slot, (users, _) in parts.items():
+            self._check(slot, users)
+        for slot, rows in parts.items():
+            self.restore(slot, *rows)
+
+    def restore(self, slot: int, users: Sequence[bytes], regions: Sequence[int]) -> None:
+        """Take check-ins that were acknowledged before: a capacity that is smaller now does not lose them."""
+        self._slot(slot).users.update(zip(users, regions, strict=True))
+
+    def set_counts(self, slot: int, counts: Mapping[int, int]) -> None:
+        """Take counts by region; a region that is not named has 0. Giving a slot's counts again replaces them."""
+        self._refuse_sealed(slot)
+        if slot in self._open and self._open[slot].users:
+            raise NotTaken("mixed", f"slot {slot} was given check-ins: it takes no counts.")
+        self._slot(slot).counts = dict(counts)
+
+    def fed(self, slot: int) -> bool:
+        """Whether anything was taken for a slot, which is open or the last one that was sealed."""
+        return self._last_fed if slot == self.sealed else slot in self._open
+
+    def seal(self, slot: int) -> NDArray[np.int64]:
+        """The counts of a slot, which is closed with all slots before it and forgotten."""
+        if slot >= self.sealed:
+            self.sealed, self._last_fed = slot, self.fed(slot)
+        held = self._open.pop(slot, _Open())
+        for old in [open_slot for open_slot in self._open if open_slot <= slot]:
+            del self._open[old]
+        if held.counts is None:
+            regions = np.fromiter(held.users.values(), dtype=np.int64, count=len(held.users))
+            return np.bincount(regions, minlength=self.regions).astype(np.int64)
+        vector = np.zeros(self.regions, dtype=np.int64)
+        for region, count in held.counts.items():
+            vector[region] = count
+        return vector
+
+    def _check(self, slot: int, users: Sequence[bytes]) -> None:
+        self._refuse_sealed(slot)
+        held = self._open.get(slot)
+        if held is None:
+            held = _Open()
+        if users and held.counts is not None:
             raise NotTaken("mixed", f"slot {slot} was given counts: it takes no check-ins.")
         if len(held.users) + len(users) > self.capacity:
             # An upper bound first, the exact number only when it matters: most users are new in a slot.
             new = sum(1 for user in set(users) if user not in held.users)
             if len(held.users) + new > self.capacity:
                 raise NotTaken("full", f"slot {slot} has no room for more users; try again in the next slot.")
-        held.users.update(zip(users, regions, strict=True))
 
-    def set_counts(self, slot: int, counts: Mapping[int, int]) -> None:
-        """Take counts by region; a region that is not named has 0. Giving a slot's counts again replaces them."""
-        held = self._slot(slot)
-        if held.users:
-            raise NotTaken("mixed", f"slot {slot} was given check-ins: it takes no counts.")
-        vector = np.zeros(self.regions, dtype=np.int64)
-        for region, count in counts.items():
-            vector[region] = count
-        held.counts = vector
-
-    def seal(self, slot: int) -> NDArray[np.int64]:
-        """The counts of a slot, which is closed with all slots before it and forgotten."""
-        held = self._open.pop(slot, _Open())
-        self._sealed = max(self._sealed, slot)
-        for old in [open_slot for open_slot in self._open if open_slot <= slot]:
-            del self._open[old]
-        if held.counts is not None:
-            return held.counts
-        regions = np.fromiter(held.users.values(), dtype=np.int64, count=len(held.users))
-        return np.bincount(regions, minlength=self.regions).astype(np.int64)
+    def _refuse_sealed(self, slot: int) -> None:
+        if slot <= self.sealed:
+            raise NotTaken("late", f"slot {slot} is sealed.")
 
     def _slot(self, slot: int) -> _Open:
-        if slot <= self._sealed:
-            raise NotTaken("late", f"slot {slot} is sealed.")
         return self._open.setdefault(slot, _Open())
 
 

@@ -17,12 +17,12 @@ from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.rows import ENCODERS, SlotEstimates
 from dpcrowd.node.api.service import Context
-from dpcrowd.node.ingest.times import parse_time
+from dpcrowd.node.ingest.times import LAST_NS, parse_time
 
-__all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes"]
+__all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes", "slot_number"]
 
 DEFAULT_ROWS, MOST_ROWS = 100_000, 1_000_000
-_SLOT = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]+")
 _LOST_PLUS = re.compile(r"(?<=[0-9]) (?=[0-9]{2}:[0-9]{2}$)")
 
 
@@ -113,19 +113,34 @@ def _known(query: QueryParams, names: set[str]) -> None:
         raise QueryRefused(f"a parameter that does not exist; allowed: {', '.join(sorted(names))}.")
 
 
+def slot_number(context: Context, name: str, text: str) -> int | None:
+    """A slot that a query names by its number, if it is a number; refused beyond the times that can be stored."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    last = _last_slot(context)
+    if len(text) > 18 or int(text) > last:
+        raise QueryRefused(f"{name}: allowed: slots up to {last}, which opens in the year 2262.")
+    return int(text)
+
+
+def _last_slot(context: Context) -> int:
+    """Its end is the last one that 64 bits of nanoseconds can tell."""
+    return context.service.clock.slot_of(LAST_NS) - 1
+
+
 def _slot(context: Context, query: QueryParams, name: str) -> int | None:
     given = query.getlist(name)
     if not given:
         return None
-    text = given[0]
-    if len(given) == 1 and _SLOT.fullmatch(text):
-        return int(text)
-    at_ns = parse_time(_LOST_PLUS.sub("+", text)) if len(given) == 1 else None  # '+' in an address means a space
+    number = slot_number(context, name, given[0]) if len(given) == 1 else None
+    if number is not None:
+        return number
+    at_ns = parse_time(_LOST_PLUS.sub("+", given[0])) if len(given) == 1 else None  # '+' in an address means a space
     if at_ns is None:
         raise QueryRefused(
             f"{name}: allowed, once: a slot, or an RFC 3339 time with an offset, for the slot open then."
         )
-    return context.service.clock.slot_of(at_ns)
+    return min(context.service.clock.slot_of(at_ns), _last_slot(context))
 
 
 def _limit(query: QueryParams) -> int:

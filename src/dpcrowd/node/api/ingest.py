@@ -9,45 +9,47 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from starlette.types import Receive, Scope, Send
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
 
 from dpcrowd.node.api.answers import refusal_bytes
 from dpcrowd.node.api.rights import CHALLENGE, denied
 from dpcrowd.node.api.service import Context
+from dpcrowd.node.api.views import Taken
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.ingest.batch import BodyRefused
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
 from dpcrowd.node.ingest.times import RowsNotTaken
+from dpcrowd.node.slots import SECOND
 
 __all__ = ["Ingest", "take_checkins", "take_counts"]
 
-Take = Callable[[Context, str | None, bytes], Awaitable[None]]
+Take = Callable[[Context, str | None, bytes], Awaitable[Taken]]
 
 _log = logging.getLogger("dpcrowd.node.api")
 _STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403}
 _DISCARDED = 16 << 20
-_TAKEN = b'{"taken":true}'
-_TAKEN_START = {
-    "type": "http.response.start",
-    "status": 202,
-    "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_TAKEN))],
-}
-_TAKEN_BODY = {"type": "http.response.body", "body": _TAKEN}
+_TAKEN = Taken(True)
+_encode = msgspec.json.Encoder().encode
 
 
-async def take_checkins(context: Context, content_type: str | None, body: bytes) -> None:
-    """Decode and take; an empty batch is taken without troubling anybody."""
+async def take_checkins(context: Context, content_type: str | None, body: bytes) -> Taken:
+    """Decode and take. Whoever sends an empty list, to say that it is there, is told when the next slot opens."""
     arrived_ns = context.now()
     batch = decode_checkins(content_type, body, context.service.regions)
+    await context.service.take_checkins(batch, arrived_ns)
     if len(batch):
-        await context.service.take_checkins(batch, arrived_ns)
+        return _TAKEN
+    now, clock = context.now(), context.service.clock
+    return Taken(True, (clock.closes(clock.slot_of(now)) - now) / SECOND)
 
 
-async def take_counts(context: Context, content_type: str | None, body: bytes) -> None:
+async def take_counts(context: Context, content_type: str | None, body: bytes) -> Taken:
     """Decode and take."""
     arrived_ns = context.now()
     slot, counts = decode_counts(content_type, body, context.service.regions)
     await context.service.take_counts(slot, counts, arrived_ns)
+    return _TAKEN
 
 
 class Ingest:
@@ -64,7 +66,7 @@ class Ingest:
             body = await sent.read(self._context.max_body)
             if body is None:
                 return  # the client is gone
-            await self._take(self._context, _header(scope, b"content-type"), body)
+            taken = await self._take(self._context, _header(scope, b"content-type"), body)
         except (BodyRefused, NotTaken) as error:
             # A connection that is closed with bytes unread is reset, and the client may never see the answer.
             waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
@@ -74,8 +76,8 @@ class Ingest:
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
-            await send(_TAKEN_START)
-            await send(_TAKEN_BODY)
+            for message in _TAKEN_MESSAGES if taken is _TAKEN else _messages(202, _encode(taken), {}):
+                await send(message)
 
     def _check(self, scope: Scope) -> None:
         """Everything that can be refused before the body is read."""
@@ -141,7 +143,7 @@ class _Sent:
 
 
 def _too_large(most: int) -> BodyRefused:
-    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most} bytes. Send several.")
+    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes. Send several.")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -152,7 +154,15 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 
 async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    for message in _messages(status, body, headers):
+        await send(message)
+
+
+def _messages(status: int, body: bytes, headers: dict[str, str]) -> tuple[Message, Message]:
     told = {"content-type": "application/json", "content-length": str(len(body)), **headers}
     raw = [(name.encode(), value.encode()) for name, value in told.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    start = {"type": "http.response.start", "status": status, "headers": raw}
+    return start, {"type": "http.response.body", "body": body}
+
+
+_TAKEN_MESSAGES = _messages(202, _encode(_TAKEN), {})

@@ -79,7 +79,8 @@ def _ingest() -> Part:
     checkins = operation(
         "sendCheckins",
         "Send check-ins",
-        "A user counts once a slot, the last region wins: sending a batch again is harmless. All rows or none.",
+        "A user counts once a slot, the last region wins: sending a batch again is harmless. All rows or none. An "
+        "empty list says that whoever counts is there, and saw nobody.",
         taken,
         right="checkin",
         body={kind: rows.get(kind, binary) for kind in CHECKIN_TYPES},
@@ -104,7 +105,8 @@ def _estimates() -> Part:
         region,
         parameter("limit", "About how many rows at most; whole slots.", {"type": "integer", "minimum": 1}),
     ]
-    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", {"type": "integer"})
+    seen = {"type": "integer", "minimum": 0}
+    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", seen)
     refusals = errors(400, 401, 403, 406)
     events = {
         "200": {

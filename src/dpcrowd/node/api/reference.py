@@ -37,6 +37,7 @@ of the request. [Failures](failures.md) lists the reasons.
 
     client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
     client.checkin(["ann", "bob"], ["north", "south"])                # or a list of {"user", "region", "time"?}
+    client.idle()                                                     # nobody checked in, but the feed is there
     client.counts(4182, {"north": 120, "south": 88})
     client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
     table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate

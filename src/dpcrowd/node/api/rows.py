@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.views import EstimateRow
+from dpcrowd.node.ingest import lean
 from dpcrowd.node.ingest.times import rfc3339
 
 __all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "PARQUET", "SlotEstimates", "to_json"]
@@ -108,20 +109,32 @@ def _table(pyarrow: Any, slots: Sequence[SlotEstimates]) -> Any:
     def each(values: Sequence[object], dtype: str) -> NDArray[Any]:
         return np.repeat(np.array(values, dtype=dtype), sizes)
 
+    def column(kind: Any, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> Any:
+        known = None if valid is None or valid.all() else lean.packed(pyarrow, valid)
+        return pyarrow.Array.from_buffers(kind, len(values), [known, pyarrow.py_buffer(values)])
+
     def vector(name: str) -> Any:
         values = np.concatenate([np.empty(0), *(getattr(one, name) for one in slots)])
-        return pyarrow.array(values, type=pyarrow.float64(), from_pandas=True)  # NaN becomes null
+        return column(pyarrow.float64(), values, ~np.isnan(values))
 
+    sampled = each([one.sampled for one in slots], "?")
     columns = {
-        "slot": pyarrow.array(each([one.slot for one in slots], "i8")),
-        "start": pyarrow.array(each([one.start_ns for one in slots], "i8")).cast(pyarrow.timestamp("ns", "UTC")),
-        "region": pyarrow.array([name for one in slots for name in one.regions], type=pyarrow.string()),
+        "slot": column(pyarrow.int64(), each([one.slot for one in slots], "<i8")),
+        "start": column(pyarrow.timestamp("ns", "UTC"), each([one.start_ns for one in slots], "<i8")),
+        "region": _texts(pyarrow, [name for one in slots for name in one.regions]),
         "estimate": vector("estimate"),
         "low": vector("low"),
         "high": vector("high"),
-        "sampled": pyarrow.array(each([one.sampled for one in slots], "?")),
+        "sampled": pyarrow.Array.from_buffers(pyarrow.bool_(), len(sampled), [None, lean.packed(pyarrow, sampled)]),
     }
-    return pyarrow.table(columns)
+    return pyarrow.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _texts(pyarrow: Any, texts: Sequence[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype="<i4")
+    buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(encoded))]
+    return pyarrow.Array.from_buffers(pyarrow.string(), len(encoded), buffers)
 
 
 def _field(number: float) -> str:
@@ -130,7 +143,6 @@ def _field(number: float) -> str:
 
 def _pyarrow(purpose: str) -> Any:
     try:
-        import pyarrow
+        return lean.load()
     except ImportError:
         raise MissingExtra("pyarrow", "parquet", purpose) from None
-    return pyarrow

@@ -36,9 +36,10 @@ class Service(Protocol):
         """Slots and times."""
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        """Returns once the check-ins are on disk.
+        """Returns once the check-ins are on disk, or among the counts of a slot that was sealed meanwhile.
 
-        Raises `NotTaken`, and then has taken none: late, mixed, full, future, unavailable.
+        An empty batch is kept too: its slot was fed. Raises `NotTaken`, and then has taken none: late, mixed, full,
+        future, unavailable.
         """
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:

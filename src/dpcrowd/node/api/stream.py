@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.broadcast import Lost
-from dpcrowd.node.api.estimates import QueryRefused, chosen_regions
+from dpcrowd.node.api.estimates import QueryRefused, chosen_regions, slot_number
 from dpcrowd.node.api.rights import CHALLENGE, denied
 from dpcrowd.node.api.rows import SlotEstimates, to_json
 from dpcrowd.node.api.service import Context
@@ -149,10 +149,11 @@ def _wish(context: Context, headers: Headers, query: QueryParams) -> tuple[list[
     try:
         if not set(query) <= {"region", "after"}:
             raise QueryRefused("a parameter that does not exist; allowed: after, region.")
-        after = headers.get("last-event-id") or query.get("after")
-        if after is not None and not (after.isdecimal() and after.isascii() and len(after) <= 15):
+        text = headers.get("last-event-id") or query.get("after")
+        after = None if text is None else slot_number(context, "after", text)
+        if text is not None and after is None:
             raise QueryRefused("after: allowed: a slot.")
-        return chosen_regions(context, query), None if after is None else int(after)
+        return chosen_regions(context, query), after
     except QueryRefused as error:
         return refusal(400, "query", str(error))
 

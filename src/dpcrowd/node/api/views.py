@@ -97,10 +97,13 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     refused_checkins: list[SlotRefusals] = []
 
 
-class Taken(Struct, frozen=True):
+class Taken(Struct, frozen=True, omit_defaults=True):
     """The check-ins, or counts, are on disk."""
 
-    taken: bool = True
+    taken: bool
+    seconds_left: Annotated[
+        float | None, Meta(description="Only for an empty list of check-ins: until the next slot opens.")
+    ] = None
 
 
 class Health(Struct, frozen=True):

@@ -81,6 +81,14 @@ class IngestSection(Section, frozen=True, kw_only=True):
         ),
     ] = False
     counts: Annotated[bool, about("Take counts that were made distinct elsewhere.", "true or false")] = True
+    needs_feed: Annotated[
+        bool,
+        about(
+            "Sample only slots for which a request came. Only with a feed that speaks in every slot, also when nobody "
+            "is there (an empty list will do): otherwise the silence would tell that nobody was.",
+            "true or false",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.max_body <= 1 << 30:

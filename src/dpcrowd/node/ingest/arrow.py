@@ -1,4 +1,4 @@
-"""Check-ins in Arrow's formats, stream and file; pyarrow is loaded with the first such body.
+"""Check-ins in Arrow's formats, stream and file; pyarrow is loaded with the first such body (`lean` says how).
 
 Arrow bodies come from outside: columns are checked in full before they are read, and nothing is unpacked that could be
 far larger than the body. Compressed buffers are refused, the values of a dictionary become Python objects once, and
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.node.ingest import lean
 from dpcrowd.node.ingest.arrow_messages import compressed, stream_of_file
 from dpcrowd.node.ingest.batch import ALLOWED, ARRIVAL, MOST_ROWS, Batch, BodyRefused, refuse_field, refuse_malformed
 from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, Zoned, nanoseconds
@@ -23,6 +24,8 @@ __all__ = ["decode_arrow"]
 
 _LONGEST = 1024
 """Bytes of a text: 256 characters of a user."""
+_MOST_TEXT = 64 << 20
+"""Bytes of all texts of a column, since any number of its rows may be views of the same one."""
 _UNITS = {"s": 1_000_000_000, "ms": MILLISECOND, "us": 1_000, "ns": 1}
 _COLUMNS = (["region", "user"], ["region", "time", "user"])
 
@@ -30,7 +33,7 @@ _COLUMNS = (["region", "user"], ["region", "time", "user"])
 def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batch:
     """Check-ins of an Arrow stream or file with the columns user, region and, if wanted, time."""
     try:
-        import pyarrow
+        pyarrow = lean.load()
     except ImportError:
         text = 'this node has no pyarrow for Arrow bodies: pip install "dpcrowd[parquet]", or send JSON.'
         raise BodyRefused(415, "content-type", text) from None
@@ -85,42 +88,34 @@ def _check_schema(pyarrow: Any, schema: Any) -> BodyRefused | None:
 
 def _users(pyarrow: Any, column: Any) -> list[bytes]:
     values, places = _values(pyarrow, column, "user")
-    _refuse_rows(_nulls(values), places, "user")
+    _refuse_rows(lean.nulls(values), places, "user")
     if pyarrow.types.is_integer(values.type):
-        values = values.cast(pyarrow.string())
+        users = [b"%d" % user for user in lean.integers(pyarrow, values).tolist()]
     else:
         _check_lengths(pyarrow, values, places, "user")
-    users = values.cast(pyarrow.binary()).to_numpy(zero_copy_only=False)
-    chosen: list[bytes] = (users if places is None else users[places]).tolist()
-    return chosen
+        users = values.view(_bytes_of(pyarrow, values.type)).to_pylist()
+    return users if places is None else [users[place] for place in places.tolist()]
 
 
 def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int]) -> list[int]:
-    if pyarrow.types.is_string_view(column.type):
-        _check_lengths(pyarrow, column, None, "region")
-        column = column.cast(pyarrow.string())
-    if not pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
     values, places = _values(pyarrow, column, "region")
+    _refuse_rows(lean.nulls(values), places, "region")
     _check_lengths(pyarrow, values, places, "region")
     numbers = np.array([regions.get(name, -1) for name in values.to_pylist()], dtype=np.int64)
     _refuse_rows(numbers < 0, places, "region", unknown=True)
-    found: list[int] = numbers[places].tolist()
+    found: list[int] = (numbers if places is None else numbers[places]).tolist()
     return found
 
 
 def _times(pyarrow: Any, column: Any) -> NDArray[np.int64] | None:
-    missing = _nulls(column)
+    missing = lean.nulls(column)
     if missing.all():
         return None
     if not (pyarrow.types.is_integer(column.type) or pyarrow.types.is_timestamp(column.type)):
         _check_lengths(pyarrow, column, None, "time")
         return _text_times(column.to_pylist())
-    factor = MILLISECOND
-    if pyarrow.types.is_timestamp(column.type):
-        factor = _UNITS[column.type.unit]
-        column = column.cast(pyarrow.int64())
-    values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    factor = _UNITS[column.type.unit] if pyarrow.types.is_timestamp(column.type) else MILLISECOND
+    values = np.where(missing, 0, lean.integers(pyarrow, column))
     _refuse_rows((values < 0) | (values > LAST_NS // factor), None, "time")
     return np.where(missing, ARRIVAL, values.astype(np.int64) * factor)
 
@@ -139,8 +134,15 @@ def _values(pyarrow: Any, column: Any, field: str) -> tuple[Any, NDArray[np.int6
     """A dictionary's values and where each row's is; a plain column and None."""
     if not pyarrow.types.is_dictionary(column.type):
         return column, None
-    _refuse_rows(_nulls(column.indices), None, field)
-    return column.dictionary, column.indices.cast(pyarrow.int64()).to_numpy(zero_copy_only=False)
+    _refuse_rows(lean.nulls(column.indices), None, field)
+    return column.dictionary, lean.integers(pyarrow, column.indices).astype(np.int64)
+
+
+def _bytes_of(pyarrow: Any, kind: Any) -> Any:
+    """The type of the same texts as bytes."""
+    if pyarrow.types.is_string_view(kind):
+        return pyarrow.binary_view()
+    return pyarrow.large_binary() if pyarrow.types.is_large_string(kind) else pyarrow.binary()
 
 
 def _check_lengths(pyarrow: Any, values: Any, places: NDArray[np.int64] | None, field: str) -> None:
@@ -151,20 +153,15 @@ def _check_lengths(pyarrow: Any, values: Any, places: NDArray[np.int64] | None, 
     if pyarrow.types.is_string_view(values.type):
         # 16 bytes a row, the first 4 of them its length.
         lengths = np.frombuffer(values.buffers()[1], dtype="<i4", count=4 * end)[::4][begin:]
+        if lengths.sum(dtype=np.int64) > _MOST_TEXT:
+            raise BodyRefused(413, "too-large", f"column {field}: more than {_MOST_TEXT} bytes of text; send several.")
     else:
         kind = "<i8" if pyarrow.types.is_large_string(values.type) else "<i4"
         lengths = np.diff(np.frombuffer(values.buffers()[1], dtype=kind, count=end + 1)[begin:])
-    wrong = ((lengths < 1) | (lengths > _LONGEST)) & ~_nulls(values)
+    wrong = ((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values)
     if places is not None and wrong.any():
         raise refuse_field(None, field)  # also one that no row has
     _refuse_rows(wrong, places, field)
-
-
-def _nulls(values: Any) -> NDArray[np.bool_]:
-    if not values.null_count:
-        return np.zeros(len(values), dtype=np.bool_)
-    found: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _refuse_rows(

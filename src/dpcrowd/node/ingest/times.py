@@ -17,7 +17,7 @@ from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.ingest.batch import ARRIVAL, Batch, refuse_field
 from dpcrowd.node.slots import SECOND, SlotClock
 
-__all__ = ["LAST_NS", "RowsNotTaken", "Zoned", "nanoseconds", "parse_time", "rfc3339", "slots_of"]
+__all__ = ["LAST_NS", "RowsNotTaken", "Zoned", "nanoseconds", "parse_time", "refuse_rows", "rfc3339", "slots_of"]
 
 LAST_NS = 2**63 - 1
 MILLISECOND = 1_000_000
@@ -67,25 +67,37 @@ def nanoseconds(times: Sequence[datetime | int | None]) -> NDArray[np.int64] | N
 
 
 def slots_of(
-    batch: Batch, arrived_ns: int, clock: SlotClock, *, grace_ns: int, future_ns: int
+    batch: Batch,
+    arrived_ns: int,
+    clock: SlotClock,
+    *,
+    grace_ns: int,
+    future_ns: int,
+    present_ns: int | None = None,
 ) -> dict[int, NDArray[np.intp]]:
-    """The rows of each slot. One row from the future, or of a sealed slot, and the whole batch is refused."""
+    """The rows of each slot. One row from the future, or of a sealed slot, and the whole batch is refused.
+
+    A batch without rows is one of the slot in which it arrived.
+
+    grace_ns    of the slot before the one that is open
+    present_ns  the time of rows that have none, if it is not their arrival; such rows are never late
+    """
     if arrived_ns < clock.epoch_ns:
         raise NotTaken("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
-    everything = np.arange(len(batch))
-    if not len(batch):
-        return {}
-    if batch.times_ns is None:
-        return {clock.slot_of(arrived_ns): everything}
-    times = np.where(batch.times_ns == ARRIVAL, arrived_ns, batch.times_ns)
-    _refuse_rows(times > arrived_ns + future_ns, "future", "later than this server's clock allows")
-    slots = (times - clock.epoch_ns) // clock.length_ns
+    present_ns = arrived_ns if present_ns is None else present_ns
+    if batch.times_ns is None or not len(batch):
+        return {clock.slot_of(present_ns): np.arange(len(batch))}
+    own = batch.times_ns != ARRIVAL
+    refuse_rows(batch.times_ns > arrived_ns + future_ns, "future", "later than this server's clock allows")
+    slots = (np.where(own, batch.times_ns, present_ns) - clock.epoch_ns) // clock.length_ns
     # A slot is sealed once its end and the grace have passed: the slot open one grace ago is the first that is not.
-    _refuse_rows(slots < max(clock.slot_of(arrived_ns - grace_ns), 0), "late", "of a slot that is sealed")
+    first = max(clock.slot_of(arrived_ns - grace_ns), 0)
+    refuse_rows(own & (slots < first), "late", "of a slot that is sealed")
     return {int(slot): np.flatnonzero(slots == slot) for slot in np.unique(slots)}
 
 
-def _refuse_rows(wrong: NDArray[np.bool_], reason: str, why: str) -> None:
+def refuse_rows(wrong: NDArray[np.bool_], reason: str, why: str) -> None:
+    """Of a batch, for their times."""
     rows = np.flatnonzero(wrong)[:_NAMED_ROWS].tolist()
     if rows:
         raise RowsNotTaken(reason, f"row {rows[0]}: time: {why}; nothing of the body was taken.", rows)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, parse_network
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.signing import sign, verify
+from dpcrowd.node.live.purse import horizon, own_promise
 from dpcrowd.node.machine import Machine, NetworkView
+from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import Guarantee, Noise
 from dpcrowd.schemes.server import Server
 
-__all__ = ["current_revision", "debts", "declare_promise", "keep_revision", "make_machine", "make_view"]
-
-CURRENT = "network.current.toml"
+__all__ = ["book_loss", "debts", "declare_promise", "make_machine", "make_view"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
@@ -58,69 +59,78 @@ def make_machine(
     now_ns: int,
     *,
     vouched: bool = False,
+    before: NetworkConfig | None = None,
 ) -> tuple[Machine, str]:
     """The machine that goes on where the folder stopped, and a sentence on what it found there.
 
     vouched  the operator has confirmed what was lost: the old state is not used, since it knows too little of it
+    before   the revision under which the state was stored, if that is another one
     """
-    server = _server(node, network, noise)
     state = None if vouched else storage.state()
-    text = "the folder is new: nothing is known, nothing was spent."
-    if state is not None:
-        try:
-            server.restore(state)
-            text = f"goes on after slot {server.slot}."
-        except BadInput:
-            server = _server(node, network, noise)
-            text = "the configuration has changed: estimates begin anew, what was spent stays spent."
+    if state is None:
+        server, text = _server(node, network, noise), "the folder is new: nothing is known, nothing was spent."
+    else:
+        server, text = _go_on(node, network, noise, state, before)
     if server.slot == -1:
-        before = max(view.next_seal(now_ns) - 1, -1)
-        server.carry_over(debts(storage, network.guarantee(), view.clock, before), before)
-    counter = 0 if storage.ledger.first_start() else storage.ledger.counter()
+        last = max(view.next_seal(now_ns) - 1, -1)
+        owed = debts(storage, network.guarantee(), view.clock, last, network.id)
+        server.carry_over(owed, last, horizon(storage, view.clock, network.id))
     alone = len(view.names) == 1
+    counter = storage.ledger.counter()
     machine = Machine(view, server, counter=counter, heard=storage.memory.remembered(), vouched=alone or vouched)
     return machine, text
 
 
-def current_revision(
-    node: NodeConfig, network: NetworkConfig, now_ns: int
-) -> tuple[NetworkConfig, NetworkConfig | None]:
-    """The revision that is valid now and the next one, if network.toml is ahead of time: the last one is kept."""
-    kept = node.data / CURRENT
-    before = load_network(kept) if kept.exists() else network
-    if before.id != network.id or digest(before) == digest(network):
-        return network, None
-    check_next(before, network)  # whoever changes the promise must not do so under the name of the old one
-    if network.valid_from_slot <= network.clock().slot_of(now_ns):
-        return network, None
-    return before, network
+def _go_on(
+    node: NodeConfig, network: NetworkConfig, noise: Noise, state: bytes, before: NetworkConfig | None
+) -> tuple[Server, str]:
+    """A server with what was stored, as far as it fits this revision."""
+    server = _server(node, network, noise)
+    try:
+        server.restore(state)
+        return server, f"goes on after slot {server.slot}."
+    except BadInput:
+        server = _server(node, network, noise)
+    if before is not None:
+        old = {region: place for place, region in enumerate(before.regions)}
+        try:
+            server.take_over(state, _server(node, before, noise), [old.get(region) for region in network.regions])
+            new = len(set(network.regions) - old.keys())
+            return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
+        except BadInput:
+            server = _server(node, network, noise)
+    return server, "the configuration has changed: estimates begin anew, what was spent stays spent."
 
 
-def keep_revision(node: NodeConfig, network: NetworkConfig) -> None:
-    """Beside the ledger, for a start after network.toml has been replaced and before the new one is valid."""
-    text = node.network.read_text(encoding="utf-8")
-    if digest(parse_network(text)) == digest(network):
-        fresh = node.data / f"{CURRENT}.part"
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(node.data / CURRENT)
+def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: int) -> str:
+    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot."""
+    clock, remembered = network.clock(), trust.lost_at or 0
+    until = clock.closes(clock.slot_of(now_ns))
+    entries = storage.ledger.spent_since(0)
+    known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
+    storage.ledger.mark_lost(
+        min(known, until - clock.length_ns),
+        until,
+        network.guarantee().total,
+        f"a neighbour remembers {remembered} samples, the folder {trust.counter}",
+        at_ns=now_ns,
+        counter=remembered,
+    )
+    return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
 
 
-def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int) -> dict[int, int]:
+def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
     """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
 
     A payment under another epoch or slot length is counted in the last slot that it touches: it stays longest there.
     """
-    since = clock.opens(before - guarantee.length) if guarantee.kind == "window" else _horizon(storage)
+    own = own_promise(storage, network)
+    since = clock.opens(before - guarantee.length) if guarantee.kind == "window" else own.since_ns if own else 0
     owed: dict[int, int] = {}
     for entry in storage.ledger.spent_since(since):
         slot = min(clock.slot_of(entry.opens_ns + entry.length_ns - 1), before)
         owed[slot] = owed.get(slot, 0) + entry.nano
     return owed
-
-
-def _horizon(storage: Storage) -> int:
-    """When the present finite horizon began."""
-    return max((promise.since_ns for promise in storage.ledger.promises.all() if promise.span_ns is None), default=0)
 
 
 def _server(node: NodeConfig, network: NetworkConfig, noise: Noise) -> Server:

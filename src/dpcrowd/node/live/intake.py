@@ -1,139 +1,189 @@
 """Taking check-ins: hashed at once, counted, and on disk before they are acknowledged.
 
-Requests that arrive while the disk is busy share the next commit: the disk's flush is what costs, not the bytes. A
-check-in that was counted and then could not be written is not acknowledged; whoever sends it again is still counted
-once.
+A check-in that was counted and then could not be written is not acknowledged; whoever sends it again is still counted
+once. A check-in whose slot is sealed while it is being written is acknowledged if it is among the sealed counts:
+whether it is on disk is then moot, since a slot that was sealed is never restored from the journal. If it is not among
+them, it is late. What happens to one slot never touches a request of another.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import Collector, NotTaken, pack_batch, unpack_batch
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.collect import Collector, NotTaken
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch
+from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
 from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.ingest.times import refuse_rows, slots_of
+from dpcrowd.node.live.writer import Writer
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import StorageFailed
-from dpcrowd.node.storage.journal import Journal
+from dpcrowd.node.storage.journal import Journal, SlotForgotten
 
 __all__ = ["Intake"]
 
-T = TypeVar("T")
+_ATTEMPTS = 3
+_SEALED_KNOWN = 100
 
-_CHECKINS, _COUNTS = b"u", b"n"
-_MOST_WAITING = 10_000
+SlotRows = dict[int, NDArray[np.intp]]
 
 
 class Intake:
     """Open slots of one node; used from one event loop.
 
-    regions  the number of each region by its name; a check-in for a region that its slot does not have is not counted
+    regions    the number of each region by its name; a check-in for a region that its slot does not have is not counted
+    grace_of   nanoseconds for which a slot takes late check-ins after its close; less than a slot
+    future_ns  how far ahead of this clock a check-in's time may be
+    now        nanoseconds since 1970, for check-ins without a time whose slot was sealed while they waited
     """
 
-    def __init__(self, journal: Journal, clock: SlotClock, *, grace_ns: int, future_ns: int, capacity: int) -> None:
-        self._journal, self._clock = journal, clock
+    def __init__(
+        self,
+        journal: Journal,
+        clock: SlotClock,
+        *,
+        grace_of: Callable[[int], int],
+        future_ns: int,
+        capacity: int,
+        now: Callable[[], int],
+    ) -> None:
+        self._journal, self._clock, self._now = journal, clock, now
         self.regions: dict[str, int] = {}
-        self._grace_ns, self._future_ns = grace_ns, future_ns
+        self._names: list[str] = []
+        self._grace_of, self._future_ns = grace_of, future_ns
         self._collector = Collector(0, capacity)
+        self._writer = Writer(journal, clock.opens, self._names)
         self._keys: dict[int, bytes] = {}
+        self._counted: deque[int] = deque(maxlen=_SEALED_KNOWN)
         self.taken = 0  # a raw count: shown only to an operator who has asked for it
-        self._waiting: list[tuple[int, bytes, asyncio.Future[None]]] = []
-        self._writer: asyncio.Task[None] | None = None
 
     def learn(self, regions: Sequence[str]) -> None:
         """Regions of a revision. Their numbers here stay the same whatever revision a slot belongs to."""
         for name in regions:
-            self.regions.setdefault(name, len(self.regions))
-        self._collector.regions = len(self.regions)
+            if name not in self.regions:
+                self.regions[name] = len(self._names)
+                self._names.append(name)
+        self._collector.regions = len(self._names)
 
     def restore(self, now_ns: int) -> set[int]:
-        """After a start: count again what was acknowledged for slots that are not sealed; forget the rest."""
+        """After a start: count again what was acknowledged for slots that are not sealed; forget the rest.
+
+        By the names of regions, whatever their order is now: `learn` all that may be needed before.
+        """
         restored = set()
         for opens_ns in self._journal.pending():
             slot = self._clock.slot_of(opens_ns)
-            if self._clock.opens(slot) != opens_ns or self._clock.closes(slot) + self._grace_ns <= now_ns:
+            if self._clock.opens(slot) != opens_ns or slot < self._first_open(now_ns):
                 self._journal.forget(opens_ns)
                 continue
-            for blob in self._journal.batches(opens_ns):
-                self._count_again(slot, blob)
+            for found in replay(self._journal.batches(opens_ns), self.regions):
+                if isinstance(found, dict):
+                    with suppress(NotTaken):  # a slot is never given both, and if it were, the node has to start
+                        self._collector.set_counts(slot, found)
+                else:
+                    self._collector.restore(slot, *found)
             restored.add(slot)
         return restored
 
-    def _count_again(self, slot: int, blob: bytes) -> None:
-        if blob[:1] == _COUNTS:
-            self._collector.set_counts(slot, msgspec.msgpack.decode(blob[1:], type=dict[int, int]))
-        else:
-            self._collector.add(slot, *unpack_batch(blob[1:]))
+    def fed(self, slot: int) -> bool:
+        """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""
+        return self._collector.fed(slot)
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        slots = slots_of(batch, arrived_ns, self._clock, grace_ns=self._grace_ns, future_ns=self._future_ns)
-        written = []
+        """All rows or, with `NotTaken`, none. An empty batch feeds the slot in which it arrived."""
+        slots, keys = await self._slots_and_keys(batch, arrived_ns)
+        parts = {}
         for slot, rows in slots.items():
-            key = await self._key(slot)
             users, regions = batch.part(rows)
-            hashes = hash_users(users, key)
-            self._collector.add(slot, hashes, regions)
-            written.append(self._write(slot, _CHECKINS + pack_batch(hashes, regions)))
-        await asyncio.gather(*written)
+            parts[slot] = hash_users(users, keys[slot]), regions
+        self._writer.check()
+        self._collector.add_all(parts)
+        blobs = [(slot, checkins_blob(*rows)) for slot, rows in parts.items()]
+        self._refuse_uncounted(parts, await self._writer.write(blobs))
         self.taken += len(batch)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
+        """Counts by the numbers of regions; on disk when this returns."""
         if slot > self._clock.slot_of(arrived_ns + self._future_ns):
             raise NotTaken("future", f"slot {slot} is not open yet.")
-        if self._clock.closes(slot) + self._grace_ns <= arrived_ns:
+        if slot < self._first_open(arrived_ns) or await self._key(slot) is None:
             raise NotTaken("late", f"slot {slot} is sealed.")
-        await self._key(slot)
+        self._writer.check()
         self._collector.set_counts(slot, counts)
-        await self._write(slot, _COUNTS + msgspec.msgpack.encode(dict(counts)))
+        blob = counts_blob({self._names[region]: count for region, count in counts.items()})
+        self._refuse_uncounted([slot], await self._writer.write([(slot, blob)]))
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
         """The counts of a slot by the regions of its revision, once; they go to the machine and nowhere else."""
+        counts = self._collector.seal(slot)[[self.regions[name] for name in regions]]
         self._keys = {later: key for later, key in self._keys.items() if later > slot}
-        return self._collector.seal(slot)[[self.regions[name] for name in regions]]
+        self._writer.forget(slot)
+        self._counted.append(slot)
+        return counts
 
     async def close(self) -> None:
         """Wait for what is being written."""
-        if self._writer is not None:
-            await asyncio.gather(self._writer, return_exceptions=True)
+        await self._writer.close()
 
-    async def _key(self, slot: int) -> bytes:
+    def _first_open(self, at_ns: int) -> int:
+        """The first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
+        return self._clock.slot_of(at_ns - self._grace_of(self._clock.slot_of(at_ns) - 1))
+
+    async def _slots_and_keys(self, batch: Batch, arrived_ns: int) -> tuple[SlotRows, dict[int, bytes]]:
+        """The rows of each slot, and the keys of slots that are all open at this moment.
+
+        On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
+        then belong to the slot that is open now; they are never late.
+        """
+        present_ns = arrived_ns
+        for _ in range(_ATTEMPTS):
+            slots = slots_of(
+                batch,
+                arrived_ns,
+                self._clock,
+                grace_ns=self._grace_of(self._clock.slot_of(arrived_ns) - 1),
+                future_ns=self._future_ns,
+                present_ns=present_ns,
+            )
+            if self._all_open(batch, slots):
+                keys = {slot: await self._key(slot) for slot in slots}
+                found = {slot: key for slot, key in keys.items() if key is not None}
+                if len(found) == len(slots) and self._all_open(batch, slots):
+                    return slots, found
+            present_ns = self._now()
+        raise NotTaken("unavailable", "the clock is behind the last slot that was sealed; try again in a moment.")
+
+    def _all_open(self, batch: Batch, slots: SlotRows) -> bool:
+        """Whether no slot is sealed; rows whose own time is of a sealed slot are refused by number."""
+        sealed = [rows for slot, rows in slots.items() if slot <= self._collector.sealed]
+        if sealed and batch.times_ns is not None:
+            wrong = np.zeros(len(batch), dtype=np.bool_)
+            wrong[np.concatenate(sealed)] = True
+            refuse_rows(wrong & (batch.times_ns != ARRIVAL), "late", "of a slot that is sealed")
+        return not sealed
+
+    async def _key(self, slot: int) -> bytes | None:
+        """With which the users of a slot are hashed; None if the slot is over."""
         if slot not in self._keys:
-            self._keys[slot] = await self._stored(lambda: self._journal.slot_key(self._clock.opens(slot)))
+            try:
+                key = await asyncio.to_thread(self._journal.slot_key, self._clock.opens(slot))
+            except SlotForgotten:
+                return None
+            except StorageFailed as failure:
+                raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
+            if slot <= self._collector.sealed:
+                return None
+            self._keys[slot] = key
         return self._keys[slot]
 
-    async def _stored(self, call: Callable[[], T]) -> T:
-        try:
-            return await asyncio.to_thread(call)
-        except StorageFailed as failure:
-            raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
-
-    def _write(self, slot: int, blob: bytes) -> asyncio.Future[None]:
-        if len(self._waiting) >= _MOST_WAITING:
-            raise NotTaken("full", "the disk is behind; try again in a moment.")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._clock.opens(slot), blob, done))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write_all())
-        return done
-
-    async def _write_all(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting, []
-            batches = [(opens_ns, blob) for opens_ns, blob, _ in group]
-            try:
-                await self._stored(lambda batches=batches: self._journal.append_all(batches))  # type: ignore[misc]
-            except Exception as error:
-                for _, _, done in group:
-                    if not done.done():
-                        done.set_exception(error)
-            else:
-                for _, _, done in group:
-                    if not done.done():
-                        done.set_result(None)
+    def _refuse_uncounted(self, slots: Iterable[int], forgotten: set[int]) -> None:
+        """After a write: whatever is neither on disk for an open slot nor among the counts of a sealed one is late."""
+        over = {slot for slot in slots if slot <= self._collector.sealed} | forgotten
+        if not over <= set(self._counted):
+            raise NotTaken("late", "a slot of the body was passed over when the clock was set.")

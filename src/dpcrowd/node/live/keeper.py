@@ -7,13 +7,13 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from dpcrowd.errors import BudgetExhausted
+from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.storage import Refusal, SlotTaken, Storage, StorageFailed, StoredRelease
+from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import ServerRelease
@@ -43,6 +43,7 @@ class Keeper:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._schedule = broadcast, schedule
         self.regions = regions
+        self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
         self._heard: dict[str, tuple[int, int]] = {}
         self._refusals: list[Refusal] = []
@@ -68,7 +69,7 @@ class Keeper:
         for instruction in self.machine.handle(stimulus):
             try:
                 await self._carry_out(instruction)
-            except (StorageFailed, BudgetExhausted, SlotTaken) as failure:
+            except DpcrowdError as failure:
                 # None of the instructions after it: what is not paid for must not leave.
                 await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
                 self._broken = isinstance(failure, StorageFailed)
@@ -87,7 +88,7 @@ class Keeper:
                 counter = await asyncio.to_thread(
                     self._storage.commit_sample, slot, opens, clock.length_ns, nano, noisy, state
                 )
-                if counter != self.machine.trust.counter:  # several networks share the ledger, and it counts them all
+                if counter != self.machine.trust.counter:  # a commit that had failed was on the disk after all
                     self.machine.trust.counter = counter
                     self.machine.trust.paid_in.clear()
             case do.StoreRelease(release, state, heard):
@@ -96,8 +97,11 @@ class Keeper:
                 self.last = self._told(release)
                 self._broadcast.publish(self.last)
             case do.Send(_, payload, to):
-                await self._transport.send(payload, to)
-                self.sent += len(to)
+                # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
+                reached = [name for name in to if name in self.linked]
+                if reached:
+                    await self._transport.send(payload, reached)
+                self.sent += len(reached)
             case do.ForgetCheckIns(slot):
                 await asyncio.to_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, at_ns):

@@ -1,32 +1,27 @@
-"""A running node: slots by the clock, messages over the transport, HTTP; it implements the API's `Service`."""
+"""A running node: slots by the clock, messages over the transport, HTTP. What the API asks of it is in `Served`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Coroutine
 from typing import Any
 
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api import make_app
-from dpcrowd.node.api.broadcast import Broadcast, Lost
-from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
-from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
-from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
-from dpcrowd.node.ingest.batch import Batch
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live import status
-from dpcrowd.node.live.build import declare_promise, keep_revision, make_machine, make_view
+from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.live.revisions import take_next
+from dpcrowd.node.live.service import Served
+from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StorageFailed, StoredRelease
-from dpcrowd.node.transport.base import Peer, Transport
+from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.transport.base import Peer, Transport, TransportFailed
 from dpcrowd.privacy import Noise
 
 __all__ = ["LiveNode"]
@@ -36,8 +31,12 @@ log = logging.getLogger("dpcrowd.node")
 _RETENTION_EVERY = 3600.0
 
 
-class LiveNode:
-    """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too."""
+class LiveNode(Served):
+    """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
+
+    before     the revision under which the folder was used last, if that is another one: its estimates are taken over
+    following  the revision that takes over later
+    """
 
     def __init__(
         self,
@@ -47,34 +46,39 @@ class LiveNode:
         transport: Transport,
         noise: Noise,
         clock: WallClock | None = None,
+        before: NetworkConfig | None = None,
+        following: NetworkConfig | None = None,
     ) -> None:
-        self.config, self.revision = node, network
-        self._storage, self._transport = storage, transport
+        self.config, self.revision, self.following = node, network, None
+        self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
         self.broadcast = Broadcast()
         declare_promise(network, storage)
         now = self._wall.now()
         view = make_view(node, network)
-        self._noise = noise
-        machine, self.found = make_machine(node, network, storage, noise, view, now)
+        self._watch = ClockWatch(self._wall, view.clock.length_ns)
+        self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
+        machine, self.found = make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
         self.intake = Intake(
             storage.journal,
             view.clock,
-            grace_ns=network.grace_ns,
+            grace_of=lambda slot: self._revision_of(slot).grace_ns,
             future_ns=int(node.ingest.future),
             capacity=node.ingest.capacity,
+            now=self._wall.now,
         )
         self.intake.learn(network.regions)
-        self.following: NetworkConfig | None = None
-        restored = self.intake.restore(now)
-        # A slot in whose middle the node was started for the first time has been counted in part only.
+        if following is not None:
+            self.expect(following)
+        self._restored = self.intake.restore(now)
+        # Slots of which this node has seen too little pass without a sample: it would tell of too few people.
         current = view.clock.slot_of(now)
-        self._first_whole = current if current in restored else current + 1
+        just_opened = now - view.clock.opens(current) < view.clock.length_ns // 10
+        self._first_whole = current if just_opened else current + 1
         self._present: set[str] = set()
-        self._heard_at: dict[str, tuple[int, int]] = {}
+        self._linked: list[Peer] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.address: tuple[str, int] | None = None
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -85,14 +89,14 @@ class LiveNode:
         server = make_server(
             app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
         )
-        slot = max(self.clock.slot_of(self._wall.now()), 0)
-        await self._transport.open(self.config.server, self._peers(slot), self._message, self._presence)
+        await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self._slots(), name="slots"),
             asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
+            asyncio.create_task(self._keep_watch(), name="watch"),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info("node started: %s", self.found, extra={"server": self.config.server, "network": self.revision.id})
@@ -100,7 +104,7 @@ class LiveNode:
             await asyncio.wait([waiting, *parts], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
                 if part.done():
-                    part.result()  # raises what broke it
+                    _raise_what_broke(part)
         finally:
             self.broadcast.close()
             server.should_exit = True
@@ -112,60 +116,63 @@ class LiveNode:
             await self._transport.close()
             log.info("node stopped", extra={"server": self.config.server})
 
-    def _peers(self, slot: int) -> list[Peer]:
-        named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
-        return [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
-
     async def _slots(self) -> None:
         """Seal one slot after another, when its grace is over."""
         slot = max(self.keeper.machine.view.next_seal(self._wall.now()), 0)
         while True:
-            view = self.keeper.machine.view
-            await self._wall.sleep_until(view.seals(slot))
-            moved = self._wall.jumped()
-            if moved is not None:
-                log.error("the clock was set by %.1f s; no slot is drawn twice", moved / 1e9, extra={"event": "clock"})
+            await self._wall.sleep_until(self._seals(slot))
+            self._look_at_clock()
             now = self._wall.now()
-            slot = max(slot, view.next_seal(now) - 1)  # after a jump or a long sleep: the last one that is over
+            latest = self.clock.slot_of(now) - 1
+            while latest > slot and self._seals(latest) > now:
+                latest -= 1
+            slot = max(slot, latest)  # after a jump or a long sleep: the last one that is over
             revision = self._revision_of(slot)
             if revision is not self.revision:
                 self.keeper.give(self._switch)
-            counts = self.intake.seal(slot, revision.regions)
-            whole = slot >= self._first_whole
-            self.keeper.give(on.SlotSealed(now, slot, counts if whole else None))
+            self._seal(slot, revision)
+            view = self.keeper.machine.view
             if view.links(slot + 1) != view.links(slot):
                 self._change_links_after(slot)
             slot += 1
 
-    def _revision_of(self, slot: int) -> NetworkConfig:
-        """The revision that is valid in a slot."""
-        following = self.following
-        return following if following is not None and slot >= following.valid_from_slot else self.revision
+    def _seals(self, slot: int) -> int:
+        return self.clock.closes(slot) + self._revision_of(slot).grace_ns
 
-    async def _switch(self) -> None:
-        """Between two slots: the next revision takes over. Filters go on where their setting is the same."""
-        following, before, now = self.following, self.keeper.machine, self._wall.now()
-        if following is None:
-            return
-        if before.exchanging is not None:
-            await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
-        await asyncio.to_thread(declare_promise, following, self._storage)
-        view = make_view(self.config, following)
-        machine, found = await asyncio.to_thread(
-            make_machine, self.config, following, self._storage, self._noise, view, now
-        )
-        machine.follow(before)
-        self.keeper.machine, self.keeper.regions = machine, following.regions
-        self.revision, self.following = following, None
-        await asyncio.to_thread(keep_revision, self.config, following)
-        await self._open_transport(following.valid_from_slot)
-        log.warning("revision %d took over: %s", following.revision, found, extra={"event": "revision"})
+    def _seal(self, slot: int, revision: NetworkConfig) -> None:
+        whole = slot >= self._first_whole or slot in self._restored
+        fed = self.intake.fed(slot) or not self.config.ingest.needs_feed
+        counts = self.intake.seal(slot, revision.regions)
 
-    async def _open_transport(self, slot: int) -> None:
-        """Access control cannot change while a session is open: it is opened anew between two slots."""
-        await self._transport.close()
-        self._present.clear()
-        await self._transport.open(self.config.server, self._peers(slot), self._message, self._presence)
+        async def seal() -> None:
+            await self._relink_for(slot)
+            room = await asyncio.to_thread(self._purse.room, slot)
+            taken = whole and fed and revision is self.revision  # if it could not take over: the counts do not fit
+            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, counts if taken else None, room))
+
+        self.keeper.give(seal)
+
+    async def _keep_watch(self) -> None:
+        while True:
+            self._look_at_clock()
+            await asyncio.sleep(NAP)
+
+    def _look_at_clock(self) -> None:
+        """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
+        moved, frozen = self._watch.jumped(), self._watch.frozen()
+        now = self._wall.now()
+        if moved:
+            way = "ahead" if moved > 0 else "back"
+            text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
+            log.error(text, way, abs(moved) / 1e9, extra={"event": "clock"})
+        if frozen:
+            log.warning("the node stood still for %.1f s.", frozen / 1e9, extra={"event": "stood-still"})
+        if moved > 0:
+            self._purse.set_ahead(now - moved, moved)
+        if moved > 0 or frozen:
+            self._first_whole = max(self._first_whole, self.clock.slot_of(now) + 1)
+            self._restored.clear()
+            self.keeper.give(on.TimeLost(now))
 
     def _schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
@@ -173,15 +180,6 @@ class LiveNode:
             self.keeper.give(on.DeadlinePassed(self._wall.now(), slot))
 
         self._start(tell())
-
-    def _change_links_after(self, slot: int) -> None:
-        """A timed link begins or ends: after the exchange of this slot the transport has other neighbours."""
-
-        async def later() -> None:
-            await self._wall.sleep_until(self.keeper.machine.view.ends(slot))
-            self.keeper.give(lambda: self._open_transport(slot + 1))
-
-        self._start(later())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -197,10 +195,39 @@ class LiveNode:
                 log.error("old releases could not be deleted: %s", failure, extra={"event": "retention"})
             await asyncio.sleep(_RETENTION_EVERY)
 
+    # ------------------------------------------------------------------------------------------------ the links
+
+    async def _link_for(self, slot: int) -> None:
+        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
+        named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
+        peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
+        if peers == self._linked:
+            return
+        await self._transport.close()
+        self._present.clear()
+        self._linked, self.keeper.linked = None, frozenset()
+        await self._transport.open(self.config.server, peers, self._message, self._presence)
+        self._linked, self.keeper.linked = peers, frozenset(peer.name for peer in peers)
+
+    async def _relink_for(self, slot: int) -> None:
+        """The same for a node that runs: a port that is not free at this moment is no reason to end."""
+        try:
+            await self._link_for(slot)
+        except TransportFailed as failure:
+            text = "no links to neighbours, next try with the next slot: %s"
+            log.error(text, failure, extra={"event": "links-failed"})
+
+    def _change_links_after(self, slot: int) -> None:
+        """A timed link begins or ends: after the exchange of this slot, and before the next seal, others are linked."""
+
+        async def later() -> None:
+            await self._wall.sleep_until(self.keeper.machine.view.ends(slot))
+            self.keeper.give(lambda: self._relink_for(slot + 1))
+
+        self._start(later())
+
     def _message(self, sender: str, payload: bytes) -> None:
-        now = self._wall.now()
-        self._heard_at[sender] = self.clock.slot_of(now), now
-        self.keeper.give(on.MessageArrived(now, sender, payload))
+        self.keeper.give(on.MessageArrived(self._wall.now(), sender, payload))
 
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
@@ -208,135 +235,67 @@ class LiveNode:
         log.info("neighbour %s", "up" if up else "down", extra={"neighbour": neighbour})
         self.keeper.give(kind(self._wall.now(), neighbour))
 
-    # --------------------------------------------------------------------------------------------- for the API
+    # --------------------------------------------------------------------------------------- revisions, and loss
 
-    @property
-    def regions(self) -> Mapping[str, int]:
-        return self.intake.regions
+    def _revision_of(self, slot: int) -> NetworkConfig:
+        """The revision that is valid in a slot."""
+        following = self.following
+        return following if following is not None and slot >= following.valid_from_slot else self.revision
 
-    @property
-    def clock(self) -> SlotClock:
-        return self.keeper.machine.view.clock
-
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        await self.intake.take_checkins(batch, arrived_ns)
-
-    async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        if not self.config.ingest.counts:
-            raise NotTaken("off", "this node takes check-ins only: [ingest] counts is false.")
-        await self.intake.take_counts(slot, counts, arrived_ns)
-
-    def refused(self, reason: str, at_ns: int) -> None:
-        self.keeper.checkins_refused(self.clock.opens(max(self.clock.slot_of(at_ns), 0)), reason)
-
-    def retry_after(self, at_ns: int) -> int:
-        left = self.clock.closes(self.clock.slot_of(at_ns)) - at_ns
-        return max(1, -(-left // 1_000_000_000))
-
-    async def latest(self) -> SlotEstimates | None:
-        if self.keeper.last is not None:
-            return self.keeper.last
-        stored = await asyncio.to_thread(self._storage.releases.latest)
-        return None if stored is None else _told(stored)
-
-    async def estimates(
-        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
-        from_ns = self.clock.opens(0 if first is None else first)
-        until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
-
-        def read() -> list[StoredRelease]:
-            return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
-
-        return [_told(stored) for stored in await asyncio.to_thread(read)]
-
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
-        return self.broadcast.subscribe()
-
-    async def budget(self) -> BudgetView:
-        now = self._wall.now()
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, self.keeper.machine.trust, now)
-
-    async def network(self) -> NetworkStatus:
-        now = self._wall.now()
-        since = await asyncio.to_thread(self._storage.refusals.since, now - 100 * self.clock.length_ns)
-        refused = self.keeper.refused
-        return status.network_status(
-            self.revision, self.config.server, self._present, self._heard_at, refused, since, now
-        )
-
-    def ready(self) -> tuple[bool, Sequence[str]]:
-        problems = []
-        if self._storage.failure is not None:
-            problems.append(str(self._storage.failure))
-        if not self.keeper.machine.trust.may_sample:
-            problems.append("the node may not sample yet: see /v1/budget.")
-        return not problems, problems
-
-    async def metrics(self) -> str:
-        last = None if self.keeper.last is None else self.keeper.last.slot
-        taken = self.intake.taken if self.config.ingest.exact_counters else None
-        return status.metrics(
-            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
-        )
-
-    async def reload(self) -> str:
-        following = await asyncio.to_thread(load_network, self.config.network)
-        if digest(following) == self.keeper.machine.view.digest:
-            return f"network.toml is that of revision {self.revision.revision}, which is in use."
-        check_next(self.revision, following)
-        following.number_of(self.config.server)  # refuses a revision that no longer has this server
-        open_slot = self.clock.slot_of(self._wall.now())
-        if following.valid_from_slot <= open_slot:
-            raise BadInput(
-                f"network.toml: network.valid_from_slot: given {following.valid_from_slot}; allowed: after the open "
-                f"slot {open_slot}, and late enough for every server to reload."
+    async def _switch(self) -> None:
+        """Between two slots: the next revision takes over. Filters go on; a new region has no information yet."""
+        following, before, now = self.following, self.keeper.machine, self._wall.now()
+        if following is None:
+            return
+        if before.exchanging is not None:
+            await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
+        view = make_view(self.config, following)
+        try:
+            await asyncio.to_thread(declare_promise, following, self._storage)
+            machine, found = await asyncio.to_thread(
+                make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
-        self.expect(following)
-        at = rfc3339(self.clock.opens(following.valid_from_slot))
-        return f"revision {following.revision} takes over with slot {following.valid_from_slot}, at {at}."
-
-    def expect(self, following: NetworkConfig) -> None:
-        """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
-        self.following = following
-        self.intake.learn(following.regions)
+        except StorageFailed as failure:
+            text = "revision %d waits for the next slot: %s"
+            log.error(text, following.revision, failure, extra={"event": "storage-failed"})
+            return
+        machine.follow(before)
+        self.keeper.machine, self.keeper.regions = machine, following.regions
+        self.revision, self.following = following, None
+        await asyncio.to_thread(take_next, self.config, following)
+        log.warning("revision %d took over: %s", following.revision, found, extra={"event": "revision"})
 
     async def confirm_loss(self) -> str:
         """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        trust = self.keeper.machine.trust
-        if trust.lost_at is None:
+        if self.keeper.machine.trust.lost_at is None:
             raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def book() -> None:
+        def book() -> str:
+            now, machine = self._wall.now(), self.keeper.machine
+            told = book_loss(self._storage, self.revision, machine.trust, now)
+            fresh, _ = make_machine(
+                self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
+            )
+            self.keeper.machine = fresh
+            return told
+
+        async def between_stimuli() -> None:
             try:
-                done.set_result(await asyncio.to_thread(self._book_loss, trust.lost_at or 0))
+                done.set_result(await asyncio.to_thread(book))
             except Exception as error:
                 done.set_exception(error)
 
-        self.keeper.give(book)
+        self.keeper.give(between_stimuli)
         told = await done
         log.warning(told, extra={"event": "loss-confirmed"})
         return told
 
-    def _book_loss(self, remembered: int) -> str:
-        now, clock, guarantee = self._wall.now(), self.clock, self.revision.guarantee()
-        until = clock.closes(clock.slot_of(now))
-        entries = self._storage.ledger.spent_since(0)
-        known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
-        reason = f"a neighbour remembers {remembered} samples, the folder {self.keeper.machine.trust.counter}"
-        self._storage.ledger.mark_lost(
-            min(known, until - clock.length_ns), until, guarantee.total, reason, at_ns=now, counter=remembered
-        )
-        view = self.keeper.machine.view
-        machine, _ = make_machine(self.config, self.revision, self._storage, self._noise, view, now, vouched=True)
-        self.keeper.machine = machine
-        return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
 
-    def set_log_level(self, level: Level) -> None:
-        logging.getLogger("dpcrowd").setLevel(level.upper())
-
-
-def _told(stored: StoredRelease) -> SlotEstimates:
-    low, high = stored.interval
-    return SlotEstimates(stored.slot, stored.opens_ns, stored.regions, stored.estimate, low, high, stored.sampled)
+def _raise_what_broke(part: asyncio.Task[None]) -> None:
+    try:
+        part.result()
+    except StorageFailed:
+        raise
+    except DpcrowdError as error:  # while a node runs nobody's input is at fault, whatever the error's kind says
+        raise RuntimeError(f"{part.get_name()}: {error}") from error

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.live.build import current_revision, keep_revision
 from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
@@ -25,9 +25,11 @@ def open_node(path: Path) -> Iterator[LiveNode]:
     with Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
-        current, following = current_revision(node, network, time.time_ns())
-        keep_revision(node, current)
-        live = LiveNode(node, current, storage, transport, SecureNoise())
-        if following is not None:
-            live.expect(following)
+        found = current_revision(node, network, time.time_ns())
+        live = LiveNode(
+            node, found.current, storage, transport, SecureNoise(), before=found.before, following=found.following
+        )
+        keep_current(node, found.current)
+        if found.following is not None:
+            keep_next(node, found.following)
         yield live

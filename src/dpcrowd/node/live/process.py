@@ -19,10 +19,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
 from dpcrowd.node.live.logs import set_up
 from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.transport.base import TransportFailed
 
 __all__ = ["BROKE", "CONFIGURATION", "LINKS", "STOPPED", "STORAGE", "check_keys", "check_port", "run_node"]
 
@@ -76,9 +77,7 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
         ready = asyncio.create_task(_tell_when_ready(node))
         try:
             await live.run(stop)
-        except (StorageFailed, MissingExtra):
-            raise
-        except DpcrowdError as error:
+        except TransportFailed as error:
             raise _CannotLink(str(error)) from error
         finally:
             notify("STOPPING=1")

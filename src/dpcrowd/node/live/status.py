@@ -11,6 +11,7 @@ from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, S
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
+from dpcrowd.node.live.purse import horizon, shortage
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Refusal, Storage
 from dpcrowd.privacy.units import from_nano
@@ -22,16 +23,19 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     """From the durable ledger."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    owed = debts(storage, guarantee, clock, slot)
+    owed = debts(storage, guarantee, clock, slot, network.id)
     window = guarantee.kind == "window"
     inside = {at: nano for at, nano in owed.items() if not window or at > slot - guarantee.length}
     spent = sum(inside.values())
     returns = min((at for at, nano in inside.items() if nano), default=None) if window else None
-    text = ""
+    room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
+    first = horizon(storage, clock, network.id)
+    text = short = shortage(guarantee, room, slot, first, network.id)
     if trust.lost_at is not None:
         text = "a neighbour remembers samples that this ledger does not: confirm the loss first."
     elif not trust.vouched:
-        text = "no neighbour has vouched for the ledger since the start."
+        text = "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
+    over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back = None if returns is None else returns + guarantee.length
     return BudgetView(
         guarantee=str(guarantee),
@@ -39,12 +43,12 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
         spent=from_nano(spent),
-        remaining=from_nano(max(guarantee.total - spent, 0)),
+        remaining=0.0 if over else from_nano(room.nano),
         returns=None if returns is None else from_nano(inside[returns]),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=trust.may_sample,
+        samples=trust.may_sample and not short,
         text=text,
     )
 
@@ -57,6 +61,7 @@ def network_status(
     refused: Counter[tuple[str, str]],
     refusals: Iterable[Refusal],
     now_ns: int,
+    following: NetworkConfig | None = None,
 ) -> NetworkStatus:
     """heard: name -> (slot, time) of the last message that was used."""
     clock = network.clock()
@@ -84,6 +89,8 @@ def network_status(
         version=version("dpcrowd"),
         revision=network.revision,
         digest=digest(network).hex(),
+        next_revision=None if following is None else following.revision,
+        next_revision_slot=None if following is None else following.valid_from_slot,
         epoch=rfc3339(clock.epoch_ns),
         slot_seconds=clock.length_ns / 1e9,
         slot=slot,

@@ -5,32 +5,52 @@ from __future__ import annotations
 import asyncio
 import time
 
-__all__ = ["WallClock"]
+__all__ = ["ClockWatch", "WallClock"]
 
 SECOND = 1_000_000_000
-_LONGEST_NAP = 0.5  # a clock that jumps while the node sleeps is noticed this soon
+NAP = 0.5
+"""A clock that jumps while the node sleeps is noticed this soon, in seconds."""
 _JUMP = SECOND
+_FROZEN = 2 * SECOND
+_FROZEN_PART = 10  # of a slot: whoever was away for less has missed little of it
 
 
 class WallClock:
-    """UTC in nanoseconds. Jumps show as a difference to the monotonic clock, which nobody sets."""
-
-    def __init__(self) -> None:
-        self._offset = time.time_ns() - time.monotonic_ns()
+    """UTC in nanoseconds, and the time that has passed, which nobody can set."""
 
     def now(self) -> int:
         return time.time_ns()
 
-    def jumped(self) -> int | None:
-        """By how many nanoseconds the clock was set since the last call; None if by less than a second."""
-        offset = time.time_ns() - time.monotonic_ns()
-        moved = offset - self._offset
-        if abs(moved) < _JUMP:
-            return None
-        self._offset = offset
-        return moved
+    def elapsed(self) -> int:
+        """Since some moment. A sleeping machine goes on counting, where the system lets it."""
+        clock = getattr(time, "CLOCK_BOOTTIME", None)
+        return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
 
     async def sleep_until(self, at_ns: int) -> None:
         """In short naps: the clock may be set forward or back meanwhile."""
         while (left := at_ns - self.now()) > 0:
-            await asyncio.sleep(min(left / SECOND, _LONGEST_NAP))
+            await asyncio.sleep(min(left / SECOND, NAP))
+
+
+class ClockWatch:
+    """Compares UTC with the time that has passed; to be asked every `NAP`, and before anything is sealed."""
+
+    def __init__(self, clock: WallClock, slot_ns: int) -> None:
+        self._clock = clock
+        self._offset = clock.now() - clock.elapsed()
+        self._last = clock.elapsed()
+        self._patience = max(_FROZEN, slot_ns // _FROZEN_PART)
+
+    def jumped(self) -> int:
+        """By how many nanoseconds UTC was set since the last jump; 0 if by less than a second."""
+        moved = self._clock.now() - self._clock.elapsed() - self._offset
+        if abs(moved) < _JUMP:
+            return 0
+        self._offset += moved
+        return moved
+
+    def frozen(self) -> int:
+        """For how many nanoseconds nobody has asked, if that is long: the process, or the machine, stood still."""
+        now = self._clock.elapsed()
+        away, self._last = now - self._last, now
+        return away if away >= self._patience else 0

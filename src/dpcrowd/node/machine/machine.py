@@ -41,6 +41,7 @@ from dpcrowd.node.machine.stimuli import (
     Stimulus,
     StorageFailed,
     StorageMended,
+    TimeLost,
 )
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.machine.view import NetworkView
@@ -82,6 +83,7 @@ class Machine:
         self._can_store = True
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._last_payloads: dict[int, bytes] = {}
+        self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
         self._told: list[Instruction] = []  # what was to be done about the last stimulus
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
@@ -94,8 +96,8 @@ class Machine:
             case Started(at_ns):
                 self.trust.start(self.server.slot, self.view.next_seal(at_ns))
                 return self._resume(at_ns)
-            case SlotSealed(at_ns, slot, counts):
-                return self._seal(at_ns, slot, counts)
+            case SlotSealed(at_ns, slot, counts, room):
+                return self._seal(at_ns, slot, counts, room)
             case MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
             case DeadlinePassed(_, slot):
@@ -107,6 +109,9 @@ class Machine:
             case StorageMended():
                 self._can_store = True
                 return [Report("storage-mended", "storing works again; the node may sample.")]
+            case TimeLost(at_ns):
+                if len(self.view.names) > 1:
+                    self.trust.doubt(self.server.slot, self.view.next_seal(at_ns))
             case LossConfirmed():
                 self.trust.confirm()
                 return [Report("loss-confirmed", "the operator has confirmed the loss; the node may sample.")]
@@ -119,6 +124,9 @@ class Machine:
         for number, said in before._known.items():
             if (new := renumbered[number]) is not None:
                 self._known[new] = said
+        for number, used in before.used.items():
+            if (new := renumbered[number]) is not None:
+                self.used[new] = used
         for number, early in (before._early | before._unread).items():
             if (new := renumbered[number]) is not None:
                 self._unread[new] = early
@@ -140,7 +148,7 @@ class Machine:
             return self._fuse()
         return done
 
-    def _seal(self, at_ns: int, slot: int, counts: object | None) -> list[Instruction]:
+    def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
             return [Report("clock-behind", text)]
@@ -151,7 +159,7 @@ class Machine:
         if counts is not None and not (self.trust.may_sample and self._can_store):
             counts = None
         self._before = self.server.save()
-        message = self.server.observe(slot, counts)
+        message = self.server.observe(slot, counts, room)
         sample = self.server.open_sample()
         if sample is not None:
             nano, noisy = sample
@@ -246,6 +254,7 @@ class Machine:
         except BadInput as error:
             return [*done, RefuseMessage(slot, sender, "absurd", str(error))]
         exchange.take(heard, payload)
+        self.used[number] = said, at_ns
         return [*done, *self._fuse()] if exchange.complete else done
 
     def _check(self, number: int, slot: int, payload: bytes) -> Heard:

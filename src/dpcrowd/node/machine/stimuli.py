@@ -20,6 +20,7 @@ __all__ = [
     "Stimulus",
     "StorageFailed",
     "StorageMended",
+    "TimeLost",
 ]
 
 
@@ -32,11 +33,15 @@ class Started:
 
 @dataclass(frozen=True)
 class SlotSealed:
-    """The grace of a slot has ended: these are its counts. None: the node was not there to count."""
+    """The grace of a slot has ended: these are its counts. None: the node was not there to count.
+
+    room  what the durable ledger lets the slot cost, in nano-epsilon; None: no more is known than by the scheme
+    """
 
     at_ns: int
     slot: int
     counts: NDArray[np.int64] | None
+    room: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,13 @@ class StorageMended:
 
 
 @dataclass(frozen=True)
+class TimeLost:
+    """The process was frozen, or the clock set ahead: this may be a snapshot of a machine that has lived on since."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
 class LossConfirmed:
     """The operator knows that the ledger lost samples, and has had them booked as fully spent."""
 
@@ -104,5 +116,6 @@ Stimulus = (
     | NeighbourDown
     | StorageFailed
     | StorageMended
+    | TimeLost
     | LossConfirmed
 )

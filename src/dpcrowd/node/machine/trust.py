@@ -43,6 +43,11 @@ class Trust:
         """The node runs: its folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
 
+    def doubt(self, last: int, following: int) -> None:
+        """Time has passed unseen: a neighbour has to vouch again, as after a start."""
+        self.vouched = False
+        self.start(last, following)
+
     def echo(self, slot: int | None, echoed: tuple[int, int] | None) -> bool:
         """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
 

@@ -8,7 +8,7 @@ from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.promises import Promise, Promises
+from dpcrowd.node.storage.promises import Promise, Promises, Room
 from dpcrowd.node.storage.releases import Releases, StoredRelease
 from dpcrowd.node.storage.storage import Storage
 
@@ -24,6 +24,7 @@ __all__ = [
     "Refusal",
     "Refusals",
     "Releases",
+    "Room",
     "Sample",
     "SlotTaken",
     "Storage",

@@ -11,19 +11,23 @@ Slots are known by the time at which they open: numbers begin again with a new e
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.storage.notes import utc_text
 
-__all__ = ["KEY_BYTES", "Journal"]
+__all__ = ["KEY_BYTES", "Journal", "SlotForgotten"]
 
 KEY_BYTES = 32
 _STEP = 128
 _DELETE = "DELETE FROM batch WHERE id IN (SELECT id FROM batch WHERE opens_ns = ? LIMIT ?)"
 _APPEND = "INSERT INTO batch (opens_ns, batch) SELECT opens_ns, ? FROM slot WHERE opens_ns = ? AND hash_key IS NOT NULL"
+
+
+class SlotForgotten(BadInput):
+    """The journal has no key of the slot: it was never asked for, or the slot is over."""
 
 
 class Journal:
@@ -50,22 +54,21 @@ class Journal:
 
     def append(self, opens_ns: int, batch: bytes) -> None:
         """On disk when it returns. The slot must have a key, by which the batch was hashed."""
-        self.append_all([(opens_ns, batch)])
-
-    def append_all(self, batches: Sequence[tuple[int, bytes]]) -> None:
-        """(slot, batch) of several requests in one commit: all or none."""
-        if len(batches) == 1:
-            self._insert(self._database.write, *batches[0])
-            return
-        with self._database.transaction() as connection:
-            for opens_ns, batch in batches:
-                self._insert(lambda sql, values: connection.execute(sql, values).rowcount, opens_ns, batch)
-
-    @staticmethod
-    def _insert(write: Callable[[str, tuple[bytes, int]], int], opens_ns: int, batch: bytes) -> None:
-        # The look at the key and the write are one statement: a slot may be forgotten at any moment by another thread.
-        if not write(_APPEND, (batch, opens_ns)):
+        if self.append_all([(opens_ns, batch)]):
             raise _closed(opens_ns)
+
+    def append_all(self, batches: Sequence[tuple[int, bytes]]) -> set[int]:
+        """(slot, batch) of several requests in one commit. Gives the slots without a key, for which nothing is written.
+
+        The look at the key and the write are one statement: a slot may be forgotten at any moment by another thread.
+        """
+        if len(batches) == 1:
+            ((opens_ns, batch),) = batches
+            return set() if self._database.write(_APPEND, (batch, opens_ns)) else {opens_ns}
+        with self._database.transaction() as connection:
+            return {
+                opens_ns for opens_ns, batch in batches if not connection.execute(_APPEND, (batch, opens_ns)).rowcount
+            }
 
     def batches(self, opens_ns: int) -> Iterator[bytes]:
         """What was acknowledged for a slot, in that order."""
@@ -118,5 +121,5 @@ class Journal:
         return None if row is None else row[0]
 
 
-def _closed(opens_ns: int) -> BadInput:
-    return BadInput(f"the slot from {utc_text(opens_ns)} has no key in the journal: ask for its key first.")
+def _closed(opens_ns: int) -> SlotForgotten:
+    return SlotForgotten(f"the slot from {utc_text(opens_ns)} has no key in the journal: ask for its key first.")

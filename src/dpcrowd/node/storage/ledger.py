@@ -8,14 +8,15 @@ what a slot may cost; the promises that are checked here are the last fence, and
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.storage.ahead import elapsed_start, set_ahead, younger
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
-from dpcrowd.node.storage.promises import Promises, check_nano
+from dpcrowd.node.storage.promises import Promises, Room, check_nano
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["Entry", "Ledger", "Sample"]
@@ -65,10 +66,16 @@ class Ledger:
             raise BadInput(f"a slot of {length_ns} ns; allowed: at least 1.")
         closes_ns = opens_ns + length_ns
         self._refuse_second_draw(connection, slot, opens_ns, closes_ns)
-        self.promises.check(connection, opens_ns, closes_ns, nano)
-        counter = self._add(connection, 0, "sample", slot, opens_ns, closes_ns, nano, "")
-        connection.execute("INSERT INTO noisy VALUES (?, ?)", (counter, noisy))
-        return counter
+        self.promises.check(
+            lambda sql, values=(): connection.execute(sql, values).fetchall(), opens_ns, closes_ns, nano
+        )
+        row = self._add(connection, "sample", slot, opens_ns, closes_ns, nano, "")
+        connection.execute("INSERT INTO noisy VALUES (?, ?)", (row, noisy))
+        return self._count(connection, 0)
+
+    def room(self, opens_ns: int, closes_ns: int) -> Room:
+        """What a slot may cost at most, so that every promise on this ledger holds."""
+        return self.promises.room(self._reader.rows, opens_ns, closes_ns)
 
     def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
         """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
@@ -81,7 +88,8 @@ class Ledger:
         if not 0 <= counter <= LARGEST_COUNTER:
             raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
         with self._database.transaction() as connection:
-            new = self._add(connection, counter, "lost", None, from_ns, to_ns, nano, reason)
+            self._add(connection, "lost", None, from_ns, to_ns, nano, reason)
+            new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
         return new
@@ -89,7 +97,6 @@ class Ledger:
     def _add(
         self,
         connection: sqlite3.Connection,
-        at_least: int,
         kind: str,
         slot: int | None,
         opens_ns: int,
@@ -97,12 +104,22 @@ class Ledger:
         nano: int,
         reason: str,
     ) -> int:
-        connection.execute("UPDATE account SET counter = max(counter, ?) + 1, total = total + ?", (at_least, nano))
-        (counter,) = connection.execute("SELECT counter FROM account").fetchone()
+        """One more row of all networks' account; its number."""
+        connection.execute("UPDATE account SET counter = counter + 1, total = total + ?", (nano,))
+        (row,) = connection.execute("SELECT counter FROM account").fetchone()
         connection.execute(
             "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (counter, self._network, kind, slot, opens_ns, closes_ns, nano, reason),
+            (row, self._network, kind, slot, opens_ns, closes_ns, nano, reason),
         )
+        return int(row)
+
+    def _count(self, connection: sqlite3.Connection, at_least: int) -> int:
+        """One more payment of this network; its new counter."""
+        connection.execute(
+            "INSERT INTO tally VALUES (?, ? + 1) ON CONFLICT DO UPDATE SET counter = max(counter, ?) + 1",
+            (self._network, at_least, at_least),
+        )
+        (counter,) = connection.execute("SELECT counter FROM tally WHERE network = ?", (self._network,)).fetchone()
         return int(counter)
 
     def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
@@ -118,7 +135,12 @@ class Ledger:
     # -------------------------------------------------------------------------------------------------- reading
 
     def counter(self) -> int:
-        """Grows with every payment of any network here; neighbours remember it, and so expose an old copy."""
+        """Grows with every payment of this network; its neighbours remember it, and so expose an old copy."""
+        row = self._reader.row("SELECT counter FROM tally WHERE network = ?", (self._network,))
+        return 0 if row is None else int(row[0])
+
+    def payments(self) -> int:
+        """How many there are, of all networks, confirmed losses among them."""
         return self._account()[0]
 
     def total_spent(self) -> int:
@@ -126,13 +148,21 @@ class Ledger:
         return self._account()[1]
 
     def spent_since(self, at_ns: int) -> list[Entry]:
-        """All payments, of all networks, for slots that closed after a time; oldest first."""
+        """All payments, of all networks, for slots that closed after a time; oldest first.
+
+        Times are as they would have been by the present clock: what was paid before the clock was set ahead is younger
+        than its date says, see `ahead`.
+        """
+        moved = set_ahead(self._reader.rows)
         rows = self._reader.rows(
             "SELECT counter, network, kind, slot, opens_ns, closes_ns - opens_ns, nano, reason FROM ledger "
             "WHERE closes_ns > ? ORDER BY closes_ns, counter",
-            (at_ns,),
+            (elapsed_start(moved, at_ns),),
         )
-        return [Entry(*row) for row in rows]
+        entries = [Entry(*row) for row in rows]
+        return (
+            [replace(one, opens_ns=one.opens_ns + younger(moved, one.counter)) for one in entries] if moved else entries
+        )
 
     def sample(self, opens_ns: int) -> Sample | None:
         """What this network drew for the slot that opens at a time; None if nothing, or no longer kept."""
@@ -142,10 +172,6 @@ class Ledger:
             (self._network, opens_ns),
         )
         return None if row is None else Sample(*row)
-
-    def first_start(self) -> bool:
-        """Whether this network has never paid here."""
-        return self._reader.row("SELECT 1 FROM ledger WHERE network = ? LIMIT 1", (self._network,)) is None
 
     def check(self) -> None:
         """Refuse a ledger whose rows do not add up to its account: it must not be spent from."""

@@ -84,6 +84,19 @@ LEDGER_STEPS: tuple[Step, ...] = (
             kind TEXT NOT NULL,
             text TEXT NOT NULL)""",
     ),
+    (
+        # Each network counts its own payments: whoever confirms a loss in one must not hide that of another.
+        """CREATE TABLE tally (
+            network TEXT PRIMARY KEY,
+            counter INTEGER NOT NULL CHECK (typeof(counter) = 'integer' AND counter > 0))""",
+        "INSERT INTO tally SELECT network, max(counter) FROM ledger GROUP BY network",
+        """CREATE TABLE ahead (
+            id INTEGER PRIMARY KEY,
+            network TEXT NOT NULL,
+            payments INTEGER NOT NULL,
+            at_ns INTEGER NOT NULL,
+            moved_ns INTEGER NOT NULL CHECK (moved_ns > 0))""",
+    ),
 )
 
 JOURNAL_STEPS: tuple[Step, ...] = (

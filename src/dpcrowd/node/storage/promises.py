@@ -10,15 +10,15 @@ The sum and the payment are one transaction, so two networks cannot both spend t
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput, BudgetExhausted
+from dpcrowd.node.storage.ahead import Fetch, elapsed_start, set_ahead
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.notes import add_event, utc_text
 from dpcrowd.privacy.units import LARGEST_EPSILON, NANO, format_epsilon
 
-__all__ = ["Promise", "Promises", "check_nano"]
+__all__ = ["Promise", "Promises", "Room", "check_nano"]
 
 END_OF_TIME = (1 << 63) - 1
 _ALL = "SELECT network, nano, span_ns, since_ns FROM promise ORDER BY network"
@@ -45,6 +45,15 @@ class Promise:
         return first_end - self.span_ns, last_start + self.span_ns
 
 
+@dataclass(frozen=True)
+class Room:
+    """What a slot may still cost, because `promise`, of which `spent` is used up, allows no more."""
+
+    nano: int
+    spent: int
+    promise: Promise
+
+
 class Promises:
     """The promises on a ledger; one network states its own."""
 
@@ -54,10 +63,19 @@ class Promises:
         self._network = network
 
     def declare(self, nano: int, span_ns: int | None) -> None:
-        """State this network's promise, as configured now; a finite one (span None) keeps the start of its horizon."""
+        """State this network's promise, as configured now; a finite one (span None) keeps the start of its horizon.
+
+        What was promised is kept: a weaker promise, more epsilon or a shorter span, needs a network of its own.
+        """
         check_nano(nano)
         if span_ns is not None and span_ns < 1:
             raise BadInput(f"a window of {span_ns} ns; allowed: at least 1.")
+        for old in self.all():
+            if old.network == self._network and _weaker(nano, span_ns, old):
+                raise BadInput(
+                    f"network '{self._network}' promised {_words(old.nano, old.span_ns)} on this ledger; given "
+                    f"{_words(nano, span_ns)}, which is weaker. Give the network that promises less an id of its own."
+                )
         self._database.write(
             "INSERT INTO promise (network, nano, span_ns) VALUES (?, ?, ?) "
             "ON CONFLICT (network) DO UPDATE SET nano = excluded.nano, span_ns = excluded.span_ns",
@@ -88,26 +106,47 @@ class Promises:
                 raise BadInput(f"no network '{network}' has declared a promise on this ledger.")
             add_event(connection, network, at_ns, "withdrawn", text)
 
-    def check(self, connection: sqlite3.Connection, opens_ns: int, closes_ns: int, nano: int) -> None:
-        """Inside the paying transaction: refuse a payment that would break a promise of any network."""
-        promises = [Promise(*row) for row in connection.execute(_ALL)]
+    def room(self, fetch: Fetch, opens_ns: int, closes_ns: int) -> Room:
+        """What a slot may cost at most, so that the promises of all networks hold."""
+        promises = [Promise(*row) for row in fetch(_ALL)]
         if all(promise.network != self._network for promise in promises):
             raise BadInput(f"network '{self._network}' has declared no promise on this ledger: declare it first.")
+        moved = set_ahead(fetch)
+        rooms = []
         for promise in promises:
-            reach = promise.reach(opens_ns, closes_ns, own=promise.network == self._network)
-            (spent,) = connection.execute(
-                "SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ? AND opens_ns < ?", reach
-            ).fetchone()
-            if spent + nano > promise.nano:
-                left = max(promise.nano - spent, 0)
-                raise BudgetExhausted(
-                    f"the slot from {utc_text(opens_ns)} asks for ε={format_epsilon(nano)}, but the ledger has spent "
-                    f"{format_epsilon(spent)} of the {format_epsilon(promise.nano)} that network '{promise.network}' "
-                    f"promises ({format_epsilon(left)} left).",
-                    requested=nano,
-                    remaining=left,
-                    returns_at=None,
-                )
+            after, before = promise.reach(opens_ns, closes_ns, own=promise.network == self._network)
+            if promise.span_ns is not None:
+                after = elapsed_start(moved, after)
+            ((spent,),) = fetch(
+                "SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ? AND opens_ns < ?", (after, before)
+            )
+            rooms.append(Room(max(promise.nano - spent, 0), spent, promise))
+        return min(rooms, key=lambda room: (room.nano, room.promise.network != self._network))
+
+    def check(self, fetch: Fetch, opens_ns: int, closes_ns: int, nano: int) -> None:
+        """Inside the paying transaction: refuse a payment that would break a promise of any network."""
+        room = self.room(fetch, opens_ns, closes_ns)
+        if nano > room.nano:
+            promise = room.promise
+            raise BudgetExhausted(
+                f"the slot from {utc_text(opens_ns)} asks for ε={format_epsilon(nano)}, but the ledger has spent "
+                f"{format_epsilon(room.spent)} of the {format_epsilon(promise.nano)} that network "
+                f"'{promise.network}' promises ({format_epsilon(room.nano)} left).",
+                requested=nano,
+                remaining=room.nano,
+                returns_at=None,
+            )
+
+
+def _weaker(nano: int, span_ns: int | None, old: Promise) -> bool:
+    if nano > old.nano:
+        return True
+    return span_ns is not None and (old.span_ns is None or span_ns < old.span_ns)
+
+
+def _words(nano: int, span_ns: int | None) -> str:
+    over = "over its whole horizon" if span_ns is None else f"in any {span_ns / 1e9:g} s"
+    return f"ε={format_epsilon(nano)} {over}"
 
 
 def check_nano(nano: int) -> None:

@@ -14,13 +14,23 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
+from dpcrowd.node.storage.ahead import put_ahead
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Ledger
 from dpcrowd.node.storage.lock import FileLock
 from dpcrowd.node.storage.migrate import JOURNAL_STEPS, LEDGER_STEPS, check_version, migrate
-from dpcrowd.node.storage.notes import Events, Memory, Refusal, Refusals, put_memory, put_refusals
+from dpcrowd.node.storage.notes import (
+    Events,
+    Memory,
+    Refusal,
+    Refusals,
+    add_event,
+    put_memory,
+    put_refusals,
+    utc_text,
+)
 from dpcrowd.node.storage.releases import Releases, StoredRelease, put_release
 
 __all__ = ["Storage"]
@@ -130,6 +140,13 @@ class Storage:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
+
+    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
+        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged."""
+        with self._database.transaction() as connection:
+            if put_ahead(connection, self._network, at_ns, moved_ns):
+                text = f"at {utc_text(at_ns)} the clock was set ahead by {moved_ns / 1e9:.1f} s"
+                add_event(connection, self._network, at_ns + moved_ns, "clock", text)
 
     def state(self) -> bytes | None:
         """The state of the last commit of either kind."""

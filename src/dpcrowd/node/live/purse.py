@@ -1,0 +1,87 @@
+"""What a slot may cost: by the durable ledger, after every jump of the clock has been booked there.
+
+The scheme keeps an account of its own, by slot numbers. The durable ledger knows more: payments of other networks over
+the same users and their promises, confirmed losses, clocks that were set ahead. So it is asked before every slot, and
+the scheme spends no more than it allows; that it would also refuse is the last fence, not the plan.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
+from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.units import format_epsilon
+
+__all__ = ["Purse", "horizon", "own_promise", "shortage"]
+
+log = logging.getLogger("dpcrowd.node")
+
+
+class Purse:
+    """Of one network's ledger; `room` writes and reads files."""
+
+    def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
+        self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
+        self._jumps: list[tuple[int, int]] = []
+        self._short = ""
+
+    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
+        """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
+        self._jumps.append((at_ns, moved_ns))
+
+    def room(self, slot: int) -> int:
+        """Nano-epsilon that the slot may cost; 0 as well if the ledger cannot be asked."""
+        opens_ns, closes_ns = self._clock.opens(slot), self._clock.closes(slot)
+        try:
+            while self._jumps:
+                self._storage.set_ahead(*self._jumps[0])
+                del self._jumps[0]
+            room = self._storage.ledger.room(opens_ns, closes_ns)
+            first = horizon(self._storage, self._clock, self._network)
+        except (StorageFailed, BadInput) as failure:
+            log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
+            return 0
+        self._tell(shortage(self._guarantee, room, slot, first, self._network))
+        return room.nano
+
+    def _tell(self, short: str) -> None:
+        """Once when sampling ends for want of budget, and once when it can go on."""
+        if short and not self._short:
+            log.warning("no sample for now: %s", short, extra={"event": "budget-spent"})
+        elif self._short and not short:
+            log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
+        self._short = short
+
+
+def horizon(storage: Storage, clock: SlotClock, network: str) -> int:
+    """The first slot of the present finite horizon; 0 for windows."""
+    own = own_promise(storage, network)
+    return 0 if own is None or own.span_ns is not None else max(clock.slot_of(own.since_ns), 0)
+
+
+def own_promise(storage: Storage, network: str) -> Promise | None:
+    """What a network has declared on the ledger."""
+    return next((promise for promise in storage.ledger.promises.all() if promise.network == network), None)
+
+
+def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: str) -> str:
+    """Why nothing can be sampled in a slot for want of budget; empty if something can.
+
+    No scheme asks for less than an even share, epsilon / w or epsilon / T.
+    """
+    if guarantee.kind == "finite" and slot >= first + guarantee.length:
+        return (
+            f"the horizon of {guarantee.length} slots ended with slot {first + guarantee.length - 1}; a new one is a "
+            "new promise: dpcrowd node new-horizon."
+        )
+    if room.nano >= max(guarantee.total // guarantee.length, 1):
+        return ""
+    spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
+    if room.promise.network != network:
+        return (
+            f"network '{room.promise.network}' shares this ledger and promises ε={promised}, of which {spent} is spent."
+        )
+    return f"ε={spent} of {promised} is spent."

@@ -1,0 +1,80 @@
+"""Which revision of the network is valid, across restarts: copies of network.toml beside the ledger.
+
+The operator replaces network.toml before the new revision is valid. Until then, and for a start in between, the one in
+use is kept in the data folder; from a reload to its first slot the next one is kept as well, since network.toml may
+change again; and the one before, whose estimates are taken over, for a crash right after that.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, parse_network
+
+__all__ = ["Revisions", "current_revision", "keep_current", "keep_next", "take_next"]
+
+log = logging.getLogger("dpcrowd.node")
+
+BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.next.toml"
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """At a start.
+
+    before     the revision whose state may still be in the folder
+    following  what network.toml holds already, if it is not valid yet
+    """
+
+    current: NetworkConfig
+    before: NetworkConfig | None = None
+    following: NetworkConfig | None = None
+
+
+def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
+    """What is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
+    used, older = _kept(node, CURRENT, network), _kept(node, BEFORE, network)
+    if used is None or digest(used) == digest(network):
+        return Revisions(network, before=older)
+    check_next(used, network)  # whoever changes the promise must not do so under the name of the old one
+    if network.valid_from_slot <= network.clock().slot_of(now_ns - network.grace_ns):
+        return Revisions(network, before=used)
+    return Revisions(used, before=older, following=network)
+
+
+def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
+    path = node.data / name
+    found = load_network(path) if path.exists() else None
+    return found if found is not None and found.id == network.id else None
+
+
+def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
+    """After a start, which has taken over what an older one left."""
+    _keep(node, network, CURRENT)
+
+
+def keep_next(node: NodeConfig, network: NetworkConfig) -> None:
+    """After a reload."""
+    _keep(node, network, NEXT)
+
+
+def take_next(node: NodeConfig, network: NetworkConfig) -> None:
+    """The next revision is the one in use now."""
+    kept = node.data / NEXT
+    try:
+        if digest(parse_network(kept.read_text(encoding="utf-8"))) == digest(network):
+            if (node.data / CURRENT).exists():
+                (node.data / CURRENT).replace(node.data / BEFORE)
+            kept.replace(node.data / CURRENT)
+    except OSError as error:  # a start would begin estimates anew; no reason to end
+        log.error("%s: %s", kept, error.strerror, extra={"event": "revision"})
+
+
+def _keep(node: NodeConfig, network: NetworkConfig, name: str) -> None:
+    text = node.network.read_text(encoding="utf-8")
+    if digest(parse_network(text)) == digest(network):  # else it is another one, and its copy is there already
+        fresh: Path = node.data / f"{name}.part"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(node.data / name)

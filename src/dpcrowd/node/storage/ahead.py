@@ -1,0 +1,58 @@
+"""Clocks that were set ahead: a window of privacy is a span of time that has really passed.
+
+The ledger is keyed by UTC. If the clock of a running node is set ahead by J, what was paid a moment ago seems to be J
+old, and a window would give it back too early; a clock that is set ahead again and again would refill it at will. So
+every such jump is kept, and a window's start is sought in the time that has passed:
+
+    start = end - span;  for each jump, the latest first:  if it ended after start, start -= J
+
+Jumps back need nothing: no slot is opened twice, and what was paid seems younger than it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Fetch", "elapsed_start", "put_ahead", "set_ahead", "younger"]
+
+Fetch = Callable[..., list[tuple[Any, ...]]]
+"""fetch(sql, values) -> rows"""
+Jump = tuple[int, int, int]
+"""payments made before it, the time at which the clock was set, nanoseconds"""
+
+_SAME_MOMENT = 5_000_000_000
+_SAME_STEP = 500_000_000
+
+
+def set_ahead(fetch: Fetch) -> list[Jump]:
+    """All jumps that were kept, the latest first."""
+    return [(row[0], row[1], row[2]) for row in fetch("SELECT payments, at_ns, moved_ns FROM ahead ORDER BY id DESC")]
+
+
+def elapsed_start(jumps: Sequence[Jump], start_ns: int) -> int:
+    """Where a window has to begin by the clocks of its day, if by the present clock it begins at `start_ns`."""
+    for _, at_ns, moved_ns in jumps:
+        if at_ns + moved_ns > start_ns:
+            start_ns -= moved_ns
+    return start_ns
+
+
+def younger(jumps: Sequence[Jump], payment: int) -> int:
+    """By how much a payment, given by its number, is younger than its date says."""
+    return sum(moved_ns for before, _, moved_ns in jumps if payment <= before)
+
+
+def put_ahead(connection: sqlite3.Connection, network: str, at_ns: int, moved_ns: int) -> bool:
+    """Inside a transaction: keep a jump, once; another network on this ledger may have seen the same one."""
+    known = connection.execute(
+        "SELECT 1 FROM ahead WHERE network <> ? AND abs(at_ns - ?) < ? AND abs(moved_ns - ?) < ?",
+        (network, at_ns, _SAME_MOMENT, moved_ns, _SAME_STEP),
+    ).fetchone()
+    if known is None:
+        connection.execute(
+            "INSERT INTO ahead (network, payments, at_ns, moved_ns) SELECT ?, counter, ?, ? FROM account",
+            (network, at_ns, moved_ns),
+        )
+    return known is None

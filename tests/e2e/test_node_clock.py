@@ -1,0 +1,212 @@
+"""Nodes whose clock is set, or that stand still: what was paid stays as young as it is, half a slot is not a sample."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.node.config import load_pair
+from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.storage import Storage
+from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
+from dpcrowd.privacy import SecureNoise
+from dpcrowd.privacy.units import NANO
+from node_support_live import write_network
+
+SECOND = 1_000_000_000
+
+
+class SetClock(WallClock):
+    """A clock that a test can set; the time that passes it cannot."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return time.time_ns() + self.ahead
+
+
+@asynccontextmanager
+async def _network(
+    folder: Path, clock: SetClock, *, length: int = 10, needs_feed: bool = False
+) -> AsyncIterator[list[LiveNode]]:
+    """Two nodes on one machine, that is with one clock; slots of a second."""
+    files = write_network(
+        folder,
+        {"a": 0.5, "b": 0.5},
+        [("a", "b")],
+        epoch_ns=(time.time_ns() // SECOND) * SECOND,
+        regions=["north", "south"],
+        guarantee={"kind": "window", "length": length, "epsilon": "1"},
+        scheme={"name": "dpcrowd-plus", "process_var": 100.0},
+    )
+    text = (folder / "network.toml").read_text()
+    text = text.replace('"2s"', '"1s"').replace('"200ms"', '"100ms"').replace('"1500ms"', '"600ms"')
+    (folder / "network.toml").write_text(text)
+    hub = MemoryHub(np.random.default_rng(0))
+    stop = asyncio.Event()
+    with ExitStack() as opened:
+        nodes, tasks = [], []
+        for path in files.values():
+            if needs_feed:
+                path.write_text(path.read_text() + "\n[ingest]\nneeds_feed = true\n")
+            node, network = load_pair(path)
+            storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
+            nodes.append(LiveNode(node, network, storage, MemoryTransport(hub), SecureNoise(), clock))
+        tasks = [asyncio.create_task(node.run(stop)) for node in nodes]
+        try:
+            yield nodes
+        finally:
+            stop.set()
+            await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+
+async def _until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, told
+        await asyncio.sleep(0.02)
+
+
+def _slot(node: LiveNode) -> int:
+    return -1 if node.keeper.last is None else node.keeper.last.slot
+
+
+def _spent(node: LiveNode) -> int:
+    return node._storage.ledger.total_spent()
+
+
+def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By their dates the payments of a few seconds would lie in windows of their own, each with a whole epsilon."""
+
+    async def scenario() -> None:
+        clock, began = SetClock(), time.monotonic()
+        async with _network(tmp_path, clock, length=30) as nodes:
+            for jump in range(4):
+                await _until(lambda: all(node.keeper.machine.trust.may_sample for node in nodes), "nobody vouches")
+                before = [_slot(node) for node in nodes]
+                await _until(
+                    lambda before=before: all(_slot(n) > b + 2 for n, b in zip(nodes, before, strict=True)),
+                    "no further releases",
+                )
+                if jump < 3:
+                    clock.ahead += 45 * SECOND
+            assert time.monotonic() - began < 30, "the machine is too slow for this test to say anything"
+            for node in nodes:
+                budget = await node.budget()
+                assert 0 < budget.spent == _spent(node) / NANO <= 1, "all of it was paid within one window"
+                assert budget.remaining <= 1 - budget.spent
+                events = [event.kind for event in node._storage.events.all()]
+                assert events == ["clock"] * 3
+        assert "set ahead by 45.0 s" in caplog.text
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+
+
+def test_a_clock_that_is_set_back_is_reported_and_nothing_is_drawn_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node that says it is ready and releases nothing for an hour would be a riddle."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        async with _network(tmp_path, clock) as nodes:
+            await _until(lambda: all(_slot(node) > 2 and node.ready()[0] for node in nodes), "not ready")
+            clock.ahead -= 3600 * SECOND
+            await _until(lambda: "set back by 3600.0 s" in caplog.text, "nobody noticed")
+            rows = [node._storage.ledger.payments() for node in nodes]
+            for node in nodes:
+                ready, problems = node.ready()
+                assert not ready
+                assert "the clock went back" in problems[0]
+            await asyncio.sleep(1.5)
+            assert rows == [node._storage.ledger.payments() for node in nodes]
+            before = [_slot(node) for node in nodes]
+            clock.ahead += 3600 * SECOND
+            await _until(
+                lambda: all(_slot(n) > b + 1 and n.ready()[0] for n, b in zip(nodes, before, strict=True)), "no return"
+            )
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+
+
+def test_slots_in_which_the_node_stood_still_are_no_samples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody could check in meanwhile: the slot would be told as nearly empty, and paid for."""
+
+    async def scenario() -> None:
+        async with _network(tmp_path, SetClock(), length=100) as nodes:
+            await _until(lambda: all(_slot(node) > 2 for node in nodes), "no releases")
+            first = nodes[0].clock.slot_of(time.time_ns())
+            time.sleep(3)  # both at once, as a machine that is suspended
+            last = nodes[0].clock.slot_of(time.time_ns())
+            await _until(lambda: all(_slot(node) > last + 3 for node in nodes), "no releases after the standstill")
+            for node in nodes:
+                told = await node.estimates(first, last, None, 100)
+                assert not any(one.sampled for one in told)
+                later = await node.estimates(last + 1, None, None, 100)
+                assert any(one.sampled for one in later)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "stood still" in caplog.text
+
+
+def test_a_node_that_needs_a_feed_samples_no_silence(tmp_path: Path) -> None:
+    """If the feed is dead, nobody was counted, which is not the same as nobody was there."""
+
+    async def scenario() -> None:
+        async with _network(tmp_path, SetClock(), length=100, needs_feed=True) as (a, b):
+            await _until(lambda: _slot(a) > 3 and _slot(b) > 3, "no releases")
+            assert a._storage.ledger.payments() == b._storage.ledger.payments() == 0
+            for _ in range(100):
+                if _spent(a):
+                    break
+                slot = a.clock.slot_of(time.time_ns())
+                await a.take_counts(slot, {}, time.time_ns())
+                await asyncio.sleep(0.3)
+            assert _spent(a) > 0
+            assert _spent(b) == 0
+
+    asyncio.run(scenario())
+
+
+def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path) -> None:
+    """They were acknowledged: a restart between the end of a slot and its seal must not lose them."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        async with _network(tmp_path, clock, length=100) as (a, _):
+            await _until(lambda: a.keeper.machine.trust.may_sample and _slot(a) > 1, "not ready")
+            slot = a.clock.slot_of(clock.now()) + 1
+            await clock.sleep_until(a.clock.opens(slot))
+            await a.take_counts(slot, {0: 50}, clock.now())
+        with ExitStack() as opened:
+            node, network = load_pair(tmp_path / "a.toml")
+            clock.ahead = network.clock().closes(slot) + network.grace_ns // 2 - time.time_ns()
+            storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
+            transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
+            again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
+            given = []
+            again.keeper.give = given.append  # type: ignore[method-assign]
+            again._seal(slot, network)
+            again.keeper.linked = frozenset()
+            sealed = []
+
+            async def note(stimulus: object) -> None:
+                sealed.append(stimulus)
+
+            again.keeper.handle = note  # type: ignore[method-assign]
+            await given[0]()
+            assert sealed[0].counts is not None
+            assert sealed[0].counts.tolist() == [50, 0]
+
+    asyncio.run(scenario())

@@ -1,0 +1,340 @@
+"""Check-ins between the API and the seal: races with the clock, with the disk and with other slots, and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch
+from dpcrowd.node.ingest.times import RowsNotTaken
+from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.storage.journal import Journal
+from node_support_storage import EPOCH, LENGTH, SECOND, copy_files, open_storage, opens
+
+NORTH, SOUTH = ["north", "south"], ["south", "north"]
+CLOCK = SlotClock(EPOCH, LENGTH)
+SECONDS = 20
+
+
+class Hands:
+    """The clock's, the disk's: `now` is set by the test, `hold` makes the next write wait until `let_go`."""
+
+    def __init__(self, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = opens(0)
+        self.grace = dict.fromkeys(range(-1, 20), 0)
+        self._held: threading.Event | None = None
+        self.arrived = threading.Event()
+        write = journal.append_all
+
+        def slow(batches: Sequence[tuple[int, bytes]]) -> set[int]:
+            held, self._held = self._held, None
+            if held is not None:
+                self.arrived.set()
+                assert held.wait(SECONDS)
+            return write(batches)
+
+        monkeypatch.setattr(journal, "append_all", slow)
+
+    def hold(self) -> Callable[[], None]:
+        self.arrived.clear()
+        self._held = threading.Event()
+        return self._held.set
+
+    async def writing(self) -> None:
+        assert await asyncio.to_thread(self.arrived.wait, SECONDS)
+
+
+class Bench:
+    """An intake over a real journal."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, regions: list[str], capacity: int) -> None:
+        self.storage = open_storage(folder)
+        self.journal = self.storage.journal
+        self.hands = Hands(self.journal, monkeypatch)
+        self.intake = Intake(
+            self.journal,
+            CLOCK,
+            grace_of=lambda slot: self.hands.grace[slot],
+            future_ns=LENGTH,
+            capacity=capacity,
+            now=lambda: self.hands.now,
+        )
+        self.intake.learn(regions)
+
+    def seal(self, slot: int, regions: Sequence[str] = NORTH) -> list[int]:
+        """As a node does: the counts first, and then the check-ins are forgotten."""
+        counts = self.intake.seal(slot, regions).tolist()
+        self.journal.forget_before(opens(slot + 1))
+        return [int(count) for count in counts]
+
+
+@contextmanager
+def bench(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, regions: list[str] = NORTH, capacity: int = 100
+) -> Iterator[Bench]:
+    made = Bench(folder, monkeypatch, regions, capacity)
+    with made.storage:
+        yield made
+
+
+def rows(*users: str, region: int = 0, times: list[int] | None = None) -> Batch:
+    moments = None if times is None else np.array(times, dtype=np.int64)
+    return Batch([user.encode() for user in users], [region] * len(users), moments)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, SECONDS))
+
+
+def test_a_check_in_that_was_counted_before_the_seal_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no grace a seal falls between counting and writing: the sender would be told that the node had failed."""
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows("ann"), opens(0))
+            let_go = made.hands.hold()
+            sent = [asyncio.create_task(made.intake.take_checkins(rows(user), opens(1) - 1)) for user in ("bob", "eve")]
+            counts = asyncio.create_task(made.intake.take_counts(1, {0: 9}, opens(1)))
+            await made.hands.writing()
+            assert made.seal(0) == [3, 0]
+            let_go()
+            await asyncio.gather(*sent, counts)  # nobody fails, not the other slot either
+            assert made.journal.pending() == [opens(1)]
+            assert made.seal(1) == [9, 0]
+
+        run(story())
+
+
+def test_a_check_in_of_a_slot_that_was_passed_over_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a jump of the clock a slot is closed without being counted: acknowledging its check-ins would be a lie."""
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            let_go = made.hands.hold()
+            sent = asyncio.create_task(made.intake.take_checkins(rows("ann"), opens(0)))
+            other = asyncio.create_task(made.intake.take_checkins(rows("bob", times=[opens(3)]), opens(3)))
+            await made.hands.writing()
+            assert made.seal(2) == [0, 0]
+            let_go()
+            with pytest.raises(NotTaken) as refused:
+                await sent
+            assert refused.value.reason == "late"
+            await other
+
+        run(story())
+
+
+def test_a_batch_of_two_slots_is_taken_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused for its second slot, a batch must not have been counted in its first."""
+    with bench(tmp_path, monkeypatch) as made:
+        made.hands.grace[0] = SECOND
+
+        async def story() -> None:
+            await made.intake.take_counts(1, {0: 5}, opens(1))
+            both = rows("ann", "bob", times=[opens(0), opens(1)])
+            with pytest.raises(NotTaken) as refused:
+                await made.intake.take_checkins(both, opens(1))
+            assert refused.value.reason == "mixed"
+            assert not made.intake.fed(0)
+            assert list(made.journal.batches(opens(0))) == []
+            assert made.seal(0) == [0, 0]
+
+        run(story())
+
+
+def test_a_check_in_without_a_time_is_never_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a starved machine its slot may be over before it is looked at: it counts in the slot that is open then."""
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            made.seal(0)
+            made.hands.now = opens(4)
+            await made.intake.take_checkins(rows("ann"), opens(0))
+            mixed = rows("bob", "eve", times=[ARRIVAL, opens(0)])
+            with pytest.raises(RowsNotTaken) as refused:
+                await made.intake.take_checkins(mixed, opens(0))
+            assert (refused.value.reason, refused.value.rows) == ("late", (1,))
+            assert made.seal(4) == [1, 0]
+
+        run(story())
+
+
+def test_a_slot_that_is_sealed_while_its_key_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is fetched from the disk, and the seal does not wait for it."""
+    with bench(tmp_path, monkeypatch) as made:
+        make = made.journal.slot_key
+
+        def key_and_seal(opens_ns: int) -> bytes:
+            found = make(opens_ns)
+            if opens_ns == opens(0):
+                made.seal(0)
+                made.hands.now = opens(1)
+            return found
+
+        monkeypatch.setattr(made.journal, "slot_key", key_and_seal)
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows("ann"), opens(0))
+            with pytest.raises(NotTaken) as refused:
+                await made.intake.take_counts(0, {0: 5}, opens(0))
+            assert refused.value.reason == "late"
+            assert made.seal(1) == [1, 0]
+
+        run(story())
+
+
+def test_a_clock_that_was_set_back_says_to_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All slots that the clock could mean are sealed: not the sender's fault, and nothing that stays so."""
+    with bench(tmp_path, monkeypatch) as made:
+        made.seal(7)
+        made.hands.now = opens(3)
+        with pytest.raises(NotTaken) as refused:
+            run(made.intake.take_checkins(rows("ann"), opens(3)))
+        assert refused.value.reason == "unavailable"
+
+
+def test_every_slot_has_the_grace_of_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revision may change the grace: an old slot must not be refused early, nor taken after its seal."""
+    with bench(tmp_path, monkeypatch) as made:
+        made.hands.grace |= {0: SECOND, 1: 3 * SECOND}
+
+        async def taken(slot: int, at_ns: int) -> bool:
+            outcomes = []
+            for act in (
+                lambda: made.intake.take_checkins(rows("ann", times=[opens(slot)]), at_ns),
+                lambda: made.intake.take_counts(slot, {}, at_ns),
+            ):
+                try:
+                    await act()
+                    outcomes.append("taken")
+                except NotTaken as refused:
+                    outcomes.append(refused.reason)
+            assert outcomes in (["taken", "mixed"], ["late", "late"])
+            return outcomes[0] == "taken"
+
+        async def story() -> None:
+            assert await taken(0, opens(1) + SECOND - 1)
+            assert not await taken(0, opens(1) + SECOND)
+            assert await taken(1, opens(2) + 3 * SECOND - 1)
+            assert not await taken(1, opens(2) + 3 * SECOND)
+
+        run(story())
+
+
+def test_regions_are_restored_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers depend on the order in which a process learnt the regions: another order would move people."""
+    with bench(tmp_path / "data", monkeypatch) as made:
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows("ann", "bob"), opens(0))
+            await made.intake.take_checkins(rows("eve", region=1), opens(0))
+            await made.intake.take_counts(1, {0: 8, 1: 3}, opens(0))
+            made.intake.learn(["west", *SOUTH])
+            await made.intake.take_checkins(rows("joe", region=2), opens(0))
+
+        run(story())
+        copy_files(tmp_path / "data", tmp_path / "killed")
+    with bench(tmp_path / "killed", monkeypatch, SOUTH) as again:
+        again.intake.learn(["east"])
+        assert again.intake.restore(opens(0)) == {0, 1}
+
+        async def more() -> None:
+            await again.intake.take_checkins(rows("ann"), opens(0))  # now in number 0, the south; hashed by the old key
+            await again.intake.take_checkins(rows("amy", region=2), opens(0))
+
+        run(more())
+        copy_files(tmp_path / "killed", tmp_path / "killed twice")
+        assert again.seal(0, ["north", "south", "east"]) == [1, 2, 1]
+        assert again.seal(1, ["north", "south", "east"]) == [8, 3, 0]
+    with bench(tmp_path / "killed twice", monkeypatch, ["east", "north"]) as third:
+        third.intake.restore(opens(0))
+        # The south is gone. Eve is dropped with it; of ann, what is left is that she was in the north before.
+        assert third.seal(0, ["north", "east"]) == [2, 1]
+
+
+def test_a_slot_is_fed_by_an_empty_list_and_remembers_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody came, or nobody counted? Only the feed can say, and a restart must not forget what it said."""
+    with bench(tmp_path / "data", monkeypatch) as made:
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows(), opens(1) - 1)
+            await made.intake.take_counts(1, {0: 1}, opens(0))
+            await made.intake.take_checkins(rows(), opens(1))  # of a slot that has counts: says nothing against them
+
+        assert not made.intake.fed(0)
+        run(story())
+        copy_files(tmp_path / "data", tmp_path / "killed")
+        assert [made.intake.fed(slot) for slot in (0, 1, 2)] == [True, True, False]
+        assert made.seal(0) == [0, 0]
+        assert made.intake.fed(0)
+        assert made.seal(2) == [0, 0]
+        assert not made.intake.fed(2)
+    with bench(tmp_path / "killed", monkeypatch) as again:
+        again.intake.restore(opens(0))
+        assert [again.intake.fed(slot) for slot in (0, 1, 2)] == [True, True, False]
+        assert again.seal(1) == [1, 0]
+
+
+def test_a_restart_forgets_what_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check-ins of a slot whose grace has passed would otherwise stay on disk for ever."""
+    with bench(tmp_path / "data", monkeypatch) as made:
+        run(made.intake.take_checkins(rows("ann", "bob", times=[opens(0), opens(1)]), opens(0)))
+        copy_files(tmp_path / "data", tmp_path / "killed")
+    with bench(tmp_path / "killed", monkeypatch) as again:
+        again.hands.grace[0] = SECOND
+        assert again.intake.restore(opens(1) + SECOND) == {1}
+        assert again.journal.pending() == [opens(1)]
+        assert not again.intake.fed(0)
+
+
+def test_a_full_disk_is_no_fault_of_the_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 and a text that names the disk; once it works again, the slot's numbers still have their names."""
+    with bench(tmp_path / "data", monkeypatch) as made:
+        run(made.intake.take_checkins(rows(), opens(0)))
+        made.intake.learn(["west"])
+        connection = made.journal._database.connection
+        connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(NotTaken) as refused:
+            run(made.intake.take_checkins(rows("ann", region=2), opens(0)))
+        assert refused.value.reason == "unavailable"
+        connection.execute("PRAGMA query_only = OFF")
+        run(made.intake.take_checkins(rows("bob", region=2), opens(0)))
+        copy_files(tmp_path / "data", tmp_path / "killed")
+    with bench(tmp_path / "killed", monkeypatch, ["west"]) as again:
+        again.intake.restore(opens(0))
+        assert again.seal(0, ["west"]) == [1]
+
+
+def test_a_disk_that_is_behind_is_told_before_anything_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused and counted all the same, a check-in that is sent again in the next slot would count twice."""
+    monkeypatch.setattr("dpcrowd.node.live.writer._MOST_WAITING", 1)
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows(), opens(0))
+            let_go = made.hands.hold()
+            sent = [asyncio.create_task(made.intake.take_checkins(rows("ann"), opens(0)))]
+            await made.hands.writing()
+            sent.append(asyncio.create_task(made.intake.take_checkins(rows("bob"), opens(0))))
+            await asyncio.sleep(0)
+            with pytest.raises(NotTaken) as refused:
+                await made.intake.take_checkins(rows("eve"), opens(0))
+            assert refused.value.reason == "full"
+            let_go()
+            await asyncio.gather(*sent)
+            assert made.seal(0) == [2, 0]
+
+        run(story())
