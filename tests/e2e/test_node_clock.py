@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -35,17 +36,23 @@ class SetClock(WallClock):
 
 @asynccontextmanager
 async def _network(
-    folder: Path, clock: SetClock, *, length: int = 10, needs_feed: bool = False
+    folder: Path,
+    clock: SetClock,
+    *,
+    length: int = 10,
+    kind: str = "window",
+    needs_feed: bool = False,
+    epoch_ns: int | None = None,
 ) -> AsyncIterator[list[LiveNode]]:
     """Two nodes on one machine, that is with one clock; slots of a second."""
     files = write_network(
         folder,
         {"a": 0.5, "b": 0.5},
         [("a", "b")],
-        epoch_ns=(time.time_ns() // SECOND) * SECOND,
+        epoch_ns=(time.time_ns() // SECOND) * SECOND if epoch_ns is None else epoch_ns,
         regions=["north", "south"],
-        guarantee={"kind": "window", "length": length, "epsilon": "1"},
-        scheme={"name": "dpcrowd-plus", "process_var": 100.0},
+        guarantee={"kind": kind, "length": length, "epsilon": "1"},
+        scheme={"name": "dpcrowd-plus" if kind == "window" else "dpcrowd", "process_var": 100.0},
     )
     text = (folder / "network.toml").read_text()
     text = text.replace('"2s"', '"1s"').replace('"200ms"', '"100ms"').replace('"1500ms"', '"600ms"')
@@ -210,3 +217,34 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             assert sealed[0].counts.tolist() == [50, 0]
 
     asyncio.run(scenario())
+
+
+def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At its end sampling stops and the node says so; a new one that counts from the epoch would be over at once."""
+
+    async def scenario() -> None:
+        clock, epoch = SetClock(), (time.time_ns() // SECOND) * SECOND
+        async with _network(tmp_path, clock, kind="finite", length=6, epoch_ns=epoch) as nodes:
+            await _until(lambda: all(_slot(node) > 7 for node in nodes), "no releases")
+            for node in nodes:
+                budget = await node.budget()
+                assert (budget.remaining, budget.samples) == (0, False)
+                assert "ended with slot 5" in budget.text
+                assert node.ready()[0], "it still estimates"
+            rows = nodes[0]._storage.ledger.payments()
+            assert rows >= 1
+        for name in ("a", "b"):
+            with Storage.open(tmp_path / f"data-{name}", network_id="trial") as storage:
+                storage.ledger.promises.new_horizon(time.time_ns(), time.time_ns(), "a new one")
+        shutil.rmtree(tmp_path / "keys")
+        async with _network(tmp_path, clock, kind="finite", length=1000, epoch_ns=epoch) as nodes:
+            await _until(lambda: all(node._storage.ledger.payments() > rows for node in nodes), "no sample")
+            budget = await nodes[0].budget()
+            assert budget.samples
+            assert budget.spent < budget.total_spent
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert [record.event for record in caplog.records if "horizon" in record.getMessage()] == ["budget-spent"] * 2  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ class Purse:
     def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
         self._jumps: list[tuple[int, int]] = []
-        self._short = ""
+        self._told: tuple[bool, bool] = False, False
 
     def set_ahead(self, at_ns: int, moved_ns: int) -> None:
         """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
@@ -44,16 +44,18 @@ class Purse:
         except (StorageFailed, BadInput) as failure:
             log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
             return 0
-        self._tell(shortage(self._guarantee, room, slot, first, self._network))
+        self._tell(shortage(self._guarantee, room, slot, first, self._network), _is_over(self._guarantee, slot, first))
         return room.nano
 
-    def _tell(self, short: str) -> None:
-        """Once when sampling ends for want of budget, and once when it can go on."""
-        if short and not self._short:
+    def _tell(self, short: str, over: bool) -> None:
+        """Once when sampling ends for want of budget, once when a horizon is over, once when it can go on."""
+        before, self._told = self._told, (bool(short), over)
+        if self._told == before:
+            return
+        if short:
             log.warning("no sample for now: %s", short, extra={"event": "budget-spent"})
-        elif self._short and not short:
+        else:
             log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
-        self._short = short
 
 
 def horizon(storage: Storage, clock: SlotClock, network: str) -> int:
@@ -72,7 +74,7 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
 
     No scheme asks for less than an even share, epsilon / w or epsilon / T.
     """
-    if guarantee.kind == "finite" and slot >= first + guarantee.length:
+    if _is_over(guarantee, slot, first):
         return (
             f"the horizon of {guarantee.length} slots ended with slot {first + guarantee.length - 1}; a new one is a "
             "new promise: dpcrowd node new-horizon."
@@ -85,3 +87,7 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
             f"network '{room.promise.network}' shares this ledger and promises ε={promised}, of which {spent} is spent."
         )
     return f"ε={spent} of {promised} is spent."
+
+
+def _is_over(guarantee: Guarantee, slot: int, first: int) -> bool:
+    return guarantee.kind == "finite" and slot >= first + guarantee.length
