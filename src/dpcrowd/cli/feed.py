@@ -25,11 +25,25 @@ _AGAIN = 1.0
 @click.option("--follow", is_flag=True, help="Go on when the file ends: it grows, or a new one takes its name.")
 @click.option("--new", is_flag=True, help="With --follow: only lines that come from now on, not those already there.")
 @click.option("--token", envvar="DPCROWD_TOKEN", help="A token that may send check-ins.  [env: DPCROWD_TOKEN]")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="For HTTPS: the authority's certificate, or the node's own.",
+)
 @click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows in a request.")
 @click.option(
     "--seconds", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="No check-in waits longer."
 )
-def feed(url: str, source: str, follow: bool, new: bool, token: str | None, batch: int, seconds: float) -> int:
+def feed(
+    url: str,
+    source: str,
+    follow: bool,
+    new: bool,
+    token: str | None,
+    ca: Path | None,
+    batch: int,
+    seconds: float,
+) -> int:
     """Send check-ins to the node at URL, one JSON object a line: {"user": …, "region": …, "time": …}.
 
     Reads a file, or standard input with "-". Every batch is on the node's disk before the next one leaves. What the
@@ -67,7 +81,7 @@ def feed(url: str, source: str, follow: bool, new: bool, token: str | None, batc
             raise BadInput(f"cannot read '{source}': {error.strerror or error}.") from None
     waits = follow or source == "-"
     wrong_line = lambda number, why: tell(f"line {number}: {why}.")  # noqa: E731
-    with Client(url, token) as client:
+    with Client(url, token, ca=ca) as client:
         idle_at = time.monotonic()
         for rows in batches(lines, wrong_line, size=batch, seconds=seconds, wake=_WAKE if waits else None):
             if waits and time.monotonic() >= idle_at:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from dpcrowd.errors import BadInput
-from dpcrowd.node.config import load_pair
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.node.config import NodeConfig, load_pair
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import format_epsilon, from_nano
 
-__all__ = ["NewHorizon", "backup_folder", "budget_of_folder"]
+__all__ = ["Decision", "backup_folder", "budget_of_folder", "new_horizon", "withdrawal"]
 
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
@@ -41,50 +42,88 @@ def backup_folder(file: Path, to: Path) -> int:
         return storage.backup(to)
 
 
-class NewHorizon:
-    """A with block that holds the folder, so that what `text` says is still true when `begin` is called."""
+class Decision:
+    """A with block that holds the folder, so that what `text` says is still true when it is carried out."""
 
-    def __init__(self, file: Path) -> None:
-        node, network = load_pair(file)
-        guarantee = network.guarantee()
-        if guarantee.kind != "finite":
-            raise BadInput(
-                f"network '{network.id}' promises a window, whose budget comes back by itself; only a finite horizon "
-                "can begin anew."
-            )
-        ledger = node.data if node.ledger.shared is None else node.ledger.shared
-        with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared):
-            pass  # `open` would make a folder where none is
-        self._storage = Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared)
-        spent, new = self._storage.ledger.total_spent(), guarantee.total
-        self.facts = {
-            "network": network.id,
-            "ledger": str(ledger),
-            "epsilon_spent": from_nano(spent),
-            "epsilon_new": from_nano(new),
-            "epsilon_summed": from_nano(spent + new),
-        }
-        self.text = (
-            f"The ledger has spent ε={format_epsilon(spent)} so far; the new horizon of '{network.id}' promises "
-            f"ε={format_epsilon(new)} on top. For who is in both, only the sum holds: ε={format_epsilon(spent + new)}."
-        )
-        slot = network.clock().slot_of(time.time_ns())
-        self.next = ""
-        if slot >= guarantee.length:
-            self.next = (
-                f"It is slot {slot}, after the horizon of {guarantee.length}: set a new epoch in network.toml, "
-                "the same at all servers, before you start the node."
-            )
+    def __init__(self, storage: Storage, text: str, facts: dict[str, Any], act: Callable[[str], None]) -> None:
+        self._storage, self.text, self.facts, self._act = storage, text, facts, act
 
-    def begin(self) -> None:
-        """From now on; logged with the sum."""
-        now = time.time_ns()
-        self._storage.ledger.promises.new_horizon(now, now, self.text)
+    def carry_out(self) -> None:
+        """From now on; logged with the text."""
+        self._act(self.text)
 
-    def __enter__(self) -> NewHorizon:
+    def __enter__(self) -> Decision:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._storage.close()
+
+
+def new_horizon(file: Path) -> Decision:
+    """Of a finite guarantee, by the operator of a stopped node."""
+    node, network = load_pair(file)
+    guarantee, clock = network.guarantee(), network.clock()
+    if guarantee.kind != "finite":
+        raise BadInput(
+            f"network '{network.id}' promises a window, whose budget comes back by itself; only a finite horizon "
+            "can begin anew."
+        )
+    ledger = _ledger(node)
+    _refuse_missing(ledger, network.id)
+    storage = Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared)
+    spent, new = storage.ledger.total_spent(), guarantee.total
+    now = time.time_ns()
+    first = max(clock.slot_of(now), 0)
+    text = (
+        f"The ledger has spent ε={format_epsilon(spent)} so far; the new horizon of '{network.id}', {guarantee.length} "
+        f"slots from slot {first} on, promises ε={format_epsilon(new)} on top. For who is in both, only the sum holds: "
+        f"ε={format_epsilon(spent + new)}."
+    )
+    facts = {
+        "network": network.id,
+        "ledger": str(ledger),
+        "first_slot": first,
+        "slots": guarantee.length,
+        "epsilon_spent": from_nano(spent),
+        "epsilon_new": from_nano(new),
+        "epsilon_summed": from_nano(spent + new),
+    }
+    return Decision(storage, text, facts, lambda told: storage.ledger.promises.new_horizon(now, now, told))
+
+
+def withdrawal(file: Path, network: str) -> Decision:
+    """Of the promise of a network that has ended.
+
+    The ledger's folder is held as that network's server would hold it: neither it nor the ledger's own server runs.
+    """
+    node, _ = load_pair(file)
+    ledger = _ledger(node)
+    with Storage.inspect(ledger, network_id=network) as storage:
+        promises = {promise.network: promise for promise in storage.ledger.promises.all()}
+    if not promises:
+        raise BadInput(f"no network has declared a promise on the ledger in '{ledger}': there is none to withdraw.")
+    if network not in promises:
+        raise unknown_name("network on this ledger", network, promises)
+    storage = Storage.open(ledger, network_id=network)
+    nano, total = promises[network].nano, storage.ledger.total_spent()
+    others = sorted(set(promises) - {network})
+    left = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
+    text = (
+        f"Network '{network}' promised its users ε={format_epsilon(nano)}. Withdrawn, this no longer limits what is "
+        f"spent on the ledger, which then keeps {left}: who was counted in '{network}' may pay more than was promised "
+        f"there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of '{network}' "
+        "that is started again declares its promise anew."
+    )
+    facts = {"network": network, "ledger": str(ledger), "epsilon": from_nano(nano), "left": others}
+    return Decision(storage, text, facts, lambda told: storage.ledger.promises.withdraw(network, time.time_ns(), told))
+
+
+def _ledger(node: NodeConfig) -> Path:
+    return node.data if node.ledger.shared is None else node.ledger.shared
+
+
+def _refuse_missing(ledger: Path, network: str) -> None:
+    with Storage.inspect(ledger, network_id=network):
+        pass  # `open` would make a folder where none is

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from dpcrowd.client import calls
 from dpcrowd.client.client import reply_of
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing, silence_of
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -129,7 +129,7 @@ class AsyncClient:
             except TimeoutError:
                 return
             except self._httpx.TransportError as error:
-                failure = Silence(type(error).__name__)
+                failure = silence_of(error)
             if not watch.over():
                 await asyncio.sleep(watch.wait(failure))
 
@@ -167,7 +167,7 @@ class AsyncClient:
                 )
             )
         except self._httpx.RequestError as error:
-            return Silence(type(error).__name__)  # only its name: the error holds the request
+            return silence_of(error)
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from dpcrowd.client import calls
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing, silence_of
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -157,7 +157,7 @@ class Client:
                         told.read()
                         failure = reply_of(told)
             except self._httpx.TransportError as error:
-                failure = Silence(type(error).__name__)
+                failure = silence_of(error)
             if not watch.over():
                 time.sleep(watch.wait(failure))
 
@@ -197,7 +197,7 @@ class Client:
                 )
             )
         except self._httpx.RequestError as error:
-            return Silence(type(error).__name__)  # only its name: the error holds the request
+            return silence_of(error)
 
 
 def reply_of(response: Any) -> Reply:

@@ -27,6 +27,7 @@ __all__ = [
     "send_checkins",
     "send_counts",
     "send_nothing",
+    "silence_of",
 ]
 
 T = TypeVar("T")
@@ -68,6 +69,12 @@ class Silence:
     """No answer; `why` is the kind of failure, such as ConnectError."""
 
     why: str
+    distrusted: bool = False
+
+
+def silence_of(error: Exception) -> Silence:
+    """Only the error's name, and whether a certificate is at fault: the error itself holds the request."""
+    return Silence(type(error).__name__, "CERTIFICATE_VERIFY_FAILED" in str(error))
 
 
 Steps = Generator[Ask | Wait, Reply | Silence | None, T]
@@ -108,7 +115,9 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
         if isinstance(reply, Reply) and reply.status in accepts:
             return reply
         error = problem(reply)
-        passing = isinstance(reply, Silence) or (isinstance(reply, Reply) and reply.status in (429, 503))
+        passing = (isinstance(reply, Silence) and not reply.distrusted) or (
+            isinstance(reply, Reply) and reply.status in (429, 503)
+        )
         asked = reply.retry_after if isinstance(reply, Reply) else None
         wait = patience.wait(attempt, asked, waited) if passing else None
         if wait is None:
@@ -123,6 +132,11 @@ def problem(reply: Reply | Silence | None) -> NodeError:
     if not isinstance(reply, Reply):
         why = "no answer" if reply is None else reply.why
         text = "is it running, and is the address right?"
+        if reply is not None and reply.distrusted:
+            why, text = (
+                "HTTPS",
+                "its certificate is of no authority known here; give that one's certificate (ca).",
+            )
         return NodeUnreachable(f"the node does not answer ({why}): {text}", reason="unreachable", text=text)
     told = _told(reply.content)
     if told is None:

@@ -16,7 +16,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     guarantee  what is promised, in words
     spent      in the current window, or so far in the horizon
     returns    how much comes back at `returns_slot`; None: nothing ever
-    samples    whether the node may sample at present; `text` says why not
+    samples    whether the node may sample at present; `waits_for` and `text` say why not
     """
 
     guarantee: str
@@ -30,6 +30,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     returns_at: datetime | None = None
     total_spent: float
     samples: bool
+    waits_for: Literal["vouching", "operator", "budget"] | None = None
     text: str = ""
 
 

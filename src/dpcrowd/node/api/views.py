@@ -58,6 +58,10 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     returns_at: Time | None = None
     total_spent: Annotated[float, Meta(description="Since the ledger began, over all networks that share it.")]
     samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
+    waits_for: Annotated[
+        Literal["vouching", "operator", "budget"] | None,
+        Meta(description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget."),
+    ] = None
     text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
 
 

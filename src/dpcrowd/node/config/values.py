@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -108,9 +109,12 @@ def _path(folder: Path, given: object) -> Path:
     if not isinstance(given, str) or not given.strip() or "\0" in given:
         raise BadInput("a path is a text that is not empty.")
     try:
-        return folder / Path(given).expanduser()
+        path = folder / Path(given).expanduser()
     except RuntimeError:
         raise BadInput("there is no such home folder.") from None
+    # Errors and tools show it: without "..", unless a symbolic link on the way gives that another meaning.
+    plain = os.path.normpath(path)
+    return Path(plain) if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
 def _number(given: object) -> Fraction:

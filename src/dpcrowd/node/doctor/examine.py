@@ -9,63 +9,83 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
+from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.doctor.machine_checks import check_clock, check_disk, check_ports, running_process
-from dpcrowd.node.doctor.neighbour_checks import check_digest, check_neighbours
-from dpcrowd.node.doctor.own_checks import check_certificate, check_database, check_files, check_promises
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.doctor.heard_checks import check_heard
+from dpcrowd.node.doctor.ledger_checks import LedgerState, read_ledger
+from dpcrowd.node.doctor.machine_checks import check_disk, check_ports, running_process
+from dpcrowd.node.doctor.neighbour_checks import try_neighbours
+from dpcrowd.node.doctor.own_checks import check_certificate, check_files
+from dpcrowd.node.doctor.running_checks import Ask, check_running
+from dpcrowd.node.live.revisions import current_revision
 
 __all__ = ["examine"]
 
 
-def examine(path: Path, *, token: str | None = None, timeout: float = 5.0, now_ns: int | None = None) -> list[Finding]:
-    """Every check of the node of a node.toml; changes nothing, also beside a running node."""
+def examine(
+    path: Path, *, ask: Ask | None = None, timeout: float = 5.0, listen: float = 10.0, now_ns: int | None = None
+) -> list[Finding]:
+    """Every check of the node of a node.toml; changes nothing, also beside a running node.
+
+    ask      asks the running node; None: it is not asked
+    timeout  seconds for a neighbour to answer
+    listen   seconds to listen for neighbours' messages, if the node does not run; 0: not at all
+    """
+    at_ns = time.time_ns() if now_ns is None else now_ns
     try:
         node, network = load_pair(path)
+        revisions = current_revision(node, network, at_ns)
     except DpcrowdError as error:
         return [
             problem("configuration", str(error), "Correct the file; 'dpcrowd node schema' describes every setting.")
         ]
-    at_ns = time.time_ns() if now_ns is None else now_ns
-    return list(_examine(node, network, token, timeout, at_ns))
+    current = revisions.current
+    ledger, running = read_ledger(node, current, at_ns), running_process(node.data)
+    return [
+        *_configured(node, current, revisions.following),
+        *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
+        *check_files(node),
+        *check_clock(current, at_ns, ledger.sealed_ns),
+        check_synchronised(),
+        *check_disk(node),
+        *check_ports(node, running),
+        *ledger.findings,
+        *_around(node, current, ledger, running, ask, timeout, listen, at_ns),
+    ]
 
 
-def _examine(
-    node: NodeConfig, network: NetworkConfig, token: str | None, timeout: float, at_ns: int
-) -> Iterator[Finding]:
-    now = datetime.fromtimestamp(at_ns / 1e9, UTC)
+def _configured(node: NodeConfig, network: NetworkConfig, following: NetworkConfig | None) -> Iterator[Finding]:
     text = f"'{node.server}' of '{network.id}', revision {network.revision}, digest {digest(network).hex()}."
     yield passed("configuration", text)
+    if following is not None:
+        text = f"network.toml is already revision {following.revision}, digest {digest(following).hex()}"
+        yield note("configuration", f"{text}: valid from slot {following.valid_from_slot} on.")
     yield passed("configuration", f"promised: {network.guarantee()}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
-    yield from check_certificate(node, network, now)
-    yield from check_files(node)
-    last_paid, ledger = _ledger(node, network, at_ns)
-    yield from check_clock(network, at_ns, last_paid)
-    yield from check_disk(node)
-    yield from check_ports(node, running_process(node.data))
-    yield from ledger
-    yield from check_neighbours(node, network, max(network.clock().slot_of(at_ns), 0), now, timeout)
-    yield from check_digest(node, network, token, timeout)
 
 
-def _ledger(node: NodeConfig, network: NetworkConfig, at_ns: int) -> tuple[int | None, list[Finding]]:
-    """When the last paid slot opened, and what the ledger's database is like."""
-    shared = node.ledger.shared
-    where = (node.data if shared is None else shared) / "dpcrowd.db"
-    try:
-        with Storage.inspect(node.data, network_id=network.id, ledger_folder=shared) as storage:
-            findings = list(check_database(where, storage))
-            if findings[0].outcome == "problem":
-                return None, findings
-            findings += check_promises(network, storage, at_ns)
-            paid = [entry.opens_ns for entry in storage.ledger.spent_since(0) if entry.kind == "sample"]
-            return max(paid, default=None), findings
-    except StorageFailed as failure:
-        if failure.kind == "missing" and not where.exists():
-            return None, [skipped("database", f"'{where}' is not there yet: the node has not run.")]
-        return None, [problem("database", f"{failure.reason}.", f"{failure.fix[:1].upper()}{failure.fix[1:]}.")]
-    except OSError as error:  # run by another user than the node
-        text = f"'{where}' cannot be seen: {error.strerror or type(error).__name__}."
-        return None, [problem("database", text, "Run the doctor as the user of the node.")]
+def _around(
+    node: NodeConfig,
+    network: NetworkConfig,
+    ledger: LedgerState,
+    running: int | None,
+    ask: Ask | None,
+    timeout: float,
+    listen: float,
+    at_ns: int,
+) -> Iterator[Finding]:
+    """The neighbours: their certificates, then what the running node knows of them, or what is heard in its place."""
+    slot = max(network.clock().slot_of(at_ns), 0)
+    awaited = []
+    for name, finding in try_neighbours(node, network, slot, datetime.fromtimestamp(at_ns / 1e9, UTC), timeout):
+        yield finding
+        if name and (finding.outcome == "passed" or name < node.server):  # the one whose name comes first dials
+            awaited.append(name)
+    if running is not None:
+        if ask is not None:
+            yield from check_running(node, network, ask)
+    elif listen > 0:
+        yield from check_heard(node, network, slot, awaited, ledger.counter, listen)
+    else:
+        yield skipped("digest", "the neighbours are not listened to: their files and clocks are not compared.")

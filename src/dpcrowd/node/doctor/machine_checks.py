@@ -1,4 +1,4 @@
-"""Checks of this machine: clock, disk and ports."""
+"""Checks of this machine: disk and ports, and whether the node runs already."""
 
 from __future__ import annotations
 
@@ -7,37 +7,15 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
-from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.config import NodeConfig
 from dpcrowd.node.config.address import host_and_port
-from dpcrowd.node.doctor.findings import Finding, note, passed, problem
+from dpcrowd.node.doctor.findings import Finding, passed, problem
 
-__all__ = ["check_clock", "check_disk", "check_ports", "running_process"]
+__all__ = ["check_disk", "check_ports", "running_process"]
 
-_SECOND = 1_000_000_000
-_EARLIEST = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LEAST_SPACE = 200 << 20
-_SYNC = "Set the clock and keep it right, for example with chrony or systemd-timesyncd."
-
-
-def check_clock(network: NetworkConfig, now_ns: int, last_paid_ns: int | None) -> Iterator[Finding]:
-    """last_paid_ns: when the last slot opened that the ledger paid for; time cannot be before it."""
-    now = _text(now_ns)
-    if now_ns < _EARLIEST:
-        yield problem("clock", f"this machine says that it is {now}.", _SYNC)
-    elif last_paid_ns is not None and now_ns < last_paid_ns:
-        text = (
-            f"this machine says that it is {now}, but the ledger has paid for a slot that opened {_text(last_paid_ns)}."
-        )
-        yield problem("clock", text, _SYNC)
-    else:
-        slot = network.clock().slot_of(now_ns)
-        if slot < 0:
-            yield note("clock", f"it is {now}; the first slot opens only {_text(network.clock().epoch_ns)}.")
-        else:
-            yield passed("clock", f"it is {now}, slot {slot}.")
 
 
 def check_disk(node: NodeConfig) -> Iterator[Finding]:
@@ -107,10 +85,6 @@ def _why_not(host: str, port: int) -> int | None:
     except OSError as error:
         return error.errno or errno.EADDRNOTAVAIL
     return None
-
-
-def _text(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _size(count: int) -> str:

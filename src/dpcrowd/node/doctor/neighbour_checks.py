@@ -1,4 +1,4 @@
-"""Checks of the neighbours, as far as they can be reached: their certificates, and whether they have the same files.
+"""Checks of the neighbours' certificates, as far as they can be reached.
 
 A neighbour that is down is not this server's problem, so it is skipped with a note; one that shows a wrong certificate
 is. Of two neighbours the one whose name comes first dials, so a server whom nobody dials listens nowhere.
@@ -6,44 +6,39 @@ is. Of two neighbours the one whose name comes first dials, so a server whom nob
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
-import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.members import ServerSection
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.keys.checks import certificate_problems
 
-__all__ = ["check_digest", "check_neighbours"]
-
-_OTHER = "other-configuration"  # the reason for which `dpcrowd.node.wire` refuses another digest
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+__all__ = ["try_neighbours"]
 
 
-def check_neighbours(
+def try_neighbours(
     node: NodeConfig, network: NetworkConfig, slot: int, now: datetime, timeout: float
-) -> Iterator[Finding]:
-    """Speak TLS with each neighbour that listens, and judge the certificate that it shows."""
+) -> Iterator[tuple[str, Finding]]:
+    """Speak TLS with each neighbour that listens, and judge the certificate that it shows: its name, the finding."""
     names = network.neighbours(node.server, slot)
     try:
         context = _context(node)
         authority = node.keys.ca.read_bytes()
     except (OSError, ssl.SSLError):
-        yield skipped("neighbours", "they cannot be asked without this server's own key and certificates.")
+        yield "", skipped("neighbours", "they cannot be asked without this server's own key and certificates.")
         return
     if not names:
-        yield note("neighbours", "this server has no neighbour in the present slot.")
+        yield "", note("neighbours", "this server has no neighbour in the present slot.")
     for name in names:
         if min(network.neighbours(name, slot)) > name:
-            yield skipped("neighbours", f"'{name}' dials this server and listens nowhere itself: nothing to try.")
+            text = f"'{name}' dials this server and listens nowhere itself: nothing to try."
+            yield name, skipped("neighbours", text)
         else:
-            yield _try(context, authority, network.server(name), now, timeout)
+            yield name, _try(context, authority, network.server(name), now, timeout)
 
 
 def _try(context: ssl.SSLContext, authority: bytes, server: ServerSection, now: datetime, timeout: float) -> Finding:
@@ -89,42 +84,3 @@ def _certificate_of(context: ssl.SSLContext, host: str, port: int, timeout: floa
     if shown is None:
         raise ssl.SSLError("no certificate")
     return ssl.DER_cert_to_PEM_cert(shown).encode()
-
-
-def check_digest(node: NodeConfig, network: NetworkConfig, token: str | None, timeout: float) -> Iterator[Finding]:
-    """What the running node says: which revision it uses, and whose messages it refused for having another one."""
-    answer = _network_of(node, token, timeout)
-    if answer is None:
-        yield skipped("digest", f"the node does not say at {node.listen.http}: neighbours' files are not compared.")
-        return
-    if answer.get("server") != node.server:
-        fix = "Set another listen.http: a different node answers there."
-        yield problem("digest", f"{answer.get('server')!r} answers at {node.listen.http}.", fix)
-        return
-    mine = digest(network).hex()
-    if answer.get("digest") != mine:
-        text = f"the node runs with digest {answer.get('digest')}, network.toml has {mine}."
-        yield note("digest", f"{text} 'dpcrowd node reload' or a restart takes the file.")
-    others = [one["name"] for one in answer.get("neighbours", []) if _OTHER in one.get("refused", {})]
-    for name in others:
-        text = f"messages of '{name}' were refused: its network.toml differs."
-        yield problem("digest", text, f"Compare with '{name}': this file has revision {network.revision}, {mine}.")
-    if not others:
-        yield passed("digest", f"no neighbour was refused for another network.toml (digest {mine}).")
-
-
-def _network_of(node: NodeConfig, token: str | None, timeout: float) -> dict[str, Any] | None:
-    if node.listen.http_certificate is not None:
-        return None  # a token must not go to whoever answers; `dpcrowd node peers` compares the certificate
-    host, port = node.listen.http_address
-    host = _ANY_ADDRESS.get(host, host)
-    request = urllib.request.Request(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1/network")
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=timeout) as response:
-            answer = json.load(response)
-    except (OSError, ValueError):
-        return None
-    return answer if isinstance(answer, dict) else None

@@ -68,7 +68,9 @@ def make_machine(
     """
     state = None if vouched else storage.state()
     if state is None:
-        server, text = _server(node, network, noise), "the folder is new: nothing is known, nothing was spent."
+        server, text = _server(node, network, noise), "no estimates are stored: begins anew."
+        if not storage.ledger.payments():
+            text = "the folder is new: nothing is known, nothing was spent."
     else:
         server, text = _go_on(node, network, noise, state, before)
     if server.slot == -1:

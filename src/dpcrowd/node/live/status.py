@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from importlib.metadata import version
+from typing import Literal
 
 from dpcrowd.node.api.prometheus import Metric, render
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
@@ -19,6 +20,9 @@ from dpcrowd.privacy.units import from_nano
 __all__ = ["budget", "metrics", "network_status"]
 
 
+Waits = Literal["vouching", "operator", "budget"] | None
+
+
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
     """From the durable ledger."""
     guarantee, clock = network.guarantee(), network.clock()
@@ -31,9 +35,12 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
     first = horizon(storage, clock, network.id)
     text = short = shortage(guarantee, room, slot, first, network.id)
+    waits_for: Waits = "budget" if short else None
     if trust.lost_at is not None:
+        waits_for = "operator"
         text = "a neighbour remembers samples that this ledger does not: confirm the loss first."
     elif not trust.vouched:
+        waits_for = "vouching"
         text = "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back = None if returns is None else returns + guarantee.length
@@ -48,7 +55,8 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=trust.may_sample and not short,
+        samples=waits_for is None,
+        waits_for=waits_for,
         text=text,
     )
 

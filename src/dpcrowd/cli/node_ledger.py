@@ -1,0 +1,79 @@
+"""The commands of `dpcrowd node` that work on the ledger's folder, without a running node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dpcrowd.cli import node_options as options
+
+if TYPE_CHECKING:
+    from dpcrowd.cli.node_folder import Decision
+
+__all__ = ["COMMANDS"]
+
+
+@click.command()
+@options.file
+@click.argument("to", metavar="FILE", type=click.Path(path_type=Path))
+@options.as_json
+@options.numbered
+def backup(file: Path, to: Path, as_json: bool) -> None:
+    """Copy the ledger, noisy values and releases into one new file, also while the server runs.
+
+    Check-ins are not in it. A server that is restored from it has lost the payments since; its neighbours notice.
+    """
+    from dpcrowd.cli.node_folder import backup_folder
+
+    counter = backup_folder(file, to)
+    answer = {"file": str(to), "counter": counter}
+    click.echo(json.dumps(answer) if as_json else f"'{to}' holds the ledger up to payment {counter}.")
+
+
+@click.command(name="new-horizon")
+@options.file
+@options.yes
+@options.as_json
+@options.numbered
+def new_horizon(file: Path, yes: bool, as_json: bool) -> int:
+    """Begin a new horizon of a finite guarantee, on a stopped server: a new promise, on top of the old one.
+
+    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good.
+    """
+    from dpcrowd.cli.node_folder import new_horizon as decision
+
+    return _decide(decision(file), "Begin a new horizon?", yes, as_json)
+
+
+@click.command()
+@options.file
+@click.argument("network")
+@options.yes
+@options.as_json
+@options.numbered
+def withdraw(file: Path, network: str, yes: bool, as_json: bool) -> int:
+    """Withdraw the promise of a NETWORK that has ended, so that it no longer binds the ledger.
+
+    For a ledger that several networks share; their servers on it have to be stopped. What was paid stays paid, and
+    counts for the other networks. Says what it means for that network's users, and asks. Logged for good.
+    """
+    from dpcrowd.cli.node_folder import withdrawal
+
+    return _decide(withdrawal(file, network), f"Withdraw the promise of '{network}'?", yes, as_json)
+
+
+def _decide(decision: Decision, question: str, yes: bool, as_json: bool) -> int:
+    with decision:
+        if not yes:
+            click.echo(decision.text, err=True)
+            if not options.agreed(question):
+                return 1
+        decision.carry_out()
+        click.echo(json.dumps(decision.facts) if as_json else f"Done. {decision.text}")
+    return 0
+
+
+COMMANDS = (backup, new_horizon, withdraw)

@@ -1,0 +1,87 @@
+"""Checks of a stopped server against what its neighbours say: the same network.toml, the time, this server's ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.doctor.clock_checks import compare_clocks
+from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
+from dpcrowd.node.doctor.listening import listen
+from dpcrowd.node.keys.signing import verify
+from dpcrowd.node.wire import Body, Refused, decode, peek
+
+__all__ = ["check_heard"]
+
+_LONGER_THAN_A_SLOT = 3.0
+
+
+def check_heard(
+    node: NodeConfig, network: NetworkConfig, slot: int, awaited: Collection[str], counter: int | None, seconds: float
+) -> Iterator[Finding]:
+    """awaited: neighbours that may be there; counter: what the ledger has paid for, None if that is not known."""
+    if not awaited:
+        yield skipped("digest", "no neighbour can be reached now: their files and clocks are not compared.")
+        return
+    seconds = min(seconds, network.clock().length_ns / 1e9 + _LONGER_THAN_A_SLOT)
+    try:
+        heard = listen(node, network, slot, awaited, seconds)
+    except DpcrowdError as error:
+        yield skipped("digest", f"the neighbours cannot be listened to: {error}")
+        return
+    for name in awaited:
+        if name in heard.said:
+            yield from _judge(node, network, name, *heard.said[name], counter)
+        elif name in heard.present:
+            text = f"'{name}' is there and said nothing within {seconds:g} s, since it speaks once a slot"
+            yield skipped("digest", f"{text}: its file and clock are not compared. Give a longer --listen.")
+        else:
+            yield skipped("digest", f"'{name}' is not there now: its file and clock are not compared.")
+
+
+def _judge(
+    node: NodeConfig, network: NetworkConfig, name: str, payload: bytes, came_ns: int, counter: int | None
+) -> Iterator[Finding]:
+    mine = digest(network)
+    try:
+        said, theirs = peek(payload)
+        if theirs != mine:
+            text = f"'{name}' has another network.toml: digest {theirs.hex()[:32]}, here {mine.hex()}."
+            fix = f"Compare the files, value by value: here it is revision {network.revision}."
+            yield problem("digest", text, fix)
+            return
+        body = _checked(network, name, payload, said)
+    except Refused as refused:
+        fix = "Compare keys and versions with that organisation; the page on failures explains each reason."
+        yield problem("neighbours", f"a message of '{name}' would be refused ({refused.reason}): {refused}", fix)
+        return
+    yield passed("digest", f"'{name}' has the same network.toml (digest {mine.hex()}).")
+    yield compare_clocks(name, network, said, came_ns)
+    echoed = body.heard.get(network.number_of(node.server))
+    if echoed is not None and counter is not None and echoed[1] > counter:
+        text = (
+            f"'{name}' remembers {echoed[1]} samples of this server, its ledger knows {counter}: the folder is an old "
+            "copy, or a second server runs with the same key."
+        )
+        fix = "Find out which. After a restored copy: start the server, then 'dpcrowd node confirm-loss'."
+        yield problem("budget", text, fix)
+    elif echoed is not None and counter is not None:
+        yield passed("budget", f"'{name}' remembers no sample of this server that its ledger does not know.")
+
+
+def _checked(network: NetworkConfig, name: str, payload: bytes, slot: int) -> Body:
+    """As a running server would check it, but for the slot."""
+    servers = network.servers
+    return decode(
+        payload,
+        sender=network.number_of(name),
+        digest=digest(network),
+        slot=slot,
+        regions=len(network.regions),
+        form=network.setting(name).form,
+        verify=lambda number, signature, *parts: (
+            0 <= number < len(servers) and verify(servers[number].keys, signature, *parts)
+        ),
+        names={number: one.name for number, one in enumerate(servers)},
+    ).body

@@ -1,0 +1,125 @@
+"""Checks of the ledger: whether its database is whole, and whether every promise on it leaves room for a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.doctor.clock_checks import utc
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.live.purse import horizon, shortage
+from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed
+from dpcrowd.privacy.units import format_epsilon
+
+__all__ = ["LedgerState", "read_ledger"]
+
+_DAMAGED = "Stop the node, keep the folder for inspection and restore the last backup into an empty folder."
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """What the folder says: findings, when the last sealed slot closed, and how many samples it has paid for.
+
+    None: nothing is known of it.
+    """
+
+    findings: list[Finding]
+    sealed_ns: int | None = None
+    counter: int | None = None
+
+
+def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> LedgerState:
+    """Reads all of the ledger's database, and changes nothing."""
+    shared = node.ledger.shared
+    where = (node.data if shared is None else shared) / "dpcrowd.db"
+    try:
+        with Storage.inspect(node.data, network_id=network.id, ledger_folder=shared) as storage:
+            wrong = storage.problems()
+            if wrong:
+                return LedgerState([problem("database", f"'{where}': {text}", _DAMAGED) for text in wrong[:5]])
+            storage.ledger.check()
+            text = f"'{where}' is whole, with {storage.ledger.payments()} payment(s)."
+            findings = [passed("database", text), *_check_promises(network, storage, now_ns)]
+            return LedgerState(findings, _sealed(network, storage), storage.ledger.counter())
+    except StorageFailed as failure:
+        if failure.kind == "missing" and not where.exists():
+            return LedgerState([skipped("database", f"'{where}' is not there yet: the node has not run.")], counter=0)
+        fix = f"{failure.fix[:1].upper()}{failure.fix[1:]}."
+        return LedgerState([problem("database", f"{failure.reason}.", fix)])
+    except OSError as error:  # run by another user than the node
+        text = f"'{where}' cannot be seen: {error.strerror or type(error).__name__}."
+        return LedgerState([problem("database", text, "Run the doctor as the user of the node.")])
+
+
+def _sealed(network: NetworkConfig, storage: Storage) -> int | None:
+    paid = [_closes(one) for one in storage.ledger.spent_since(0) if one.kind == "sample" and one.network == network.id]
+    last = storage.releases.latest()
+    return max([*paid, *([] if last is None else [last.opens_ns + last.length_ns])], default=None)
+
+
+def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> Iterator[Finding]:
+    """What all networks on this ledger have spent together, against each of their promises."""
+    clock = network.clock()
+    slot = max(clock.slot_of(now_ns), 0)
+    opens, closes = clock.opens(slot), clock.closes(slot)
+    promises = storage.ledger.promises.all()
+    declared = any(promise.network == network.id for promise in promises)
+    if not declared:
+        yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
+    for promise in promises:
+        counted = _counted(storage, promise, opens, closes, own=promise.network == network.id)
+        span = "since its horizon began" if promise.span_ns is None else "in its present window"
+        text = (
+            f"network '{promise.network}' promises ε={format_epsilon(promise.nano)}; all networks on this ledger "
+            f"together have spent {format_epsilon(sum(one.nano for one in counted))} {span}."
+        )
+        yield passed("budget", text)
+    total = format_epsilon(storage.ledger.total_spent())
+    yield passed("budget", f"since the ledger began ε={total} was spent, over {max(len(promises), 1)} network(s).")
+    if declared:
+        yield from _check_room(network, storage, slot)
+
+
+def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator[Finding]:
+    """Whether a sample of the present slot could be paid, by the ledger's own judgement."""
+    clock, guarantee = network.clock(), network.guarantee()
+    room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
+    first = horizon(storage, clock, network.id)
+    short = shortage(guarantee, room, slot, first, network.id)
+    if not short:
+        return
+    promise, own = room.promise, room.promise.network == network.id
+    if guarantee.kind == "finite" and (own or slot >= first + guarantee.length):
+        fix = "'dpcrowd node new-horizon' begins a new horizon on top of what was spent: a new promise to your users."
+        yield problem("budget", f"there is no sample any more: {short}", fix)
+        return
+    counted = _counted(storage, promise, clock.opens(slot), clock.closes(slot), own=own)
+    back = "" if promise.span_ns is None else f" Something comes back {utc(_back(promise, counted))}."
+    text = f"there is no sample for now: {short}{back}"
+    if own and room.spent <= promise.nano and all(one.kind == "sample" for one in counted):
+        yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
+        return
+    fix = "Wait: the server estimates from its neighbours meanwhile."
+    if not own:
+        fix = f"{fix} If that network has ended: 'dpcrowd node withdraw NODE.TOML {promise.network}'."
+    yield problem("budget", text, fix)
+
+
+def _counted(storage: Storage, promise: Promise, opens: int, closes: int, *, own: bool) -> list[Entry]:
+    since, until = promise.reach(opens, closes, own=own)
+    return [one for one in storage.ledger.spent_since(since) if one.opens_ns < until]
+
+
+def _back(promise: Promise, counted: list[Entry]) -> int:
+    """When so much has left the window that anything at all can be paid."""
+    spent = sum(one.nano for one in counted)
+    for one in sorted(counted, key=_closes):
+        spent -= one.nano
+        if spent < promise.nano:
+            return _closes(one) + (promise.span_ns or 0)
+    return 0  # only where nothing was counted, and then nothing is short
+
+
+def _closes(entry: Entry) -> int:
+    return entry.opens_ns + entry.length_ns

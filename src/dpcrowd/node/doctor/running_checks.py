@@ -1,0 +1,102 @@
+"""Checks of a running server: what it says of itself, and what it has refused of its neighbours.
+
+How to ask is the caller's matter: `ask(path)` gives the JSON answer of the node's API, whatever its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
+from dpcrowd.node.doctor.clock_checks import compare_clocks
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+
+__all__ = ["Ask", "check_running"]
+
+Ask = Callable[[NodeConfig, str], Any]
+
+_OTHER = "other-configuration"  # these reasons are words of `dpcrowd.node.wire` and of the machine
+_EARLY, _LATE = "wrong-slot", "late"
+_SOME = 5  # late messages that are no sign of anything: a restart brings a few
+_BUDGET = "/v1/budget"
+
+
+def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterator[Finding]:
+    """network: the revision that is valid now."""
+    try:
+        ready = _table(ask(node, "/readyz"))
+        status = _table(ask(node, "/v1/network"))
+        budget = _table(ask(node, _BUDGET))
+    except BadInput as refused:
+        yield skipped("running", f"{refused} Neighbours' files and clocks are not compared.")
+        return
+    except DpcrowdError as error:
+        yield problem("running", f"a process holds the folder, but {error}", "Look at its log; it may be starting.")
+        return
+    if status.get("server") != node.server:
+        fix = "Set another listen.http: a different node answers there."
+        yield problem("running", f"{status.get('server')!r} answers at {node.listen.http}.", fix)
+        return
+    yield from _check_ready(ready, budget)
+    yield from _check_digest(network, status)
+    yield from _check_clocks(network, status)
+
+
+def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Finding]:
+    if budget.get("samples") is False:
+        text = f"the node does not sample: {budget.get('text') or 'it does not say why.'}"
+        if budget.get("waits_for") == "operator":
+            fix = "Find out who restored the folder, or what else runs with this key; then 'dpcrowd node confirm-loss'."
+            yield problem("running", text, fix)
+        else:
+            yield note("running", text)
+    for text in ready.get("problems", []):
+        if _BUDGET not in text:  # told above, with its reason
+            yield problem("running", f"the node is not ready: {text}", "See 'Storage' on the page on failures.")
+    if ready.get("ready"):
+        yield passed("running", "the node is ready.")
+
+
+def _check_digest(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Finding]:
+    mine = digest(network).hex()
+    if status.get("digest") != mine:
+        text = f"the node runs with digest {status.get('digest')}, network.toml has {mine}."
+        yield note("digest", f"{text} 'dpcrowd node reload' or a restart takes the file.")
+    others = [name for name, refused in _refused(status) if _OTHER in refused]
+    for name in others:
+        text = f"messages of '{name}' were refused: its network.toml differs."
+        yield problem("digest", text, f"Compare with '{name}': this file has revision {network.revision}, {mine}.")
+    if not others:
+        yield passed("digest", f"no neighbour was refused for another network.toml (digest {mine}).")
+
+
+def _check_clocks(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Finding]:
+    """Refusals, counted since the start of the node, tell which of two clocks is ahead; the last message, how far."""
+    for one in status.get("neighbours", []):
+        name, refused = one["name"], one.get("refused", {})
+        early, late = refused.get(_EARLY, 0), refused.get(_LATE, 0)
+        if early:
+            text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped."
+            yield problem("clock", text, f"Compare clocks with '{name}'; NTP at both. Counted since the node started.")
+        if late >= _SOME:
+            text = f"{late} messages of '{name}' came after their slot was over: its clock is behind, or the line slow."
+            fix = f"Compare clocks with '{name}'; NTP at both. If they agree, a revision with a longer deadline."
+            yield problem("clock", text, fix)
+        if early or late >= _SOME:
+            continue
+        if one.get("last_slot") is None or not one.get("last_heard"):
+            yield skipped("clock", f"nothing was heard of '{name}' since the node started: its clock is not compared.")
+            continue
+        heard = datetime.fromisoformat(one["last_heard"])
+        yield compare_clocks(name, network, one["last_slot"], round(heard.timestamp() * 1e9))
+
+
+def _refused(status: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
+    return [(one["name"], one.get("refused", {})) for one in status.get("neighbours", [])]
+
+
+def _table(answer: Any) -> dict[str, Any]:
+    return answer if isinstance(answer, dict) else {}

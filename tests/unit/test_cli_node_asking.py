@@ -1,0 +1,168 @@
+"""`dpcrowd node` asks a running node, here a small web server: what it shows and refuses, and with which exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dpcrowd.cli import asking
+from dpcrowd.cli.main import main
+from dpcrowd.node.config import load_node
+from node_support_cli import BUDGET, NETWORK, Node, answering, copy_of, free_port, run, set_ports
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a trial, made once."""
+    folder = tmp_path_factory.mktemp("trial") / "net"
+    assert main(["init", str(folder), "--dev"]) == 0
+    return folder
+
+
+@pytest.fixture
+def file(trial: Path, tmp_path: Path) -> Path:
+    """A node.toml of one's own, at ports where nobody listens."""
+    return copy_of(trial, tmp_path)
+
+
+@pytest.fixture
+def node(file: Path) -> Iterator[Node]:
+    with answering(file) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that waits for a node looks at the code alone."""
+    code, out, _ = run(capsys, "status", str(file))
+    assert code == 0
+    assert "1 of 2 connected" in out
+    assert "ε=0.25 of 1 in the last 100 slots, 0.75 left" in out
+    node.ready = False
+    code, out, _ = run(capsys, "status", str(file))
+    assert code == 1
+    assert "no: full." in out
+    code, out, _ = run(capsys, "status", str(file), "--json")
+    assert json.loads(out) == {"ready": {"ready": False, "problems": ["full."]}, "network": NETWORK, "budget": BUDGET}
+
+
+def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both for people and for programs."""
+    code, out, _ = run(capsys, "budget", str(file))
+    assert code == 0
+    assert "ε=0.1 at slot 9, 2026-01-01T00:00:09Z" in out
+    assert json.loads(run(capsys, "budget", str(file), "--json")[1]) == BUDGET
+    code, out, _ = run(capsys, "peers", str(file))
+    assert code == 0
+    assert out.splitlines()[1].split() == ["server-2", "yes", "6", "2026-01-01T00:00:06Z", "-"]
+    assert out.splitlines()[2].split() == ["server-3", "no", "-", "-", "replay", "2"]
+    assert json.loads(run(capsys, "peers", str(file), "--json")[1]) == NETWORK["neighbours"]
+
+
+def test_commands_to_the_node(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each goes to its own address, with the token from the option or the environment."""
+    token = ["--token", "secret-secret-secret"]
+    assert run(capsys, "reload", str(file), *token) == (0, "done.\n", "")
+    monkeypatch.setenv("DPCROWD_TOKEN", "secret-secret-secret")
+    assert run(capsys, "confirm-loss", str(file), "--yes", "--json")[:2] == (0, '{"text": "done."}\n')
+    assert run(capsys, "log-level", str(file), "debug")[0] == 0
+    bearer = "Bearer secret-secret-secret"
+    assert node.asked == [
+        ("POST", "/v1/admin/reload", bearer, b""),
+        ("POST", "/v1/admin/confirm-loss", bearer, b""),
+        ("POST", "/v1/admin/log-level", bearer, b'{"level": "debug"}'),
+    ]
+
+
+def test_a_refusal_of_the_node_is_one_line_and_2(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node's own sentence, and how to give a token; the wrong token itself is not repeated."""
+    monkeypatch.delenv("DPCROWD_TOKEN", raising=False)
+    code, out, err = run(capsys, "reload", str(file), "--token", "wrong-wrong-wrong")
+    assert (code, out) == (2, "")
+    assert err == "dpcrowd: error: the node refused (401): send a token. Give --token, or set DPCROWD_TOKEN.\n"
+    code, _, err = run(capsys, "reload", str(file), "--token", "two\nlines")
+    assert code == 2
+    assert "cannot be sent" in err
+    assert "lines" not in err
+
+
+def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """It books time as spent for good: where nobody can answer, the answer is no."""
+    code, out, err = run(capsys, "confirm-loss", str(file), "--token", "secret-secret-secret")
+    assert (code, out) == (1, "")
+    assert "nothing was changed" in err
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("command", ["status", "peers", "reload"])
+def test_nobody_answers(command: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not running is another thing than a mistake: 4, not 2."""
+    code, out, err = run(capsys, command, str(file))
+    assert (code, out) == (4, "")
+    assert "'server-1' does not answer at 127.0.0.1:" in err
+    assert err.count("\n") == 1
+
+
+def test_something_else_answers(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """A web page on the node's port is no node."""
+    node.junk = True
+    code, _, err = run(capsys, "peers", str(file))
+    assert code == 4
+    assert "what answers there is no dpcrowd node" in err
+
+
+def test_a_deaf_node_does_not_hang_the_tool(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It accepts and never answers: without a deadline a cron job would wait for ever."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        set_ports(file, deaf.getsockname()[1], free_port())
+        code, _, err = run(capsys, "peers", str(file), "--timeout", "0.2")
+    assert code == 4
+    assert "no answer within 0.2 s" in err
+
+
+@pytest.mark.parametrize("shown", ["server-1", "server-2"])
+def test_a_token_goes_only_to_the_certificate_of_the_file(
+    shown: str, file: Path, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever takes the node's port must not be given the operator's token."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    keys = file.parent.parent / shown
+    context.load_cert_chain(keys / f"{shown}.crt", keys / f"{shown}.key")
+    node.socket = context.wrap_socket(node.socket, server_side=True, do_handshake_on_connect=True)
+    text = file.read_text(encoding="utf-8")
+    tls = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
+    file.write_text(text.replace("[listen]", tls), encoding="utf-8")
+    code, out, err = run(capsys, "reload", str(file), "--token", "secret-secret-secret")
+    if shown == "server-1":
+        assert (code, out) == (0, "done.\n")
+    else:
+        assert code == 4
+        assert "another certificate" in err
+        assert node.asked == []
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_every_connection_has_the_deadline(tls: bool, file: Path) -> None:
+    """Of a connection without one, the operating system decides: minutes, or never."""
+    config = load_node(file)
+    if tls:
+        listen = msgspec.structs.replace(config.listen, http_certificate=file, http_key=file)
+        config = msgspec.structs.replace(config, listen=listen)
+    assert asking._connection(config, 0.2).timeout == 0.2

@@ -1,0 +1,165 @@
+"""`dpcrowd node` on the folder of a stopped server: budget, backup, and what only an operator can decide."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.node.config import load_node, load_pair
+from dpcrowd.node.storage import Storage
+from node_support_cli import MINUTE, copy_of, paid, run
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a trial, made once."""
+    folder = tmp_path_factory.mktemp("trial") / "net"
+    assert main(["init", str(folder), "--dev"]) == 0
+    return folder
+
+
+@pytest.fixture
+def file(trial: Path, tmp_path: Path) -> Path:
+    """A node.toml of one's own, at ports where nobody listens."""
+    return copy_of(trial, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+def test_budget_of_a_stopped_node_is_read_from_its_folder(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was spent is asked most when the node is down."""
+    paid(file)
+    code, out, _ = run(capsys, "budget", str(file), "--json")
+    view = json.loads(out)
+    assert code == 0
+    assert (view["spent"], view["remaining"], view["total_spent"], view["samples"]) == (0.25, 0.75, 0.25, False)
+    assert "folder" in view["text"]
+
+
+def test_budget_of_a_node_that_never_ran(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No folder is storage's problem, 3, and none is made."""
+    code, _, err = run(capsys, "budget", str(file))
+    assert code == 3
+    assert "no node has run here" in err
+    assert not load_node(file).data.exists()
+
+
+def test_backup(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A backup that can be restored; one that is there is not replaced."""
+    paid(file)
+    to = tmp_path / "copy.db"
+    code, out, _ = run(capsys, "backup", str(file), str(to), "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": str(to), "counter": 1}
+    (tmp_path / "restored").mkdir()
+    shutil.copy(to, tmp_path / "restored" / "dpcrowd.db")
+    with Storage.inspect(tmp_path / "restored", network_id="trial") as storage:
+        assert storage.ledger.total_spent() == 250_000_000
+    before = to.read_bytes()
+    code, _, err = run(capsys, "backup", str(file), str(to))
+    assert code == 2
+    assert "is already there" in err
+    assert to.read_bytes() == before
+    assert run(capsys, "backup", str(file), str(tmp_path / "nowhere" / "copy.db"))[0] == 2
+
+
+def test_a_new_horizon_says_the_sum_and_is_logged(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a new start of the scheme the budget would stay spent; without the log nobody could tell later."""
+    data = paid(file, "finite")
+    code, out, err = run(capsys, "new-horizon", str(file))
+    assert (code, out) == (1, "")
+    assert "has spent ε=0.25 so far" in err
+    with Storage.inspect(data, network_id="trial") as storage:
+        assert storage.events.all() == []
+        assert storage.state() == b"state"
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run(capsys, "new-horizon", str(file))[0] == 1
+    code, out, err = run(capsys, "new-horizon", str(file), "--yes", "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    _, network = load_pair(file)
+    assert told["epsilon_summed"] == 1.25
+    assert told["slots"] == network.guarantee().length
+    assert abs(told["first_slot"] - network.clock().slot_of(time.time_ns())) <= 1, "from now on, under the same epoch"
+    with Storage.inspect(data, network_id="trial") as storage:
+        (event,) = storage.events.all()
+        assert event.kind == "new-horizon"
+        assert "1.25" in event.text
+        assert storage.state() is None
+        assert storage.ledger.total_spent() == 250_000_000, "what was spent stays on record"
+        (promise,) = storage.ledger.promises.all()
+        assert promise.since_ns > 0
+
+
+def test_no_new_horizon_of_a_window_or_beside_a_running_node(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A window's budget comes back by itself, and a running node would go on with the old state."""
+    code, _, err = run(capsys, "new-horizon", str(file), "--yes")
+    assert code == 2
+    assert "promises a window" in err
+    data = paid(file, "finite")
+    with Storage.open(data, network_id="trial"):
+        code, _, err = run(capsys, "new-horizon", str(file), "--yes")
+    assert code == 3
+    assert "is in use by process" in err
+
+
+def _two_on_one_ledger(file: Path) -> Path:
+    """Network 'old' has paid into the ledger of 'trial', and has ended."""
+    data = paid(file)
+    with Storage.open(data.parent / "old", network_id="old", ledger_folder=data) as storage:
+        storage.ledger.promises.declare(500_000_000, None)
+        storage.commit_sample(1, time.time_ns() - 10 * MINUTE, MINUTE, 250_000_000, b"noisy", b"state")
+    return data
+
+
+def test_a_promise_is_withdrawn_only_with_consent(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A network that has ended would bind the others for ever; who was promised less has to be thought of first."""
+    data = _two_on_one_ledger(file)
+    code, out, err = run(capsys, "withdraw", str(file), "old")
+    assert (code, out) == (1, "")
+    assert "promised its users ε=0.5" in err
+    assert "may pay more than was promised" in err
+    with Storage.inspect(data, network_id="trial") as storage:
+        assert len(storage.ledger.promises.all()) == 2
+    code, out, err = run(capsys, "withdraw", str(file), "old", "--yes", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"network": "old", "ledger": str(data), "epsilon": 0.5, "left": ["trial"]}
+    with Storage.inspect(data, network_id="trial") as storage:
+        assert [promise.network for promise in storage.ledger.promises.all()] == ["trial"]
+        assert storage.ledger.total_spent() == 500_000_000, "what was paid stays paid"
+        (event,) = storage.events.all()
+        assert (event.network, event.kind) == ("old", "withdrawn")
+
+
+def test_no_promise_is_withdrawn_under_a_running_server(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would go on paying without a promise; of both servers, the ledger's own and that of the network."""
+    data = _two_on_one_ledger(file)
+    with Storage.open(data.parent / "old", network_id="old", ledger_folder=data):
+        assert run(capsys, "withdraw", str(file), "old", "--yes")[0] == 3
+    with Storage.open(data, network_id="trial"):
+        assert run(capsys, "withdraw", str(file), "old", "--yes")[0] == 3
+    with Storage.inspect(data, network_id="trial") as storage:
+        assert len(storage.ledger.promises.all()) == 2
+
+
+def test_withdrawing_what_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The nearest name, no new folder, and no traceback."""
+    code, _, err = run(capsys, "withdraw", str(file), "old", "--yes")
+    assert code == 3
+    assert "no node has run here" in err
+    assert not load_node(file).data.exists()
+    paid(file)
+    code, _, err = run(capsys, "withdraw", str(file), "trail", "--yes")
+    assert code == 2
+    assert "Did you mean 'trial'?" in err

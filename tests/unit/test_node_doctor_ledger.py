@@ -1,0 +1,114 @@
+"""The doctor and the ledger: damage, what was spent, and every reason for which there would be no sample."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.node.config.samples import sample_network
+from dpcrowd.node.doctor import has_problem
+from dpcrowd.node.storage import Storage
+from node_support_doctor import MINUTE, look, of, on_free_ports, pay, problems
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trial") / "net"
+    assert main(["init", str(folder), "--dev"]) == 0
+    return folder
+
+
+@pytest.fixture
+def net(trial: Path, tmp_path: Path) -> Path:
+    """A trial of one's own, on free ports."""
+    return on_free_ports(trial, tmp_path / "net")
+
+
+def test_the_ledger_is_read_and_damage_is_found(net: Path) -> None:
+    """A damaged ledger has to be found before a slot needs it."""
+    data = pay(net, time.time_ns() // MINUTE * MINUTE - MINUTE)
+    findings = look(net)
+    assert not has_problem(findings)
+    assert "with 1 payment(s)" in of(findings, "database")[0].text
+    assert "together have spent 0.25 in its present window" in of(findings, "budget")[0].text
+    content = bytearray((data / "dpcrowd.db").read_bytes())
+    content[:100] = bytes(100)
+    (data / "dpcrowd.db").write_bytes(content)
+    assert "not a database" in problems(look(net))["database"]
+
+
+def test_spending_of_several_networks_is_summed(net: Path) -> None:
+    """Two networks over the same people: what counts for a person is what both spent together."""
+    opens = time.time_ns() // MINUTE * MINUTE - 3 * MINUTE
+    data = pay(net, opens)
+    with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
+        storage.ledger.promises.declare(2 * 10**9, None)
+        storage.commit_sample(1, opens + MINUTE, MINUTE, 500_000_000, b"noisy", b"state")
+    texts = [one.text for one in of(look(net), "budget")]
+    assert any("'trial' promises ε=1;" in text and "spent 0.75 in its present window" in text for text in texts)
+    assert any("'other' promises ε=2;" in text and "spent 0.75 since its horizon began" in text for text in texts)
+
+
+def _finite(net: Path, opens: int, nano: int, *, horizon: int = 1_000_000) -> Path:
+    """The same for a network with a horizon."""
+    text = sample_network(3, network_id="trial", kind="finite", scheme="dpcrowd")
+    text = re.sub(r"^length = .*$", f"length = {horizon}", text, flags=re.MULTILINE)
+    (net / "network.toml").write_text(text, encoding="utf-8")
+    return pay(net, opens, nano=nano, kind="finite")
+
+
+def _a_while_ago() -> int:
+    return time.time_ns() // MINUTE * MINUTE - 3 * MINUTE
+
+
+def test_a_spent_window_is_no_alarm_but_said(net: Path) -> None:
+    """A scheme that uses its budget is often there; when some comes back is what the operator wants to know."""
+    opens = _a_while_ago()
+    pay(net, opens, nano=10**9)
+    findings = look(net)
+    assert "budget" not in problems(findings)
+    (said,) = [one for one in of(findings, "budget") if one.outcome == "note"]
+    back = time.strftime("%Y-%m-%d %H:%M", time.gmtime((opens + 101 * MINUTE) / 1e9))
+    assert f"no sample for now: ε=1 of 1 is spent. Something comes back {back}" in said.text
+
+
+def test_a_loss_that_was_confirmed(net: Path) -> None:
+    """A whole budget is booked, and nothing is sampled for a whole window: no ordinary state."""
+    opens = _a_while_ago()
+    data = pay(net, opens)
+    with Storage.open(data, network_id="trial") as storage:
+        storage.ledger.mark_lost(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
+    told = problems(look(net))["budget"]
+    assert "no sample for now: ε=1.25 of 1 is spent" in told
+    back = time.strftime("%Y-%m-%d %H:%M", time.gmtime((opens + 103 * MINUTE) / 1e9))
+    assert f"comes back {back}" in told, "only when the loss has left the window, not with the first payment"
+
+
+def test_a_spent_horizon(net: Path) -> None:
+    """Nothing comes back: only an operator can decide on a new promise."""
+    _finite(net, _a_while_ago(), 10**9)
+    findings = look(net)
+    assert "no sample any more: ε=1 of 1 is spent" in problems(findings)["budget"]
+    assert any("new-horizon" in one.fix for one in of(findings, "budget"))
+
+
+def test_a_horizon_that_is_over_and_a_new_one(net: Path) -> None:
+    """With budget left, and nobody who would say why nothing is sampled; a new horizon needs no new epoch."""
+    _finite(net, _a_while_ago(), 250_000_000, horizon=10)
+    assert "the horizon of 10 slots ended with slot 9" in problems(look(net))["budget"]
+    assert main(["node", "new-horizon", str(net / "server-1" / "node.toml"), "--yes"]) == 0
+    assert "budget" not in problems(look(net))
+
+
+def test_the_promise_of_another_network_binds(net: Path) -> None:
+    """The own budget looks fine, and yet nothing is sampled: the other network has to be named."""
+    data = pay(net, _a_while_ago())
+    with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
+        storage.ledger.promises.declare(250_000_000, None)
+    findings = look(net)
+    assert "network 'other' shares this ledger and promises ε=0.25, of which 0.25" in problems(findings)["budget"]
+    assert any("dpcrowd node withdraw NODE.TOML other" in one.fix for one in findings)

@@ -1,0 +1,113 @@
+"""The doctor beside a running server: what that says of itself and has refused of its neighbours."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.node.config import digest, load_pair
+from dpcrowd.node.ingest.times import rfc3339
+from node_support_cli import NETWORK, answering
+from node_support_doctor import look, of, on_free_ports
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trial") / "net"
+    assert main(["init", str(folder), "--dev"]) == 0
+    return folder
+
+
+@pytest.fixture
+def net(trial: Path, tmp_path: Path) -> Path:
+    """A trial of one's own, on free ports."""
+    return on_free_ports(trial, tmp_path / "net")
+
+
+def _runs(net: Path) -> None:
+    """As if a node held the folder."""
+    data = load_pair(net / "server-1" / "node.toml")[0].data
+    data.mkdir(mode=0o700, exist_ok=True)
+    (data / "node.lock").write_text(str(os.getpid()), encoding="ascii")
+
+
+def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any) -> Callable[[object, str], Any]:
+    """How a node answers that has one neighbour; `changes` are of any of the three answers."""
+    _, network = load_pair(net / "server-1" / "node.toml")
+    slot = network.clock().slot_of(time.time_ns() - network.grace_ns) - 1
+    heard = rfc3339(network.clock().closes(slot) + network.grace_ns)
+    one = {"name": "server-2", "connected": True, "last_slot": slot, "last_heard": heard, "refused": {}}
+    whole = {"server": "server-1", "digest": digest(network).hex(), "ready": True, "problems": [], "samples": True}
+    return lambda _, path: {**whole, "neighbours": [{**one, **(neighbour or {})}], **changes}
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "changes", "check", "outcome"),
+    [
+        ({}, {}, "digest", "passed"),
+        ({}, {}, "clock", "passed"),
+        ({}, {}, "running", "passed"),
+        ({}, {"digest": "00"}, "digest", "note"),
+        ({}, {"server": "server-2"}, "running", "problem"),
+        ({"refused": {"other-configuration": 3}}, {}, "digest", "problem"),
+        ({"refused": {"replay": 3}}, {}, "digest", "passed"),
+        ({"refused": {"wrong-slot": 1}}, {}, "clock", "problem"),
+        ({"refused": {"late": 50}}, {}, "clock", "problem"),
+        ({"refused": {"late": 2}}, {}, "clock", "passed"),
+        ({"last_slot": None}, {}, "clock", "skipped"),
+        ({}, {"samples": False, "text": "no neighbour has vouched.", "ready": False}, "running", "note"),
+        (
+            {},
+            {"samples": False, "waits_for": "operator", "text": "confirm the loss first.", "ready": False},
+            "running",
+            "problem",
+        ),
+        ({}, {"ready": False, "problems": ["the disk is full."]}, "running", "problem"),
+    ],
+)
+def test_what_a_running_server_says(
+    neighbour: dict[str, Any], changes: dict[str, Any], check: str, outcome: str, net: Path
+) -> None:
+    """It has seen its neighbours' messages; without this a neighbour is refused for ever, and both wonder why."""
+    _runs(net)
+    findings = of(look(net, ask=_answers(net, neighbour, **changes)), check)
+    assert outcome in [one.outcome for one in findings]
+    assert ("problem" in [one.outcome for one in findings]) == (outcome == "problem")
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])
+def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: str, net: Path) -> None:
+    """Without a token it cannot be asked, which is no fault; one that does not answer at all is not well."""
+
+    def ask(*_: object) -> Any:
+        raise error("no.")
+
+    _runs(net)
+    assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_command_asks_over_http_and_https(tls: bool, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With HTTPS the check used to be left out; the certificate in the file is what is trusted."""
+    file = net / "server-1" / "node.toml"
+    _runs(net)
+    with answering(file) as server:
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(file.with_name("server-1.crt"), file.with_name("server-1.key"))
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            lines = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
+            file.write_text(file.read_text(encoding="utf-8").replace("[listen]", lines), encoding="utf-8")
+        main(["node", "doctor", str(file), "--token", "secret-secret-secret"])
+        out = capsys.readouterr().out
+    assert "running: the node is ready" in out
+    assert f"the node runs with digest {NETWORK['digest']}" in out
+    assert {token for _, _, token, _ in server.asked} == {"Bearer secret-secret-secret"}
