@@ -5,99 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dpcrowd.cli.main import main
+from node_support_trial import LONG, Trial, change, feeding, trial_of, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
 
-LONG = 30.0
-
-
-class Trial:
-    """Servers of a trial network as processes."""
-
-    def __init__(self, folder: Path, made: dict[str, Any]) -> None:
-        self.folder = folder
-        self.files = {one["server"]: one["node"] for one in made["servers"]}
-        self.apis = {one["server"]: one["api"] for one in made["servers"]}
-        self.tokens = {one["server"]: one["tokens"] for one in made["servers"]}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "dpcrowd.cli.main", "node", "run", self.files[name]],
-                stderr=log,
-                env={**os.environ, **environment},
-            )
-        return self.processes[name]
-
-    def get(self, name: str, path: str) -> Any:
-        """The answer; None while there is none."""
-        try:
-            with urllib.request.urlopen(self.apis[name] + path, timeout=2) as answer:
-                return json.load(answer)
-        except (OSError, ValueError):
-            return None
-
-    def ready(self, name: str) -> bool:
-        answer = self.get(name, "/readyz")
-        return bool(answer and answer["ready"])
-
-    def connected(self, name: str) -> bool:
-        answer = self.get(name, "/v1/network")
-        return bool(answer) and all(one["connected"] for one in answer["neighbours"])
-
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(encoding="utf-8")
-
-    def tool(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "dpcrowd.cli.main", "node", words[0], self.files[name], *words[1:]]
-        return subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-
-
-def _free_base(count: int) -> int:
-    """The first of so many ports in a row that are free now."""
-    for base in range(20_000 + os.getpid() % 10_000, 60_000, count):
-        try:
-            for held in [socket.create_server(("127.0.0.1", base + number)) for number in range(count)]:
-                held.close()
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no free ports")
-
 
 @pytest.fixture
-def trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Trial]:
-    base = _free_base(6)
-    ports = ["--port", str(base), "--http-port", str(base + 3)]
-    assert main(["init", str(tmp_path / "net"), "--dev", "--slot", "1s", "--json", *ports]) == 0
-    made = Trial(tmp_path, json.loads(capsys.readouterr().out))
-    yield made
-    for process in made.processes.values():
-        if process.poll() is None:
-            process.kill()
-        process.wait(LONG)
-
-
-def _until(true: Callable[[], bool], what: str) -> float:
-    """Seconds until it was true."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < LONG, f"waited {LONG:g} s in vain: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - began
+def trial(tmp_path: Path) -> Iterator[Trial]:
+    with trial_of(tmp_path) as made:
+        yield made
 
 
 def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial) -> None:
@@ -105,7 +28,7 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
     names = list(trial.files)
     for name in names:
         trial.start(name)
-    _until(lambda: all(trial.ready(name) and trial.connected(name) for name in names), "three servers are ready")
+    until(lambda: all(trial.ready(name) and trial.connected(name) for name in names), "three servers are ready")
 
     # Tools, beside the running server.
     told = trial.tool("server-2", "doctor")
@@ -119,16 +42,16 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
     assert f"in use by process {trial.processes['server-2'].pid}" in second.stderr
 
     # kill -9: the others go on; back within two slots of its restart.
-    _until(lambda: trial.get("server-2", "/v1/budget")["total_spent"] > 0, "server-2 has paid for something")
+    until(lambda: trial.get("server-2", "/v1/budget")["total_spent"] > 0, "server-2 has paid for something")
     trial.processes["server-2"].kill()
     trial.processes["server-2"].wait(LONG)
-    _until(lambda: not trial.connected("server-1"), "the death is noticed")
+    until(lambda: not trial.connected("server-1"), "the death is noticed")
     assert trial.ready("server-1")
     spent = json.loads(trial.tool("server-2", "budget", "--json").stdout)["total_spent"]
     trial.start("server-2")
-    _until(lambda: trial.get("server-2", "/readyz") is not None, "the API is back")
+    until(lambda: trial.get("server-2", "/readyz") is not None, "the API is back")
     began = trial.get("server-2", "/v1/network")["slot"]
-    _until(lambda: trial.ready("server-2") and trial.connected("server-2"), "server-2 is back")
+    until(lambda: trial.ready("server-2") and trial.connected("server-2"), "server-2 is back")
     assert trial.get("server-2", "/v1/network")["slot"] <= began + 2
     assert "goes on after slot" in trial.log("server-2")
     assert trial.get("server-2", "/v1/budget")["total_spent"] >= spent > 0, "what was paid stays paid"
@@ -142,15 +65,77 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
         assert "Traceback" not in trial.log(name)
 
 
-def test_systemd_is_told(trial: Trial, tmp_path: Path) -> None:
-    """Type=notify would otherwise wait until it gives up, and kill a good server."""
-    address = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-        told.bind(str(address))
-        told.settimeout(LONG)
-        process = trial.start("server-1", NOTIFY_SOCKET=str(address))
-        assert told.recv(100) == b"READY=1"
-        assert trial.get("server-1", "/healthz") == {"status": "ok"}
-        process.terminate()
-        assert told.recv(100) == b"STOPPING=1"
-    assert process.wait(LONG) == 0
+def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> None:
+    """An update of the machine: SIGTERM at any moment of a slot, and a start at once, as often as one likes."""
+    with trial_of(tmp_path, 1) as trial:
+        every_slot = 'name = "dpcrowd-w"\nsampling = "fixed"\ninterval = 1'
+        change(trial.network, ('name = "dpcrowd-plus"', every_slot))
+        lengths = [0]
+        with feeding(trial, "server-1"):
+            for moment in (0.1, 0.45):  # before the last slot is sealed, and after
+                process = trial.start()
+                trial.all_ready()
+                until(lambda: len(trial.ledger("server-1")) > lengths[-1], "a sample of this life")
+                time.sleep((moment - time.time()) % 1.0)
+                process.terminate()
+                assert process.wait(10) == 0, trial.log("server-1")
+                lengths.append(len(trial.ledger("server-1")))
+        paid = trial.ledger("server-1")
+        slots = [one.slot or 0 for one in paid]
+        assert slots == sorted(set(slots)), "one payment a slot, in order"
+        assert [one.counter for one in paid] == list(range(1, len(paid) + 1))
+        log = trial.log("server-1")
+        assert (log.count("goes on after slot"), log.count("node stopped")) == (1, 2)
+        assert "Traceback" not in log
+        assert "clock" not in log
+        assert trial.released("server-1") == -1, "nothing answers"
+
+
+def _has_paid(trial: Trial, network: str) -> bool:
+    return any(one.network == network for one in trial.ledger("server-1"))
+
+
+def _spent(trial: Trial) -> int:
+    return round(float(trial.ask("server-1", "/v1/budget").json["spent"]) * 1e9)
+
+
+def test_two_networks_on_one_ledger_keep_the_smaller_promise(tmp_path: Path) -> None:
+    """The same people pay for both networks: on two accounts they would pay the sum of both promises."""
+    for name in ("flu", "heat"):
+        (tmp_path / name).mkdir()
+    with trial_of(tmp_path / "flu", 1) as flu, trial_of(tmp_path / "heat", 1) as heat:
+        change(flu.network, ('id = "trial"', 'id = "flu"'))
+        change(heat.network, ('id = "trial"', 'id = "heat"'), ('epsilon = "1"', 'epsilon = "0.1"'))
+        shared = flu.config("server-1").data
+        change(heat.files["server-1"], ("[log]", f'[ledger]\nshared = "{shared}"\n\n[log]'))
+        with feeding(flu, "server-1"), feeding(heat, "server-1"):
+            for each, network in ((heat, "heat"), (flu, "flu")):
+                each.start()
+                each.all_ready()
+                until(partial(_has_paid, each, network), f"{network} has paid")
+            until(lambda: not flu.get("server-1", "/v1/budget")["samples"], "flu has nothing left that heat allows")
+            began = {each: each.slot("server-1") for each in (flu, heat)}
+            until(lambda: all(each.released("server-1") >= began[each] for each in began), "both go on releasing")
+        paid = flu.ledger("server-1")
+        assert 0 < sum(one.nano for one in paid) <= 100_000_000, "all of this is within one window of either"
+        assert heat.ledger("server-1")[: len(paid)] == paid, "one account"
+        assert len({(one.network, one.slot) for one in paid}) == len(paid)
+
+        # Each operator is told what both have spent and promised, and why there is no sample.
+        until(lambda: _spent(flu) == _spent(heat) == sum(one.nano for one in flu.ledger("server-1")), "the same sum")
+        told = flu.ask("server-1", "/v1/budget").json
+        assert told["epsilon"] == 1.0
+        assert told["remaining"] < 0.01
+        assert "network 'heat' shares this ledger and promises ε=0.1" in told["text"]
+        assert "event=budget-spent" in flu.log("server-1")
+        for each in (flu, heat):
+            examined = each.tool("server-1", "doctor").stdout
+            assert "network 'flu' promises ε=1" in examined
+            assert "network 'heat' promises ε=0.1" in examined
+            assert "storage-failed" not in each.log("server-1"), "they ask for what is left, not in vain for more"
+
+        # A second sampler of a network is one too many, from whatever folder.
+        change(heat.files["server-1"], ('data = "data"', 'data = "copied"'))
+        assert heat.tool("server-1", "run").returncode == 3
+        for each in (flu, heat):
+            each.stop()

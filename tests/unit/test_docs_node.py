@@ -16,6 +16,7 @@ from dpcrowd.cli.main import cli
 from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
 from dpcrowd.node.config import load_pair
+from dpcrowd.node.live.keeper import STRANGER
 from dpcrowd.node.storage.failures import StorageFailed
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
@@ -90,7 +91,7 @@ def test_every_event_of_the_log_is_explained() -> None:
 
 def test_every_reason_of_a_refused_message_is_explained() -> None:
     """Nor is a reason explained that no longer exists."""
-    reasons = words(MESSAGES, "wire.py", "machine")
+    reasons = words(MESSAGES, "wire.py", "machine") | {STRANGER}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
 

@@ -21,7 +21,7 @@ key = "k"
 certificate = "/etc/c"
 ca = "../ca"
 """
-TOKEN = "correct horse battery"
+TOKEN = "correct-horse-battery"
 
 
 def refusal(text: str) -> str:
@@ -99,6 +99,12 @@ def test_no_plain_token_stays_anywhere() -> None:
     """Configurations are printed in logs and bug reports."""
     node = parse_node(BASIC + f'[tokens]\ncheckin = ["{TOKEN}"]\nread = ["{TOKEN}"]\n')
     assert TOKEN not in repr(node)
+
+
+def test_a_token_that_no_header_carries_is_refused() -> None:
+    """The client could not send it: the operator would see "unknown token" for ever."""
+    for token in ("correct horse battery staple", "correct-hörse-battery-staple"):
+        assert "without spaces" in refusal(BASIC + f'[tokens]\ncheckin = ["{token}"]\n')
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpcrowd.node.keys.authority import Authority
-from dpcrowd.node.keys.checks import Problem, certificate_problems, expires_soon, key_file_problem
+from dpcrowd.node.keys.checks import Problem, certificate_problems, expires_soon, https_problem, key_file_problem
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, new_private_key
 from dpcrowd.node.keys.names import subject
 from dpcrowd.node.keys.signing import public_text
+from dpcrowd.node.keys.trial import make_trial
 from node_support_keys import NOW, authority_in, pem_with_a_flipped_bit, server_in
 
 
@@ -170,3 +171,22 @@ def test_a_key_that_others_may_read(server: KeyFolder, tmp_path: Path) -> None:
     missing = key_file_problem(tmp_path / "none.key")
     assert missing is not None
     assert "No such file" in missing.what
+
+
+def test_files_of_https_that_would_not_work_are_named(tmp_path: Path) -> None:
+    """Otherwise the web server finds out inside the running node, which ends, and is started again, for ever."""
+    now = datetime.now(UTC)
+    made = make_trial(tmp_path, ["a", "b"], now)
+    a, b = made["a"], made["b"]
+    assert https_problem(a.certificate, a.key, now) is None
+    for certificate, key, at, what in (
+        (a.certificate, tmp_path / "nothing.key", now, "listen.http_key"),
+        (tmp_path, a.key, now, "listen.http_certificate"),
+        (a.certificate, b.key, now, "do not fit"),
+        (a.key, a.key, now, "do not fit"),
+        (a.certificate, a.key, now + timedelta(days=366), "is valid from"),
+        (a.certificate, a.key, now - timedelta(days=2), "is valid from"),
+    ):
+        found = https_problem(certificate, key, at)
+        assert found is not None
+        assert what in found.what

@@ -66,10 +66,10 @@ def _hashed(path: str, token: str) -> str:
         if not _HASHED.fullmatch(token.lower()):
             raise Refused(path, "not 64 hexadecimal digits after 'sha256:'; allowed: the SHA-256 of a token.")
         return token.lower()
-    if len(token) < _SHORTEST_TOKEN or token != token.strip() or not token.isprintable():
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise Refused(
             path,
-            f"a plain token of {len(token)} characters; allowed: at least {_SHORTEST_TOKEN} printable characters "
-            'without a space at either end, or "sha256:" and the hash of one.',
+            f"a plain token of {len(token)} characters; allowed: at least {_SHORTEST_TOKEN} printable ASCII characters "
+            'without spaces, as a header can carry them, or "sha256:" and the hash of one.',
         )
     return token_hash(token)

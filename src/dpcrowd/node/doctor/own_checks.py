@@ -11,11 +11,11 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.doctor.findings import Finding, passed, problem
-from dpcrowd.node.keys.checks import certificate_problems, expires_soon, key_file_problem
+from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
 
-__all__ = ["check_certificate", "check_files"]
+__all__ = ["check_certificate", "check_files", "check_https"]
 
 
 def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -> Iterator[Finding]:
@@ -43,6 +43,18 @@ def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -
         yield problem("certificate", soon.what, soon.fix)
     else:
         yield passed("certificate", f"'{me.certificate_name}' at {host}, signed by the authority, key pinned.")
+
+
+def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
+    """Certificate and key of the HTTP API, if it has HTTPS."""
+    certificate, key = node.listen.http_certificate, node.listen.http_key
+    if certificate is None or key is None:
+        return
+    wrong = https_problem(certificate, key, now)
+    if wrong is not None:
+        yield problem("https", wrong.what, wrong.fix)
+    else:
+        yield passed("https", f"the API has HTTPS with '{certificate}'.")
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:

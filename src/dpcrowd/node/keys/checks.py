@@ -7,6 +7,7 @@ judgement. TLS checks signature and dates by itself, but says "handshake failed"
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.names import check_hosts, common_name, hosts_of
 from dpcrowd.node.keys.signing import public_text, supported
 
-__all__ = ["SOON", "Problem", "certificate_problems", "expires_soon", "key_file_problem"]
+__all__ = ["SOON", "Problem", "certificate_problems", "expires_soon", "https_problem", "key_file_problem"]
 
 SOON = timedelta(days=30)
 
@@ -91,6 +92,27 @@ def expires_soon(certificate: bytes, name: str, now: datetime, soon: timedelta =
         return None
     days = "less than a day" if left < timedelta(days=1) else f"{left.days} day{'s' if left.days > 1 else ''}"
     return Problem(f"the certificate of '{name}' expires in {days} ({(now + left).date()}).", _RENEW)
+
+
+def https_problem(certificate: Path, key: Path, now: datetime) -> Problem | None:
+    """Why the HTTP API could not answer, or would not be trusted, with these files."""
+    for name, path in (("http_certificate", certificate), ("http_key", key)):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            return Problem(f"listen.{name} {path}: {error.strerror or error}.", "Correct the path or its rights.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")
+        leaf = _load(certificate.read_bytes(), "listen.http_certificate")
+    except (ssl.SSLError, ValueError, BadInput):
+        text = f"listen.http_certificate {certificate} and listen.http_key {key} do not fit one another."
+        return Problem(text, "Give PEM files of one pair, the key without a password.")
+    if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
+        span = f"{leaf.not_valid_before_utc.date()} to {leaf.not_valid_after_utc.date()}"
+        return Problem(
+            f"listen.http_certificate {certificate} is valid from {span} only.", "Renew it where you had it from."
+        )
+    return None
 
 
 def key_file_problem(path: Path) -> Problem | None:

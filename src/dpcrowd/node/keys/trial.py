@@ -34,7 +34,7 @@ def make_trial(
         check_server_name(name)
         if is_there(folder / name):  # before anything is written: half a trial would be in the way of the next
             raise BadInput(f"'{folder / name}' is already there and is not replaced; take another folder.")
-    authority = init_authority(folder / "ca", now, name="dpcrowd local trial", days=days)
+    authority = init_authority(folder / "ca", now, name="dpcrowd local trial")  # outlives what it signs
     root = read_pem(authority.certificate, "authority's certificate")
     made: dict[str, KeyFolder] = {}
     for name in servers:

@@ -22,6 +22,8 @@ __all__ = ["Keeper"]
 
 log = logging.getLogger("dpcrowd.node")
 
+STRANGER = "stranger"
+
 Call = Callable[[], Awaitable[None]]
 
 
@@ -114,6 +116,13 @@ class Keeper:
                 log.warning("message refused", extra={"sender": sender, "reason": reason, "text": text, "slot": slot})
             case do.Report(event, text):
                 log.warning(text, extra={"event": event})
+
+    def stranger(self, slot: int, name: str) -> None:
+        """Somebody is connected who is no neighbour; counted once a slot, told once."""
+        if (name, STRANGER) not in self.refused:
+            log.warning("a stranger is connected; nothing it says is heard", extra={"sender": name, "reason": STRANGER})
+        self.refused[name, STRANGER] += 1
+        self._refusals.append(Refusal(self.machine.view.clock.opens(slot), "message", STRANGER))
 
     def checkins_refused(self, opens_ns: int, reason: str) -> None:
         """That it happened, once a slot and reason; written with the next release."""

@@ -29,6 +29,7 @@ __all__ = ["LiveNode"]
 log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
+_MOST_STRANGERS = 20
 
 
 class LiveNode(Served):
@@ -97,6 +98,7 @@ class LiveNode(Served):
             asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
+            asyncio.create_task(self._look_for_strangers(), name="strangers"),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info("node started: %s", self.found, extra={"server": self.config.server, "network": self.revision.id})
@@ -225,6 +227,13 @@ class LiveNode(Served):
             self.keeper.give(lambda: self._relink_for(slot + 1))
 
         self._start(later())
+
+    async def _look_for_strangers(self) -> None:
+        """Once a slot. Whoever has a certificate of the authority can connect; access control keeps it to that."""
+        while True:
+            await asyncio.sleep(self.clock.length_ns / 1e9)
+            for name in (await self._transport.strangers())[:_MOST_STRANGERS]:
+                self.keeper.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _message(self, sender: str, payload: bytes) -> None:
         self.keeper.give(on.MessageArrived(self._wall.now(), sender, payload))

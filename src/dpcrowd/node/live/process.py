@@ -25,7 +25,17 @@ from dpcrowd.node.live.logs import set_up
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
 
-__all__ = ["BROKE", "CONFIGURATION", "LINKS", "STOPPED", "STORAGE", "check_keys", "check_port", "run_node"]
+__all__ = [
+    "BROKE",
+    "CONFIGURATION",
+    "LINKS",
+    "STOPPED",
+    "STORAGE",
+    "check_http_files",
+    "check_keys",
+    "check_port",
+    "run_node",
+]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -44,6 +54,7 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
         for text in (*network.warnings(), *node.warnings()):
             log.warning(text, extra={"event": "configuration"})
         check_keys(node, network, datetime.now(UTC))
+        check_http_files(node, datetime.now(UTC))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_signal(path, node))
         return STOPPED
@@ -67,11 +78,16 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        notify("STOPPING=1")
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):  # before anything is opened: a stop during the start is one too
         try:
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, end)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
     with open_node(path) as live:
         check_port(node)  # after the folder: a second start of the same node is told of the first one
         ready = asyncio.create_task(_tell_when_ready(node))
@@ -80,7 +96,6 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
         except TransportFailed as error:
             raise _CannotLink(str(error)) from error
         finally:
-            notify("STOPPING=1")
             ready.cancel()
 
 
@@ -105,6 +120,16 @@ def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
     soon = expires_soon(certificate, me.certificate_name, now)
     if soon is not None:
         log.warning("%s %s", soon.what, soon.fix, extra={"event": "certificate"})
+
+
+def check_http_files(node: NodeConfig, now: datetime) -> None:
+    """Refuse a certificate or key of the HTTP API with which nobody could be answered."""
+    from dpcrowd.node.keys.checks import https_problem
+
+    certificate, key = node.listen.http_certificate, node.listen.http_key
+    found = None if certificate is None or key is None else https_problem(certificate, key, now)
+    if found is not None:
+        raise _CannotLink(f"{found.what} {found.fix}")
 
 
 def check_port(node: NodeConfig) -> None:

@@ -51,6 +51,10 @@ class Transport(Protocol):
         """Hand a message over for these neighbours; never waits for one of them. Lost if a neighbour is not present."""
         ...
 
+    async def strangers(self) -> Sequence[str]:
+        """Names, by their certificates, of those who are connected and are no neighbours; nothing of them is heard."""
+        ...
+
     async def close(self) -> None:
         """Send what was handed over, as far as neighbours take it, and stop. No callback runs after this."""
         ...

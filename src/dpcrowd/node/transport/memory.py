@@ -161,6 +161,9 @@ class MemoryTransport:
         for name in to:
             self._hub.carry(self._port, payload, name)
 
+    async def strangers(self) -> Sequence[str]:
+        return ()  # who is not in both lists of neighbours is not connected
+
     async def close(self) -> None:
         port, self._port = self._port, None
         if port is not None:

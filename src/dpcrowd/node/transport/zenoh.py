@@ -40,12 +40,14 @@ class ZenohTransport:
     def __init__(self, network: str, tls: TlsFiles, listen: Sequence[str]) -> None:
         self._network, self._tls, self._listen = network, tls, tuple(listen)
         self._links: Links | None = None
+        self._known: set[str] = set()
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
         if self._links is not None:
             raise BadInput("the transport is open already; close it before opening it with other links.")
         check_neighbours(me, neighbours)
         self._tls.check()
+        self._known = {peer.certificate_name for peer in neighbours}
         plans = self._plans(me, neighbours)
         links = Links(self._network, me, [peer.name for peer in neighbours], on_message, on_presence)
         self._links = links
@@ -78,6 +80,9 @@ class ZenohTransport:
     async def certificates(self) -> tuple[str, ...]:
         """The certificate names at the other ends of the open links, strangers included: they may connect, no more."""
         return () if self._links is None else await asyncio.to_thread(self._links.certificates)
+
+    async def strangers(self) -> Sequence[str]:
+        return sorted(set(await self.certificates()) - self._known)
 
     def _plans(self, me: str, neighbours: Sequence[Peer]) -> list[tuple[dict[str, str], list[Peer]]]:
         """The sessions to open: one for all who dial me, one for each whom I dial."""

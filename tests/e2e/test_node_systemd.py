@@ -1,0 +1,107 @@
+"""The example unit for systemd: valid, and its settings fit what a server really does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.node.live.process import BROKE, CONFIGURATION, LINKS, STOPPED, STORAGE, notify
+from node_support_trial import LONG, change, trial_of
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
+
+UNIT = Path(__file__).parents[2] / "examples" / "dpcrowd-node.service"
+
+
+def _unit() -> ConfigParser:
+    unit = ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(UNIT.read_text(encoding="utf-8"))
+    return unit
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """A misspelt setting is ignored with a line in the journal that nobody reads, and with it the protection."""
+    text = UNIT.read_text(encoding="utf-8").replace("/opt/dpcrowd/bin/dpcrowd", sys.executable)
+    copy = tmp_path / UNIT.name
+    copy.write_text(text, encoding="utf-8")
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(copy)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert told.returncode == 0, told.stderr
+    assert UNIT.name not in told.stderr, told.stderr
+
+    copy.write_text(text.replace("ProtectClock=", "ProtectClok="), encoding="utf-8")
+    told = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert "ProtectClok" in told.stderr, "the check above can fail"
+
+
+def test_the_unit_fits_the_exit_codes() -> None:
+    """Restarting cannot mend a configuration or a key; it can mend a full disk, or a fault of ours."""
+    service = _unit()["Service"]
+    assert service["Type"] == "notify"
+    assert service["Restart"] == "on-failure"
+    assert {int(code) for code in service["RestartPreventExitStatus"].split()} == {CONFIGURATION, LINKS}
+    assert not {STORAGE, BROKE} & {int(code) for code in service["SuccessExitStatus"].split()}
+    assert service["ExecStart"].split()[1:] == ["node", "run", "node.toml"]
+    assert service["KillSignal"] == "SIGTERM"
+
+
+def test_a_server_tells_systemd_and_ends_with_the_codes_of_the_unit(tmp_path: Path) -> None:
+    """Type=notify would otherwise wait until it gives up and kill a good server, or restart a hopeless one for ever."""
+    address = tmp_path / "s"
+    prevented = {int(code) for code in _unit()["Service"]["RestartPreventExitStatus"].split()}
+    with trial_of(tmp_path, 1) as trial, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(address))
+        told.settimeout(LONG)
+        process = trial.start("server-1", NOTIFY_SOCKET=str(address))
+        assert told.recv(100) == b"READY=1"
+        assert trial.get("server-1", "/healthz") == {"status": "ok"}
+        assert trial.tool("server-1", "run").returncode == STORAGE, "in use: it may be free in a second"
+        process.terminate()
+        assert told.recv(100) == b"STOPPING=1"
+        assert process.wait(LONG) == STOPPED
+
+        # Before it loads, SIGTERM ends it as any program: SuccessExitStatus names that.
+        early = trial.start("server-1", NOTIFY_SOCKET=str(address))
+        early.terminate()
+        assert early.wait(LONG) in {STOPPED, -15, 128 + 15}
+        assert 128 + 15 in {int(code) for code in _unit()["Service"]["SuccessExitStatus"].split()}
+
+        certificate = trial.config("server-1").keys.certificate
+        hidden = certificate.rename(certificate.with_suffix(".hidden"))
+        refused = trial.start("server-1", NOTIFY_SOCKET=str(address))
+        assert refused.wait(LONG) == LINKS
+        hidden.rename(certificate)
+        change(trial.files["server-1"], ("[log]", "[logs]"))
+        wrong = trial.start("server-1", NOTIFY_SOCKET=str(address))
+        assert wrong.wait(LONG) == CONFIGURATION
+        assert prevented == {LINKS, CONFIGURATION}
+        told.setblocking(False)
+        said = []
+        while True:
+            try:
+                said.append(told.recv(100))
+            except BlockingIOError:
+                break
+        assert b"READY=1" not in said, "who did not start was never ready"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names without files are Linux's own")
+def test_a_socket_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In containers systemd gives a name that begins with @, for which there is no file."""
+    name = f"dpcrowd-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(f"\0{name}")
+        told.settimeout(LONG)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        notify("READY=1")
+        assert told.recv(100) == b"READY=1"
+    notify("READY=1")  # nobody listens any more: no error
