@@ -69,6 +69,7 @@ class Disk:
     samples: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     counter: int = 0
     heard: dict[str, tuple[int, int]] = field(default_factory=dict)
+    proofs: dict[str, bytes] = field(default_factory=dict)
     releases: dict[int, ServerRelease] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
@@ -99,8 +100,8 @@ class FreshNoise:
 
 def body_of(payload: bytes) -> Body:
     """What a payload says, unchecked."""
-    raw, _ = msgspec.msgpack.decode(payload)
-    return msgspec.msgpack.decode(raw, type=Body)
+    head, rest, _ = msgspec.msgpack.decode(payload)
+    return msgspec.convert([*msgspec.msgpack.decode(head), *msgspec.msgpack.decode(rest)], Body)
 
 
 class Node:
@@ -125,7 +126,8 @@ class Node:
         server = self.make()
         if self.disk.state is not None:
             server.restore(self.disk.state)
-        return Machine(self.view, server, counter=self.disk.counter, heard=self.disk.heard, vouched=vouched)
+        heard = {name: (*said, self.disk.proofs[name]) for name, said in self.disk.heard.items()}
+        return Machine(self.view, server, counter=self.disk.counter, heard=heard, vouched=vouched)
 
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
@@ -160,8 +162,8 @@ class Node:
                 self.disk.counter, self.disk.state = counter, state
             case do.StoreRelease(release, state, _):
                 self.disk.releases[release.slot], self.disk.state = release, state
-            case do.RememberCounter(neighbour, slot, counter):
-                self.disk.heard[neighbour] = slot, counter
+            case do.RememberCounter(neighbour, slot, counter, proof):
+                self.disk.heard[neighbour], self.disk.proofs[neighbour] = (slot, counter), proof
             case do.Send(_, payload, _):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"

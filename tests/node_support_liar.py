@@ -15,8 +15,9 @@ from dpcrowd.node.config import NetworkConfig, digest, load_network
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, request_key
-from dpcrowd.node.keys.signing import PrivateKey, sign
+from dpcrowd.node.keys.signing import PrivateKey
 from dpcrowd.node.keys.trial import LOOPBACK
+from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
@@ -83,7 +84,7 @@ class Liar:
 
     def payload(self, *, message: InfoMessages | None = None, key: PrivateKey | None = None, **other: Any) -> bytes:
         """A true heartbeat, or with a sample; `other` replaces fields of the body."""
-        mine = self.key if key is None else key
+        mine = signer(self.network.id, self.key if key is None else key)
         number = self.network.number_of(self.name)
         fields: dict[str, Any] = {
             "version": VERSION,
@@ -97,11 +98,11 @@ class Liar:
         fields |= {name: value for name, value in other.items() if name in fields}
         if message is not None:
             signed = {"digest": fields["digest"], "slot": fields["slot"], "origin": number}
-            record = record_of(message, sign=lambda *parts: sign(mine, *parts), **signed)
+            record = record_of(message, sign=mine, **signed)
             fields["prior"] = message.prior.astype("<f8").tobytes()
             fields["prior_known"] = message.prior_known.astype("u1").tobytes()
             fields["records"] = (record,)
-        return encode(Body(**(fields | other)), lambda *parts: sign(mine, *parts))
+        return encode(Body(**(fields | other)), mine)
 
     def sample(
         self, vector: Sequence[float] | float = 1.0, matrix: Sequence[float] | float = 0.01, *, regions: int = 0

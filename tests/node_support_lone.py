@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.slots import SECOND
 from dpcrowd.node.wire import VERSION, Body, encode, record_of
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 from node_support import DIGEST, Disk, FreshNoise, Node, fake_sign, make_view
+from node_support_wire import proof_in
 from schemes_support import make_setting
 
 REGIONS, WINDOW, SERVERS = 2, 4, 5
@@ -78,9 +80,30 @@ class Lone(Node):
         return found
 
 
-def beat(number: int, slot: int, *, counter: int = 0, echo: int | None = None, ago: int = 1, **other: Any) -> bytes:
-    """A heartbeat of a neighbour; echo: the counter that it remembers of server 0."""
+def proof(slot: int, counter: int, *, by: int = 0, **other: Any) -> bytes:
+    """That a server, or whoever has the key `by`, has said a counter in a slot."""
+    return proof_in(beat(by, slot, counter=counter, **other))
+
+
+def beat(
+    number: int,
+    slot: int,
+    *,
+    counter: int = 0,
+    echo: int | None = None,
+    ago: int = 1,
+    proven: bool | bytes = False,
+    **other: Any,
+) -> bytes:
+    """A heartbeat of a neighbour.
+
+    echo    the counter that it remembers of server 0, since so many slots `ago`
+    proven  with the signature of server 0 under that, or with other bytes in its place
+    """
     heard = {} if echo is None else {0: (ago, echo)}
+    if proven:
+        shown = proof(slot - ago, echo or 0) if proven is True else proven
+        other = {"proofs": {0: shown}, **other}
     fields = {"version": VERSION, "digest": DIGEST, "server": number, "slot": slot, "round": 1, "counter": counter}
     return encode(Body(**{**fields, "heard": heard, **other}), fake_sign(number))
 
@@ -93,3 +116,25 @@ def sample(number: int, slot: int, value: float = 100.0, *, counter: int = 1, **
     record = record_of(message, digest=DIGEST, origin=number, slot=slot, sign=fake_sign(number))
     told = {"prior": message.prior.tobytes(), "prior_known": known.astype("u1").tobytes(), "records": (record,)}
     return beat(number, slot, counter=counter, **{**told, **other})
+
+
+def restarted(disk: Disk, slot: int, links: tuple[int, ...] = (1, 2)) -> Lone:
+    """A new life of the node in the middle of a slot, from some disk."""
+    node = Lone(links, disk=disk)
+    node.restart(node.view.clock.opens(slot) + SECOND // 2)
+    return node
+
+
+def lived(slots: int = 5) -> Lone:
+    node = Lone()
+    node.live(range(slots))
+    return node
+
+
+def seal_and_hear(node: Lone, slot: int, *payloads: tuple[int, bytes]) -> bool:
+    """One slot; whether the node sampled in it."""
+    node.seal(slot)
+    for number, payload in payloads:
+        node.hear(number, payload)
+    node.pass_deadline(slot)
+    return slot in node.disk.samples

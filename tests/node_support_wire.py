@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +66,30 @@ def read(payload: bytes, *, regions: int = REGIONS, form: str = "diagonal") -> H
     )
 
 
-def wrapped(raw: bytes) -> bytes:
-    """Any bytes as a body, signed."""
-    return msgspec.msgpack.encode([raw, SIGN(b"dpcrowd message", raw)])
+HEADED = 6  # places of a body that are in its head
+
+
+def pieces(payload: bytes) -> tuple[bytes, bytes, bytes]:
+    """Head, rest and signature."""
+    head, rest, signature = msgspec.msgpack.decode(payload)
+    return head, rest, signature
+
+
+def signature(head: bytes, rest: bytes, by: int = SENDER) -> bytes:
+    return fake_sign(by)(b"dpcrowd message", head, hashlib.sha256(rest).digest())
+
+
+def proof_in(payload: bytes) -> bytes:
+    """What whoever hears a message can show of it later."""
+    head, rest, signed = pieces(payload)
+    return msgspec.msgpack.encode([head, hashlib.sha256(rest).digest(), signed])
+
+
+def wrapped(head: bytes, rest: bytes) -> bytes:
+    """Any bytes as head and rest, signed."""
+    return msgspec.msgpack.encode([head, rest, signature(head, rest)])
+
+
+def packed(fields: Sequence[Any]) -> bytes:
+    """Any values in the places of a body, signed."""
+    return wrapped(msgspec.msgpack.encode(fields[:HEADED]), msgspec.msgpack.encode(fields[HEADED:]))

@@ -19,6 +19,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server, ServerRelease
 from node_support import STORING, WRITING, Crashed, Disk, FreshNoise, Node, body_of, make_view
+from node_support_lone import beat
 from schemes_support import TUNING, make_setting
 
 WINDOW, EPSILON, REGIONS = 4, 2.0, 2
@@ -300,6 +301,78 @@ def test_neighbours_that_heard_everything_expose_every_old_copy(lives: list[tupl
         if what == "copy":
             copies.append(story.nodes[0].disk.copy())
         assert most_in_a_window(story.spent[0]) <= EPSILON * 1e9
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("live live copy back back crash quick forget".split()),
+            st.integers(0, 6),
+            st.integers(0, 7),
+            st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(-1, 1)), max_size=4),
+        ),
+        min_size=4,
+        max_size=16,
+    )
+)
+def test_one_honest_neighbour_exposes_every_old_copy_before_it_samples(lives: list[tuple[str, int, int, Any]]) -> None:
+    """Server 1 has heard everything and speaks in every slot. Server 2 vouches for any copy, at any moment.
+
+    Whoever vouches first must not decide; and an honest word has to hold until its proof is there. forget: server 1
+    restarts, and has to prove what it remembers although it does not know what it heard last.
+    """
+    story = Story({0: {1, 2}, 1: {0, 2, 3}, 2: {0, 1, 3}, 3: {1, 2}}, greedy=True)
+    story.down |= {2, 3}
+    victim, honest = story.nodes[:2]
+    copies = [victim.disk.copy()]
+
+    def exchange() -> None:
+        while story.letters:
+            story.deliver(story.letters.pop(0))
+
+    def vouch(words: list[tuple[int, int, int]]) -> None:
+        for _, ahead, more in words:
+            if slot + ahead >= 0:
+                echo = max(victim.machine.trust.counter + more, 0)
+                said = beat(2, slot + ahead, echo=echo, ago=1)
+                story.give(0, on.MessageArrived(story.now, "server-2", said))
+
+    def seal(number: int, **how: Any) -> None:
+        paid = len([told for told in victim.told if isinstance(told, do.StoreSample)])
+        story.seal(number, slot, **how)
+        remembered = honest.disk.heard.get("server-0", (0, 0))[1]
+        for sample in [told for told in victim.told if isinstance(told, do.StoreSample)][paid:]:
+            assert sample.counter > remembered, "a second draw for what was spent before"
+
+    for slot, (what, which, when, words) in enumerate(lives):
+        story.slot, story.instant = slot, -1_000
+        if what == "crash":
+            victim.crash_in = when
+        if what == "back":
+            story.restart(0, copies[which % len(copies)])
+        if what == "forget":
+            story.restart(1)
+        said = [*words, (when % 4, 0, 0)]
+        at = [[word for word in said if word[0] == moment] for moment in range(4)]
+        vouch(at[0])
+        story.instant = 0
+        for number in ((0, 1), (1, 0))[which % 2]:
+            seal(number)
+            exchange()
+        vouch(at[1])
+        if 0 in story.down or what == "quick":
+            story.restart(0, copies[which % len(copies)] if what == "quick" else None)
+            vouch(at[2])
+            story.give(1, on.NeighbourUp(story.now, "server-0"))
+            seal(0, counted=when % 2 == 0)
+            exchange()
+        vouch(at[3])
+        for number in (0, 1):
+            story.pass_deadline(number)
+        exchange()
+        if what == "copy":
+            copies.append(victim.disk.copy())
 
 
 def test_stories_do_happen() -> None:

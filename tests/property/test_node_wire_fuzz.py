@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.node.wire import Heard, Refused, decode, encode
+from dpcrowd.node.wire import Heard, Refused, decode, encode, proven
 from node_support import DIGEST, fake_verify
-from node_support_wire import NAMES, REGIONS, SENDER, SIGN, SLOT, body, info, read, wrapped
+from node_support_wire import NAMES, REGIONS, SENDER, SIGN, SLOT, body, info, packed, pieces, read, wrapped
 
 VALID = {form: encode(body(info(form=form)), SIGN) for form in ("diagonal", "matrix")} | {"beat": encode(body(), SIGN)}
+HEAD, REST, _ = pieces(VALID["beat"])
 
 
 REASONS = (
@@ -62,7 +63,9 @@ def anyone(number: int, signature: bytes, *parts: bytes) -> bool:
 def test_any_bytes_are_refused(payload: bytes) -> None:
     """Whatever a socket gives: a refusal, never another exception."""
     never_anything_else(payload, fake_verify)
-    never_anything_else(wrapped(payload), fake_verify)
+    for head, rest in ((payload, REST), (HEAD, payload), (payload, payload)):
+        never_anything_else(wrapped(head, rest), fake_verify)
+    assert proven(payload, SENDER, fake_verify) is None
 
 
 @settings(max_examples=300)
@@ -71,11 +74,14 @@ def test_any_bytes_are_refused(payload: bytes) -> None:
     st.lists(
         st.tuples(st.integers(0, 700), st.integers(0, 255), st.sampled_from("set cut add drop".split())), max_size=4
     ),
-    st.booleans(),
+    st.sampled_from([None, 0, 1]),
 )
-def test_a_mutated_message_is_refused_or_valid(kind: str, changes: list[tuple[int, int, str]], signed: bool) -> None:
-    """Flipped, missing and added bytes anywhere, with signatures that hold and that do not."""
-    raw = bytearray(msgspec.msgpack.decode(VALID[kind])[0] if signed else VALID[kind])
+def test_a_mutated_message_is_refused_or_valid(
+    kind: str, changes: list[tuple[int, int, str]], signed: int | None
+) -> None:
+    """Flipped, missing and added bytes anywhere; in head or rest also under a signature that holds."""
+    parts = list(pieces(VALID[kind])[:2])
+    raw = bytearray(VALID[kind] if signed is None else parts[signed])
     for anywhere, value, how in changes:
         place = anywhere % (len(raw) + 1)
         match how:
@@ -87,10 +93,12 @@ def test_a_mutated_message_is_refused_or_valid(kind: str, changes: list[tuple[in
                 del raw[place:]
             case "drop":
                 del raw[place : place + 1 + value % 16]
-    payload = wrapped(bytes(raw)) if signed else bytes(raw)
+    if signed is not None:
+        parts[signed] = bytes(raw)
+    payload = bytes(raw) if signed is None else wrapped(*parts)
     never_anything_else(payload, fake_verify)
     never_anything_else(payload, anyone)
-    if not signed and payload != VALID[kind]:
+    if signed is None and payload != VALID[kind]:
         with pytest.raises(Refused):
             read(payload, form=kind if kind in ("diagonal", "matrix") else "diagonal")
 
@@ -105,17 +113,17 @@ PIECES = st.recursive(
 @settings(max_examples=200)
 @given(
     st.sampled_from(sorted(VALID)),
-    st.dictionaries(st.integers(0, 9), PIECES, max_size=3),
+    st.dictionaries(st.integers(0, 10), PIECES, max_size=3),
     st.dictionaries(st.integers(0, 3), PIECES, max_size=2),
 )
 def test_any_value_in_any_place_is_refused_or_valid(kind: str, body: dict[int, Any], record: dict[int, Any]) -> None:
     """Well-formed MessagePack with other values in some places, correctly signed: what a hostile neighbour sends."""
-    fields = msgspec.msgpack.decode(msgspec.msgpack.decode(VALID[kind])[0])
+    fields = [field for part in pieces(VALID[kind])[:2] for field in msgspec.msgpack.decode(part)]
     for place, value in record.items() if fields[9] else ():
         fields[9][0][place] = value
     for place, value in body.items():
         fields[place] = value
-    never_anything_else(wrapped(msgspec.msgpack.encode(fields)), anyone)
+    never_anything_else(packed(fields), anyone)
 
 
 @settings(max_examples=100)
@@ -125,3 +133,21 @@ def test_any_numbers_are_refused_or_finite(info_vec: bytes, info_mat: bytes, pri
     vectors = {name: np.frombuffer(raw)[None, :] for name, raw in (("info_vec", info_vec), ("info_mat", info_mat))}
     said = info(**vectors)
     never_anything_else(encode(body(said, prior=prior), SIGN), fake_verify)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(1, 255)), max_size=3),
+    st.lists(PIECES, max_size=4),
+    st.booleans(),
+)
+def test_what_a_neighbour_makes_of_a_proof_proves_nothing(
+    changes: list[tuple[int, int]], parts: list[Any], other: bool
+) -> None:
+    """Any change of any byte, and anything else in its place: only what was signed is proven."""
+    proof = bytearray(read(VALID["beat"]).proof)
+    for place, value in changes:
+        proof[place % len(proof)] ^= value
+    made = msgspec.msgpack.encode(parts) if other else bytes(proof)
+    assert proven(made, SENDER, fake_verify) == ((SLOT, 5) if made == read(VALID["beat"]).proof else None)
+    proven(made, SENDER, anyone)  # and whatever is signed, nothing but an answer comes out of it

@@ -8,30 +8,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
 from node_support import Disk, body_of
-from node_support_lone import COUNTS, Lone, beat, sample
-
-
-def restarted(disk: Disk, slot: int, links: tuple[int, ...] = (1, 2)) -> Lone:
-    """A new life of the node in the middle of a slot, from some disk."""
-    node = Lone(links, disk=disk)
-    node.restart(node.view.clock.opens(slot) + SECOND // 2)
-    return node
-
-
-def lived(slots: int = 5) -> Lone:
-    node = Lone()
-    node.live(range(slots))
-    return node
-
-
-def seal_and_hear(node: Lone, slot: int, *payloads: tuple[int, bytes]) -> bool:
-    """One slot; whether the node sampled in it."""
-    node.seal(slot)
-    for number, payload in payloads:
-        node.hear(number, payload)
-    node.pass_deadline(slot)
-    return slot in node.disk.samples
-
+from node_support_lone import COUNTS, Lone, beat, lived, restarted, sample, seal_and_hear
 
 # --------------------------------------------------------------------------------------------------- a first start
 
@@ -58,10 +35,22 @@ def test_an_emptied_folder_is_no_first_start() -> None:
     old = lived(5)
     node = restarted(Disk(), 5)
     assert not seal_and_hear(node, 5, (1, beat(1, 5, echo=old.disk.counter)))
+    assert not seal_and_hear(node, 6, (2, beat(2, 6)), (1, beat(1, 6, echo=old.disk.counter, ago=2, proven=True)))
     assert node.events == ["ledger-rolled-back"]
-    assert not seal_and_hear(node, 6, (2, beat(2, 6)))
-    assert not seal_and_hear(node, 7, (1, beat(1, 7, echo=old.disk.counter)))
+    assert not seal_and_hear(node, 7, (1, beat(1, 7, echo=old.disk.counter, ago=3, proven=True)), (2, beat(2, 7)))
+    assert not seal_and_hear(node, 8, (2, beat(2, 8)))
+    assert not seal_and_hear(node, 9)
     assert node.events == ["ledger-rolled-back"], "said once"
+
+
+def test_what_one_has_proven_others_need_not() -> None:
+    """Two remember the same; the second one leaves before it could send its proof, and is no liar for that."""
+    node = restarted(lived(3).disk, 5)
+    seal_and_hear(node, 5, (1, beat(1, 5, echo=5)), (2, beat(2, 5, echo=5)))
+    seal_and_hear(node, 6, (1, beat(1, 6, echo=5, ago=2, proven=True)))
+    seal_and_hear(node, 7, (1, beat(1, 7, echo=5, ago=3, proven=True)), (2, beat(2, 7, echo=4)))
+    seal_and_hear(node, 8)
+    assert node.events == ["slots-missed", "ledger-rolled-back"]
 
 
 # ------------------------------------------------------------------------------------------------------- a restart
@@ -110,7 +99,7 @@ def test_a_refused_message_vouches_for_nothing(payload: bytes) -> None:
 def test_an_old_copy_is_exposed(age: int) -> None:
     """Failure table: refuses to sample until the operator confirms, and goes on without samples."""
     node = restarted(lived(5 - age).disk, 5)
-    assert not seal_and_hear(node, 5, (1, beat(1, 5, echo=5)))
+    assert not seal_and_hear(node, 5, (1, beat(1, 5, echo=5, proven=True)))
     assert node.events == ["slots-missed", "ledger-rolled-back"]
     text = node.reports[-1].text
     assert "server-1 remembers 5 samples" in text
@@ -139,17 +128,23 @@ def test_what_was_written_before_the_loss_does_not_vouch() -> None:
     assert not node.machine.trust.may_sample
     assert not seal_and_hear(node, 4, (1, beat(1, 4, echo=4))), "the shell may still hold the check-ins of slot 4"
     assert not seal_and_hear(node, 5, (1, beat(1, 5, echo=5)))
+    assert not seal_and_hear(node, 6, (1, beat(1, 6, echo=5, ago=2, proven=True)))
     assert "ledger-rolled-back" in node.events
     assert node.noise.drawn == []
 
 
-def test_a_folder_that_knows_the_last_slot_is_vouched_for_at_once() -> None:
-    """With slots of a day a restart in the exchange must not cost the next day's sample."""
-    copy = lived(4).disk
-    node = Lone(disk=copy)
-    node.restart(node.view.seals(3) + SECOND // 4)
-    node.hear(1, beat(1, 4, echo=4), node.view.seals(4) - 5)
-    assert seal_and_hear(node, 4)
+def test_who_is_quick_to_vouch_does_not_silence_the_others() -> None:
+    """A message that comes before our seal would vouch at once, and the copy sample before an honest one has spoken."""
+    node = restarted(lived(3).disk, 5)
+    node.hear(2, beat(2, 5, echo=3), node.view.seals(5) - 5)
+    assert not seal_and_hear(node, 5, (1, beat(1, 5, echo=5)))
+    assert not seal_and_hear(node, 6, (1, beat(1, 6, echo=5, ago=2, proven=True)), (2, beat(2, 6, echo=3)))
+    assert "ledger-rolled-back" in node.events
+    assert node.noise.drawn == []
+
+
+def test_a_restart_in_the_exchange_is_vouched_for_in_it() -> None:
+    """With slots of a day it must not cost the next day's sample."""
     crashed = Lone()
     crashed.live(range(4))
     crashed.seal(4)
@@ -168,7 +163,7 @@ def test_a_loss_that_was_caught_up_with_is_still_found() -> None:
     assert not seal_and_hear(node, 5, (2, beat(2, 5, echo=4)))
     assert seal_and_hear(node, 6)
     assert node.disk.counter == 5
-    seal_and_hear(node, 7, (1, beat(1, 7, echo=5, ago=3)))
+    seal_and_hear(node, 7, (1, beat(1, 7, echo=5, ago=3, proven=True)))
     assert "ledger-rolled-back" in node.events
     assert not seal_and_hear(node, 8)
 
@@ -191,14 +186,14 @@ def test_honest_echoes_never_show_a_loss() -> None:
 def test_an_operator_who_confirms_too_early_is_asked_again() -> None:
     """The first neighbour remembered 3, a second one remembers 5: that is another loss."""
     node = restarted(lived(2).disk, 5)
-    seal_and_hear(node, 5, (1, beat(1, 5, echo=3)))
+    seal_and_hear(node, 5, (1, beat(1, 5, echo=3, proven=True)))
     node.give(on.LossConfirmed(node.view.seals(5)))
     assert seal_and_hear(node, 6)
-    seal_and_hear(node, 7, (2, beat(2, 7, echo=9)))
+    seal_and_hear(node, 7, (2, beat(2, 7, echo=9, proven=True)))
     assert node.events.count("ledger-rolled-back") == 2
     assert not seal_and_hear(node, 8)
     node.give(on.LossConfirmed(node.view.seals(8)))
-    assert seal_and_hear(node, 9, (2, beat(2, 9, echo=9, ago=5)))
+    assert seal_and_hear(node, 9, (2, beat(2, 9, echo=9, ago=5, proven=True)))
     assert node.events.count("ledger-rolled-back") == 2, "and once confirmed it is no loss any more"
 
 

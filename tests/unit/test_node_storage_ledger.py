@@ -343,12 +343,16 @@ def test_the_file_itself_refuses_to_lose_a_payment(tmp_path: Path, statement: st
 def test_neighbours_counters_are_remembered_and_never_lowered(tmp_path: Path) -> None:
     """A neighbour that comes back from an old copy says a lower counter: the memory must keep the higher one."""
     with open_storage(tmp_path) as storage:
-        storage.memory.remember_counter("clinic", 5, 9)
-        storage.memory.remember_counter("clinic", 6, 9)
-        storage.memory.remember_counter("clinic", 7, 8)
-        storage.commit_release([release(0)], b"", heard={"tram": (4, 2), "liar": (1, 1 << 64)})
+        storage.memory.remember_counter("clinic", 5, 9, b"signed")
+        storage.memory.remember_counter("clinic", 6, 9, b"signed again")
+        storage.memory.remember_counter("clinic", 7, 8, b"signed lower")
+        storage.commit_release([release(0)], b"", heard={"tram": (4, 2, b"tram's"), "liar": (1, 1 << 64, b"")})
     with open_storage(tmp_path) as storage:
-        assert storage.memory.remembered() == {"clinic": (6, 9), "tram": (4, 2), "liar": (1, LARGEST_COUNTER)}
+        assert storage.memory.remembered() == {
+            "clinic": (6, 9, b"signed again"),
+            "tram": (4, 2, b"tram's"),
+            "liar": (1, LARGEST_COUNTER, b""),
+        }
     with open_storage(tmp_path, "other") as storage:
         assert storage.memory.remembered() == {}
 

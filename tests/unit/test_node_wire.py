@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -9,11 +10,27 @@ import numpy as np
 import pytest
 
 from dpcrowd.node import wire
-from dpcrowd.node.wire import VERSION, Record, Refused, encode, peek, record_of, same_words
+from dpcrowd.node.wire import VERSION, Record, Refused, encode, peek, proof_digest, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
-from node_support import DIGEST, fake_sign
-from node_support_wire import REGIONS, SENDER, SIGN, SLOT, body, info, read, signed_record, wrapped
+from node_support import DIGEST, fake_sign, fake_verify
+from node_support_wire import (
+    REGIONS,
+    SENDER,
+    SIGN,
+    SLOT,
+    body,
+    info,
+    packed,
+    pieces,
+    proof_in,
+    read,
+    signature,
+    signed_record,
+    wrapped,
+)
 from schemes_support import bits
+
+HEAD, REST, _ = pieces(encode(body(), SIGN))
 
 
 def refusal(payload: bytes, **how: Any) -> Refused:
@@ -55,6 +72,79 @@ def test_a_heartbeat_is_small() -> None:
     assert len(encode(largest, SIGN)) < 200
 
 
+# ----------------------------------------------------------------------------------------------------------- proofs
+
+
+@pytest.mark.parametrize("message", [None, info(51)], ids=["heartbeat", "sample"])
+def test_every_message_is_a_small_proof_of_its_counter(message: InfoMessages | None) -> None:
+    """Kept, and shown to its sender later: to believe the rest of the network it needs no more than its own key."""
+    late = 366 * 86_400
+    said = body(message, slot=SLOT, counter=late)
+    heard = read(encode(said, SIGN), regions=51)
+    assert len(heard.proof) < 150
+    assert heard.proof == proof_in(encode(said, SIGN))
+    assert proven(heard.proof, SENDER, fake_verify) == (SLOT, late)
+    assert proof_digest(heard.proof) == DIGEST
+
+
+def test_a_proof_is_of_its_sender_only() -> None:
+    """Whoever holds another key has not said it; nor has anybody in a network whose id is signed with it."""
+    proof = read(encode(body(), SIGN)).proof
+    assert proven(proof, 2, fake_verify) is None
+    assert proven(proof, SENDER, lambda number, *signed: fake_verify(number, signed[0], b"id", *signed[1:])) is None
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_no_part_of_a_proof_can_be_changed(place: int) -> None:
+    """Head, hash or signature of another message: none of them goes with the two others."""
+    parts, others = (
+        msgspec.msgpack.decode(read(encode(body(counter=counter, heard={}, records=()), SIGN)).proof)
+        for counter in (5, 6)
+    )
+    if place == 1:
+        others[1] = bytes(32)
+    parts[place] = others[place]
+    assert proven(msgspec.msgpack.encode(parts), SENDER, fake_verify) is None
+
+
+def test_a_message_is_no_proof_and_a_proof_no_message() -> None:
+    """Both have three parts: the rest is not its hash."""
+    payload = encode(body(), SIGN)
+    assert proven(payload, SENDER, fake_verify) is None
+    assert refusal(read(payload).proof).reason == "malformed"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"nonsense", b"\x91" * 100_000, encode(body(), SIGN)[:-1], b"\x93\xc4\0\xc4\0\xc4\0"]
+)
+def test_what_is_no_proof_proves_nothing(raw: bytes) -> None:
+    """It comes from a neighbour, who may send anything in its place."""
+    assert proven(raw, SENDER, lambda *_: True) is None
+    assert proof_digest(raw) is None
+
+
+@pytest.mark.parametrize("change", [{"counter": -1}, {"counter": 2**63}, {"slot": -1}, {"slot": 2**63}])
+def test_a_proof_of_what_cannot_be_proves_nothing(change: dict[str, int]) -> None:
+    """Not even the own key can make a counter that no ledger holds."""
+    head, rest, _ = pieces(encode(body(**change), SIGN))
+    made = [head, hashlib.sha256(rest).digest(), signature(head, rest)]
+    assert proven(msgspec.msgpack.encode(made), SENDER, fake_verify) is None
+
+
+def test_a_long_head_is_refused() -> None:
+    """Heads are kept on disk and told again in every slot: a neighbour must not make them as long as it likes."""
+    head, rest, _ = pieces(encode(body(), SIGN))
+    fields = msgspec.msgpack.decode(head)
+    assert read(wrapped(msgspec.msgpack.encode([*fields, bytes(200)]), rest)).body == body()
+    assert refusal(wrapped(msgspec.msgpack.encode([*fields, bytes(300)]), rest)).reason == "malformed"
+
+
+def test_proofs_arrive() -> None:
+    """Of those neighbours that may need one."""
+    shown = read(encode(body(), SIGN)).proof
+    assert read(encode(body(proofs={0: shown, 3: b"x"}), SIGN)).body.proofs == {0: shown, 3: b"x"}
+
+
 def test_a_message_of_1000_regions_costs_its_vectors_and_little_more() -> None:
     """Design: vectors travel as raw float64; packed as numbers they would be larger and much slower to read."""
     assert len(encode(body(info(1000)), SIGN)) < 3 * 8 * 1000 + 1000 + 400
@@ -77,11 +167,12 @@ def test_versions_beside_ours_are_understood(version: int) -> None:
 
 @pytest.mark.parametrize("message", [None, info()], ids=["heartbeat", "sample"])
 def test_what_a_later_version_adds_is_ignored(message: InfoMessages | None) -> None:
-    """The next version may add places at the end of the body and of the envelope; this one must still read them."""
+    """The next version may add places at the ends of head, rest and envelope; this one must still read them."""
     plain = body(message, version=VERSION + 1)
-    fields = list(msgspec.msgpack.decode(msgspec.msgpack.encode(plain)))
-    longer = msgspec.msgpack.encode([*fields, {"new": [1.5, None, "text"]}, b"more"])
-    for payload in (wrapped(longer), msgspec.msgpack.encode([longer, SIGN(b"dpcrowd message", longer), 1, {}])):
+    head, rest, _ = pieces(encode(plain, SIGN))
+    more = {"new": [1.5, None, "text"]}, b"more"
+    longer = [msgspec.msgpack.encode([*msgspec.msgpack.decode(part), *more]) for part in (head, rest)]
+    for payload in (wrapped(*longer), msgspec.msgpack.encode([*longer, signature(*longer), 1, {}])):
         heard = read(payload)
         assert heard.body == plain
         assert (heard.message is None) == (message is None)
@@ -109,15 +200,20 @@ def test_words_are_compared_without_what_was_heard() -> None:
         b"nonsense",
         encode(body(), SIGN)[:-1],
         encode(body(), SIGN) + b"\x00",
-        wrapped(b""),
-        wrapped(msgspec.msgpack.encode([1, DIGEST])),
-        wrapped(msgspec.msgpack.encode({"version": 1})),
-        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, float(SLOT), 1, 0, {}])),
-        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {"0": [1, 2]}])),
-        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {0: [1]}])),
-        wrapped(msgspec.msgpack.encode([1, DIGEST, 1, SLOT, 1, 0, {}])[:-1] + b"\xdf\xff\xff\xff\xff"),
-        wrapped(msgspec.msgpack.encode(body())[:-1] + b"\xdd\xff\xff\xff\xff"),
-        msgspec.msgpack.encode([msgspec.msgpack.encode(body()), "text"]),
+        wrapped(b"", b""),
+        wrapped(HEAD, b""),
+        wrapped(b"", REST),
+        packed([1, DIGEST]),
+        wrapped(msgspec.msgpack.encode({"version": 1}), REST),
+        packed([1, DIGEST, 1, float(SLOT), 1, 0, {}]),
+        packed([1, DIGEST, 1, SLOT, 1, 0]),
+        packed([1, DIGEST, 1, SLOT, 1, 0, {"0": [1, 2]}]),
+        packed([1, DIGEST, 1, SLOT, 1, 0, {0: [1]}]),
+        packed([1, DIGEST, 1, SLOT, 1, 0, {}, b"", b"", [], {0: "text"}]),
+        wrapped(HEAD, b"\x91\xdf\xff\xff\xff\xff"),
+        wrapped(HEAD, REST[:-2] + b"\xdd\xff\xff\xff\xff"),
+        msgspec.msgpack.encode([HEAD, REST, "text"]),
+        msgspec.msgpack.encode([HEAD + REST, signature(HEAD, REST)]),
     ],
 )
 def test_what_is_no_message_is_refused(payload: bytes) -> None:
@@ -128,8 +224,9 @@ def test_what_is_no_message_is_refused(payload: bytes) -> None:
 def test_arrays_without_end_do_not_exhaust_the_decoder() -> None:
     """100 kB of opening brackets where a later version may add something once raised RecursionError in the node."""
     deep = b"\x91" * 100_000 + b"\xc0"
-    raw = b"\x9b" + msgspec.msgpack.encode(body())[1:] + deep
-    for payload in (wrapped(raw), b"\x93" + msgspec.msgpack.encode([raw, b""])[1:] + deep):
+    in_head, in_rest = b"\x97" + HEAD[1:] + deep, b"\x96" + REST[1:] + deep
+    envelope = b"\x94" + msgspec.msgpack.encode([HEAD, REST, b""])[1:] + deep
+    for payload in (wrapped(in_head, REST), wrapped(HEAD, in_rest), envelope):
         assert refusal(payload).reason == "malformed"
         with pytest.raises(Refused):
             peek(payload)
@@ -184,10 +281,11 @@ def test_a_body_that_another_key_signed_is_refused(message: InfoMessages | None)
 
 
 def test_a_signature_does_not_carry_over_to_another_body() -> None:
-    """A good signature of one message under the words of another."""
-    raw, _ = msgspec.msgpack.decode(encode(body(info()), SIGN))
-    _, signature = msgspec.msgpack.decode(encode(body(), SIGN))
-    assert refusal(msgspec.msgpack.encode([raw, signature])).reason == "bad-signature"
+    """A good signature of one message under the words of another, or half of them."""
+    one, other = pieces(encode(body(info()), SIGN)), pieces(encode(body(counter=6), SIGN))
+    for head, rest, signed in ((0, 0, 1), (1, 0, 0), (0, 1, 0)):
+        mixed = [(one, other)[of][place] for place, of in enumerate((head, rest, signed))]
+        assert refusal(msgspec.msgpack.encode(mixed)).reason == "bad-signature"
 
 
 def test_a_signed_body_does_not_make_its_record_true() -> None:

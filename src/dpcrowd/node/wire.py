@@ -1,23 +1,31 @@
 """The message that a node sends its neighbours once a slot and round, as bytes and back, and what is checked first.
 
-A payload is MessagePack: [body, signature]. The body is an array whose places have fixed meanings; later versions may
-add places at its end, which earlier ones ignore, so that version N talks to N - 1. Vectors are raw little-endian
-float64. Servers are named by their number in the configuration whose digest the body carries.
+A payload is MessagePack: [head, rest, signature]. Head and rest are arrays whose places have fixed meanings; later
+versions may add places at their ends, which earlier ones ignore, so that version N talks to N - 1. Vectors are raw
+little-endian float64. Servers are named by their number in the configuration whose digest the head carries.
 
-Two signatures. The sender signs the whole body: Zenoh authenticates the name of a neighbour by its certificate, which
-any authority could mint; the signature is checked against the key that network.toml pins. The origin of a record
-signs (digest, origin, slot, vectors), so that a record may be handed on in later rounds and still be known as its own.
+Two signatures. The sender signs its head and a hash of the rest: Zenoh authenticates the name of a neighbour by its
+certificate, which any authority could mint; the signature is checked against the key that network.toml pins. The origin
+of a record signs (digest, origin, slot, vectors), so that a record may be handed on in later rounds and still be known
+as its own. The network's id is signed with both (`keys.words`): no word of one network counts in another.
 
-A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server.
+A proof of "I said counter c in slot s" is (head, hash of the rest, signature): about 140 bytes of any message, which
+whoever said it can check with its own pinned keys. Nothing else in it has to be known any more: neither the digest of a
+revision that is over nor the number that the server had in it. It is the key, which one server has, that says who.
+
+A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server. Only what proves
+something to a neighbour that seems to have lost it, or was not heard of in the last slot, comes on top.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from dpcrowd.schemes.messages import InfoMessages
@@ -32,6 +40,8 @@ __all__ = [
     "encode",
     "info_messages",
     "peek",
+    "proof_digest",
+    "proven",
     "record_of",
     "same_words",
 ]
@@ -40,6 +50,8 @@ VERSION = 1
 DIGEST_BYTES = 16
 SIGNATURE_BYTES = 64
 MOST_RECORDS = 10_000
+MOST_HEAD_BYTES = 256
+"""Heads are kept and told again as proofs, whatever a later version adds to them."""
 MOST_SLOTS = MOST_SAMPLES = 1 << 62
 """Nothing reaches them; numbers beyond could neither be stored nor counted on from."""
 LARGEST, LEAST_INFORMATION, MOST_INFORMATION = 1e24, 1e-60, 1e100
@@ -47,7 +59,7 @@ LARGEST, LEAST_INFORMATION, MOST_INFORMATION = 1e24, 1e-60, 1e100
 
 Floats = NDArray[np.float64]
 Sign = Callable[..., bytes]
-"""sign(*parts) -> signature"""
+"""sign(*parts) -> signature, for one network"""
 Verify = Callable[..., bool]
 """verify(server number, signature, *parts) -> whether one of its pinned keys made it"""
 
@@ -72,45 +84,67 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     signature: bytes
 
 
-class Body(msgspec.Struct, array_like=True, frozen=True):
-    """What a node says in one slot and round.
-
-    counter  how many samples its ledger has ever paid for
-    heard    of each neighbour the highest counter that it said, and how many slots ago (smaller than the slot itself):
-             whoever restored an old copy learns it from this
-    prior    raw float64, empty without a record; prior_known: a byte a region
-    """
-
+class _Head(msgspec.Struct, array_like=True, frozen=True):
     version: int
     digest: bytes
     server: int
     slot: int
     round: int
     counter: int
+
+
+class Body(_Head, array_like=True, frozen=True):
+    """What a node says in one slot and round.
+
+    counter  how many samples its ledger has ever paid for
+    heard    of each neighbour the highest counter that it said, and how many slots ago (smaller than the slot itself):
+             whoever restored an old copy learns it from this
+    prior    raw float64, empty without a record; prior_known: a byte a region
+    proofs   of some of `heard`: what the neighbour itself signed
+    """
+
     heard: dict[int, tuple[int, int]]
     prior: bytes = b""
     prior_known: bytes = b""
     records: tuple[Record, ...] = ()
+    proofs: dict[int, bytes] = {}
+
+
+class _Rest(msgspec.Struct, array_like=True, frozen=True):
+    heard: dict[int, tuple[int, int]]
+    prior: bytes = b""
+    prior_known: bytes = b""
+    records: tuple[Record, ...] = ()
+    proofs: dict[int, bytes] = {}
 
 
 class _Envelope(msgspec.Struct, array_like=True, frozen=True):
-    body: bytes
+    """Of a message; a proof has the hash in place of the rest."""
+
+    head: bytes
+    rest: bytes
     signature: bytes
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A message that was checked: who said it, and what a scheme can use of it (None: a heartbeat)."""
+    """A message that was checked: who said it, and what a scheme can use of it (None: a heartbeat).
+
+    proof  that its sender has said this counter in this slot
+    """
 
     body: Body
     message: InfoMessages | None
+    proof: bytes
 
 
 # A few thousand arrays inside one another end the decoder's recursion: RecursionError is no error of msgspec's.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError)
+_IN_HEAD = len(_Head.__struct_fields__)
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(_Envelope)
-_bodies = msgspec.msgpack.Decoder(Body)
+_heads = msgspec.msgpack.Decoder(_Head)
+_rests = msgspec.msgpack.Decoder(_Rest)
 
 
 def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, sign: Sign) -> Record:
@@ -121,8 +155,17 @@ def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, s
 
 def encode(body: Body, sign: Sign) -> bytes:
     """The payload that travels."""
-    raw = _encoder.encode(body)
-    return _encoder.encode(_Envelope(raw, sign(_BODY, raw)))
+    fields = astuple(body)
+    head, rest = _encoder.encode(fields[:_IN_HEAD]), _encoder.encode(fields[_IN_HEAD:])
+    return _encoder.encode(_Envelope(head, rest, sign(_BODY, head, _hash(rest))))
+
+
+def _hash(rest: bytes) -> bytes:
+    return hashlib.sha256(rest).digest()
+
+
+def _body(envelope: _Envelope) -> Body:
+    return Body(*astuple(_heads.decode(envelope.head)), *astuple(_rests.decode(envelope.rest)))
 
 
 def decode(
@@ -139,14 +182,15 @@ def decode(
     """Check a payload from the neighbour `sender` for the open slot; `Refused` says what is wrong with it."""
     try:
         envelope = _envelopes.decode(payload)
-        body = _bodies.decode(envelope.body)
+        body = _body(envelope)
     except _UNREADABLE:
         raise Refused("malformed", f"{names[sender]} sent something that is not a message of dpcrowd.") from None
     who = names[sender]
     if body.server != sender:
         said = names.get(body.server, f"number {body.server}")
         raise Refused("wrong-sender", f"{who} sent a message in the name of {said}.")
-    if not verify(sender, envelope.signature, _BODY, envelope.body):
+    rest_hash = _hash(envelope.rest)
+    if not verify(sender, envelope.signature, _BODY, envelope.head, rest_hash):
         raise Refused("bad-signature", f"a message of {who} is not signed by a key that network.toml pins for it.")
     if body.digest != digest:
         raise Refused(
@@ -160,7 +204,31 @@ def decode(
     counters = [body.counter, *(2 * counter for _, counter in body.heard.values())]  # an echo may be counted on from
     if body.round < 1 or min(counters) < 0 or max(counters) > MOST_SAMPLES or len(body.records) > MOST_RECORDS:
         raise Refused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
-    return Heard(body, info_messages(body, digest, regions, form, verify, names))
+    if len(envelope.head) > MOST_HEAD_BYTES:
+        raise Refused("malformed", f"{who} sent a head of {len(envelope.head)} bytes; allowed: {MOST_HEAD_BYTES}.")
+    proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))
+    return Heard(body, info_messages(body, digest, regions, form, verify, names), proof)
+
+
+def proven(proof: bytes, server: int, verify: Verify) -> tuple[int, int] | None:
+    """The (slot, counter) that a proof shows to have been said by whoever holds this server's keys; None: nothing."""
+    try:
+        said = _envelopes.decode(proof)
+        head = _heads.decode(said.head)
+    except _UNREADABLE:
+        return None
+    if not verify(server, said.signature, _BODY, said.head, said.rest):
+        return None
+    possible = 0 <= head.slot <= MOST_SLOTS and 0 <= head.counter <= MOST_SAMPLES
+    return (head.slot, head.counter) if possible else None
+
+
+def proof_digest(proof: bytes) -> bytes | None:
+    """The configuration under which a proof was said, by what it says itself; None if it is none."""
+    try:
+        return _heads.decode(_envelopes.decode(proof).head).digest
+    except _UNREADABLE:
+        return None
 
 
 def info_messages(
@@ -220,7 +288,7 @@ def _check_magnitudes(info_vec: Floats, info_mat: Floats, prior: Floats, who: st
 def peek(payload: bytes) -> tuple[int, bytes]:
     """The slot that a payload says it is for, and under which configuration; nothing of it has been checked."""
     try:
-        body = _bodies.decode(_envelopes.decode(payload).body)
+        body = _body(_envelopes.decode(payload))
         return body.slot, body.digest
     except _UNREADABLE:
         raise Refused("malformed", "not a message of dpcrowd.") from None
@@ -235,5 +303,5 @@ def same_words(payload: bytes, other: bytes) -> bool:
 
 
 def _words(payload: bytes) -> tuple[object, ...]:
-    body = _bodies.decode(_envelopes.decode(payload).body)
+    body = _body(_envelopes.decode(payload))
     return body.slot, body.round, body.prior, body.prior_known, body.records

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
-from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.doctor.listening import listen
-from dpcrowd.node.keys.signing import verify
-from dpcrowd.node.wire import Body, Refused, decode, peek
+from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.wire import Body, Refused, Verify, decode, peek, proven
 
 __all__ = ["check_heard"]
 
@@ -58,21 +58,34 @@ def _judge(
         return
     yield passed("digest", f"'{name}' has the same network.toml (digest {mine.hex()}).")
     yield compare_clocks(name, network, said, came_ns)
-    echoed = body.heard.get(network.number_of(node.server))
-    if echoed is not None and counter is not None and echoed[1] > counter:
+    if counter is not None:
+        yield from _remembers(network, name, network.number_of(node.server), body, counter)
+
+
+def _remembers(network: NetworkConfig, name: str, me: int, body: Body, counter: int) -> Iterator[Finding]:
+    """What a neighbour remembers of this server, which it has to prove if that is more than the ledger knows."""
+    echoed = body.heard.get(me)
+    shown = proven(body.proofs[me], me, _verify(network)) if me in body.proofs else None
+    if shown is not None and shown[1] > counter:
         text = (
-            f"'{name}' remembers {echoed[1]} samples of this server, its ledger knows {counter}: the folder is an old "
-            "copy, or a second server runs with the same key."
+            f"'{name}' remembers {shown[1]} samples of this server and shows its signature, its ledger knows "
+            f"{counter}: the folder is an old copy, or a second server runs with the same key."
         )
         fix = "Find out which. After a restored copy: start the server, then 'dpcrowd node confirm-loss'."
         yield problem("budget", text, fix)
-    elif echoed is not None and counter is not None:
+    elif echoed is not None and echoed[1] > counter:
+        text = f"'{name}' says that it remembers {echoed[1]} samples of this server, its ledger knows {counter}"
+        yield note("budget", f"{text}; it shows no proof, as it would from the second slot without this server on.")
+    elif echoed is not None:
         yield passed("budget", f"'{name}' remembers no sample of this server that its ledger does not know.")
+
+
+def _verify(network: NetworkConfig) -> Verify:
+    return verifier(network.id, [server.keys for server in network.servers])
 
 
 def _checked(network: NetworkConfig, name: str, payload: bytes, slot: int) -> Body:
     """As a running server would check it, but for the slot."""
-    servers = network.servers
     return decode(
         payload,
         sender=network.number_of(name),
@@ -80,8 +93,6 @@ def _checked(network: NetworkConfig, name: str, payload: bytes, slot: int) -> Bo
         slot=slot,
         regions=len(network.regions),
         form=network.setting(name).form,
-        verify=lambda number, signature, *parts: (
-            0 <= number < len(servers) and verify(servers[number].keys, signature, *parts)
-        ),
-        names={number: one.name for number, one in enumerate(servers)},
+        verify=_verify(network),
+        names={number: one.name for number, one in enumerate(network.servers)},
     ).body

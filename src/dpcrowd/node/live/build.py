@@ -6,7 +6,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.files import read_private_key
-from dpcrowd.node.keys.signing import sign, verify
+from dpcrowd.node.keys.words import signer, verifier
 from dpcrowd.node.live.purse import horizon, own_promise
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
@@ -22,7 +22,6 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
     """One revision as this server sees it; reads the private key."""
     key = read_private_key(node.keys.key)
     me = network.number_of(node.server)
-    pins = [server.keys for server in network.servers]
 
     def links(slot: int) -> frozenset[int]:
         return frozenset(network.number_of(name) for name in network.neighbours(node.server, slot))
@@ -37,9 +36,9 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         regions=len(network.regions),
         form=network.setting(node.server).form,
         links=links,
-        sign=lambda *parts: sign(key, *parts),
+        sign=signer(network.id, key),
         population=network.population,
-        verify=lambda number, signature, *parts: 0 <= number < len(pins) and verify(pins[number], signature, *parts),
+        verify=verifier(network.id, [server.keys for server in network.servers]),
     )
 
 

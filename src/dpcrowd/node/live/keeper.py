@@ -47,7 +47,7 @@ class Keeper:
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
-        self._heard: dict[str, tuple[int, int]] = {}
+        self._heard: dict[str, tuple[int, int, bytes]] = {}
         self._refusals: list[Refusal] = []
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
         self.last: SlotEstimates | None = None
@@ -108,8 +108,8 @@ class Keeper:
                 await asyncio.to_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, at_ns):
                 self._schedule(slot, at_ns)
-            case do.RememberCounter(neighbour, slot, counter):
-                self._heard[neighbour] = slot, counter
+            case do.RememberCounter(neighbour, slot, counter, proof):
+                self._heard[neighbour] = slot, counter, proof
             case do.RefuseMessage(slot, sender, reason, text):
                 self.refused[sender, reason] += 1
                 self._refusals.append(Refusal(clock.opens(slot), "message", reason))

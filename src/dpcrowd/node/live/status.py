@@ -42,6 +42,9 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     elif not trust.vouched:
         waits_for = "vouching"
         text = "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
+    elif not trust.may_sample:
+        waits_for = "vouching"
+        text = "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back = None if returns is None else returns + guarantee.length
     return BudgetView(

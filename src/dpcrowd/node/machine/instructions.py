@@ -76,11 +76,12 @@ class Publish:
 
 @dataclass(frozen=True)
 class RememberCounter:
-    """What a neighbour said of its own ledger; echoed to it for ever after."""
+    """What a neighbour said of its own ledger, and its signature under that; echoed to it for ever after."""
 
     neighbour: str
     slot: int
     counter: int
+    proof: bytes = b""
 
 
 @dataclass(frozen=True)

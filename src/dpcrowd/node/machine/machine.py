@@ -31,6 +31,7 @@ from dpcrowd.node.machine.instructions import (
     StoreRelease,
     StoreSample,
 )
+from dpcrowd.node.machine.memory import NeighbourMemory, Remembered
 from dpcrowd.node.machine.stimuli import (
     DeadlinePassed,
     LossConfirmed,
@@ -45,7 +46,7 @@ from dpcrowd.node.machine.stimuli import (
 )
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.machine.view import NetworkView
-from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, decode, encode, peek, record_of, same_words
+from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, decode, encode, peek, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
@@ -59,7 +60,7 @@ class Machine:
 
     server    fresh, or restored from the state that was stored last
     counter   samples that the ledger has paid for
-    heard     what neighbours said of their own ledgers: name -> (slot, counter)
+    heard     what neighbours said of their own ledgers: name -> (slot, counter, proof)
     vouched   whether the ledger is known to be whole, so that no neighbour has to say so first
     """
 
@@ -69,14 +70,14 @@ class Machine:
         server: Server,
         *,
         counter: int = 0,
-        heard: Mapping[str, tuple[int, int]] | None = None,
+        heard: Mapping[str, Remembered] | None = None,
         vouched: bool = False,
     ) -> None:
         self.view = view
         self.server = server
         self.trust = Trust(counter, vouched)
         numbers = {view.number(name): said for name, said in (heard or {}).items()}
-        self._known = {number: said for number, said in numbers.items() if number is not None}
+        self._memory = NeighbourMemory({number: said for number, said in numbers.items() if number is not None})
         self._exchange: Exchange | None = None
         self._early: dict[int, tuple[int, bytes]] = {}  # number: slot and payload, for slots not yet sealed
         self._unread: dict[int, tuple[int, bytes]] = {}  # likewise, but of another revision: perhaps the next one
@@ -121,9 +122,7 @@ class Machine:
         """Take over from the machine of the revision before: its trust, and what neighbours said, by their names."""
         self.trust, self._can_store = before.trust, before._can_store
         renumbered = {number: self.view.number(name) for number, name in enumerate(before.view.names)}
-        for number, said in before._known.items():
-            if (new := renumbered[number]) is not None:
-                self._known[new] = said
+        self._memory.follow(before._memory, renumbered)
         for number, used in before.used.items():
             if (new := renumbered[number]) is not None:
                 self.used[new] = used
@@ -187,10 +186,8 @@ class Machine:
             prior = message.prior[0].astype("<f8").tobytes()
             known = message.prior_known[0].astype("u1").tobytes()
         expected = view.links(slot)
-        heard = {
-            number: (slot - first, counter) for number, (first, counter) in self._known.items() if number in expected
-        }
-        body = Body(VERSION, view.digest, view.me, slot, 1, self.trust.counter, heard, prior, known, records)
+        heard, proofs = self._memory.echoes(slot, expected)
+        body = Body(VERSION, view.digest, view.me, slot, 1, self.trust.counter, heard, prior, known, records, proofs)
         own = encode(body, view.sign)
         self._exchange = Exchange(slot, own, expected)
         done: list[Instruction] = []
@@ -211,7 +208,8 @@ class Machine:
         self._exchange, self._last_payloads = None, exchange.payloads
         release = self.server.hear(exchange.messages())
         heard = tuple(self.view.names[number] for number in sorted(exchange.heard))
-        return [StoreRelease(release, self.server.save(), heard), Publish(release)]
+        done: list[Instruction] = [StoreRelease(release, self.server.save(), heard), Publish(release)]
+        return [*done, *map(_unproven, self.trust.passed(exchange.slot))]
 
     # ------------------------------------------------------------------------------------------------- messages
 
@@ -229,7 +227,7 @@ class Machine:
             if heard is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
-                done += self._learn(number, heard.body, vouches=said <= following)
+                done += self._learn(number, heard, vouches=said <= following)
             # A neighbour whose clock is a little ahead seals before us; its message waits for our own seal.
             sealed = self.server.slot if exchange is None else exchange.slot
             if sealed < said <= following:
@@ -275,23 +273,28 @@ class Machine:
                 raise Refused("absurd", f"{view.names[number]} sent a sample of far more people than there are.")
         return heard
 
-    def _learn(self, number: int, body: Body, *, vouches: bool) -> list[Instruction]:
+    def _learn(self, number: int, heard: Heard, *, vouches: bool) -> list[Instruction]:
         """Counters: remember the neighbour's, and see whether it remembers more of ours than we do."""
+        view, body, name = self.view, heard.body, self.view.names[number]
         done: list[Instruction] = []
-        if body.counter > self._known.get(number, (-1, -1))[1]:
-            self._known[number] = (body.slot, body.counter)
-            done.append(RememberCounter(self.view.names[number], body.slot, body.counter))
-        ago = body.heard.get(self.view.me)
+        if (remembered := self._memory.hear(number, heard, ahead=not vouches)) is not None:
+            done.append(RememberCounter(name, *remembered))
+        ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
-        if self.trust.echo(body.slot if vouches else None, echoed):
-            done.append(
-                Report(
-                    "ledger-rolled-back",
-                    f"{self.view.names[number]} remembers {self.trust.lost_at} samples of this node by slot "
-                    f"{echoed[0] if echoed else '?'}, which its ledger of {self.trust.counter} does not know: the "
-                    "folder is an old copy. No sample until the loss is confirmed.",
+        shown = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
+        match self.trust.echo(name, body.slot if vouches else None, echoed, shown):
+            case "lost":
+                assert shown is not None
+                done.append(
+                    Report(
+                        "ledger-rolled-back",
+                        f"{name} remembers {shown[1]} samples of this node by slot {shown[0]} and shows its signature; "
+                        f"the ledger of {self.trust.counter} does not know them: the folder is an old copy. No sample "
+                        "until the loss is confirmed.",
+                    )
                 )
-            )
+            case "unproven":
+                done.append(_unproven(name))
         return done
 
     def _send_again(self, neighbour: str) -> list[Instruction]:
@@ -335,3 +338,11 @@ class Machine:
         self.server.observe(slot, None)
         self._early |= {number: (slot, payload) for number, payload in payloads.items()}
         return [ForgetCheckIns(slot), *self._open_exchange(at_ns, slot, None)]
+
+
+def _unproven(name: str) -> Report:
+    return Report(
+        "unproven-echo",
+        f"{name} says that it remembers more samples of this node than the ledger has, and does not prove it: not "
+        "believed, and it cannot vouch until the next start.",
+    )

@@ -2,8 +2,25 @@
 
 A node tells its ledger's counter in every message, and neighbours echo the highest that they ever heard, with the slot
 in which they first heard it. After a start the node samples only when a neighbour has spoken: one that echoes no more
-than the node itself knows (or has never heard of a node whose ledger is empty) shows that nothing is lost. One that
-echoes more proves a loss; sampling then waits until the operator has confirmed it.
+than the node itself knows (or has never heard of a node whose ledger is empty) shows that nothing is lost.
+
+One that echoes more says that something is lost. Organisations do not trust one another: its word alone would let it
+stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
+waits until the operator has confirmed the loss. A neighbour sends the proof with its echo when the node's last message
+told less than it remembers, or when it has not heard of the node in the slot before.
+
+A word without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
+The node samples only when an exchange of slot h or later is over, so that all have had their say, whoever was quick to
+vouch. If somebody has said "more" by then, or says so later, it does not sample until an exchange of slot h + 2 or
+later is over. Then the word is worth nothing in this life, and who gave it cannot vouch either; a proof counts at any
+time. So a liar costs two slots after a start, and nothing later.
+
+Why an old copy is exposed in time. Say that an honest neighbour remembers more than the copy knows, and is heard in
+every exchange. The life that was lost ended before this one began, so the last slot that it told is h at the latest
+(h - 1 by its own clock; clocks may differ by less than a slot). In the first exchange of slot h or later the neighbour
+echoes the higher counter, with proof or without: the copy has not sampled yet, and does not from then on. In any slot
+t >= h + 2 the proof is there: in slot t - 1 > h the neighbour has heard this life, which told less, or nobody. It comes
+before the exchange of slot t is over, hence before the copy may sample.
 
 What a neighbour says in slot t it wrote before it heard slot t. So an old message must not vouch: samples that are lost
 may be as young as the slot that was sealed last, and only what neighbours say of later slots can know of them.
@@ -13,10 +30,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Literal
 
 __all__ = ["Trust"]
 
 _REMEMBERED = 1000
+_PATIENCE = 2
+_MOST_UNPROVEN = 1 << 40
+"""Nobody counts on from more than this on a mere word: it is a sample a second for thirty thousand years."""
+
+Verdict = Literal["lost", "unproven"]
 
 
 @dataclass
@@ -24,44 +47,94 @@ class Trust:
     """Of one life of a node, from start to stop.
 
     counter   samples that this ledger has paid for
-    lost_at   what a neighbour remembers beyond that
+    shown_at  what the node itself has signed beyond that, as a neighbour has shown
     since     the first slot whose messages can vouch; None before the start
+    first     the earliest slot of a message that could vouch
+    listened  whether all have had their say since then
+    words     neighbours that say more without proof, and how much
+    settled   whether the time to prove them is over
     paid_in   slots of the last samples of this life, newest last
     """
 
     counter: int
     vouched: bool = False
-    lost_at: int | None = None
+    shown_at: int | None = None
     since: int | None = None
+    first: int | None = None
+    words: dict[str, int] = field(default_factory=dict)
+    listened: bool = field(init=False)
+    settled: bool = field(init=False)
     paid_in: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def __post_init__(self) -> None:
+        self.listened = self.settled = self.vouched
 
     @property
     def may_sample(self) -> bool:
-        return self.vouched and self.lost_at is None
+        return self.vouched and self.lost_at is None and (self.settled or (self.listened and not self.words))
+
+    @property
+    def lost_at(self) -> int | None:
+        """The counter of a loss that only the operator can confirm.
+
+        A word without proof is one only if nobody vouches: it may be true, of a key that is no longer pinned.
+        """
+        if self.shown_at is not None:
+            return self.shown_at
+        return max(self.words.values(), default=None) if self.settled and not self.vouched else None
 
     def start(self, last: int, following: int) -> None:
         """The node runs: its folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
+        self.listened = self.settled = self.vouched
+        self.first = None
+        self.words.clear()
 
     def doubt(self, last: int, following: int) -> None:
         """Time has passed unseen: a neighbour has to vouch again, as after a start."""
         self.vouched = False
         self.start(last, following)
 
-    def echo(self, slot: int | None, echoed: tuple[int, int] | None) -> bool:
+    def echo(
+        self, who: str, slot: int | None, echoed: tuple[int, int] | None, proof: tuple[int, int] | None
+    ) -> Verdict | None:
         """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
 
-        Slot None: its message cannot vouch for anything. True if it shows a loss anew.
+        slot   None: its message cannot vouch for anything
+        proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
+        Says what is new: a loss, or a word that is worth nothing.
         """
-        if echoed is not None and self._unknown(*echoed):
-            anew = self.lost_at is None
-            self.lost_at = max(echoed[1], self.lost_at or 0)
-            return anew
-        # Nobody knows a node whose ledger is empty; one that has samples needs somebody who remembers them.
         fresh = slot is not None and self.since is not None and slot >= self.since
-        if fresh and (echoed is not None or self.counter == 0):
+        if fresh and slot is not None:
+            self.first = slot if self.first is None else min(slot, self.first)
+        if proof is not None and self._unknown(*proof):
+            return self._lost(proof[1])
+        if echoed is not None and self._unknown(*echoed):
+            return self._said(who, echoed[1])
+        # Nobody knows a node whose ledger is empty; one that has samples needs somebody who remembers them.
+        if fresh and who not in self.words and (echoed is not None or self.counter == 0):
             self.vouched = True
-        return False
+        return None
+
+    def _lost(self, counter: int) -> Verdict | None:
+        anew = self.shown_at is None
+        self.shown_at = max(counter, self.shown_at or 0)
+        self.words = {who: said for who, said in self.words.items() if said > self.shown_at}
+        return "lost" if anew else None
+
+    def _said(self, who: str, counter: int) -> Verdict | None:
+        if self.shown_at is not None and counter <= self.shown_at:
+            return None  # somebody has proven it
+        anew = who not in self.words
+        self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
+        return "unproven" if anew and self.settled else None
+
+    def passed(self, slot: int) -> list[str]:
+        """The exchange of a slot is over; neighbours whose words are worth nothing from now on."""
+        if self.settled or self.first is None or slot < self.first:
+            return []
+        self.listened, self.settled = True, slot >= self.first + _PATIENCE
+        return sorted(self.words) if self.settled else []
 
     def _unknown(self, slot: int, counter: int) -> bool:
         """Whether this ledger had not paid for so many samples by that slot.
@@ -85,6 +158,7 @@ class Trust:
     def confirm(self) -> None:
         """The operator has booked the loss: count on from what the neighbours remember."""
         self.counter = max(self.counter, self.lost_at or 0)
-        self.lost_at = None
-        self.vouched = True
+        self.shown_at = None
+        self.vouched = self.listened = self.settled = True
+        self.words.clear()
         self.paid_in.clear()

@@ -21,6 +21,7 @@ class NetworkView:
     grace_ns    how long after its close a slot takes late check-ins
     deadline_ns how long after the seal neighbours are waited for
     links       the numbers of the neighbours in a slot
+    sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
     population  people at most, in all regions; None: not known, and no sample is too large
     """
 

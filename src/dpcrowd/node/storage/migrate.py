@@ -96,6 +96,8 @@ LEDGER_STEPS: tuple[Step, ...] = (
             payments INTEGER NOT NULL,
             at_ns INTEGER NOT NULL,
             moved_ns INTEGER NOT NULL CHECK (moved_ns > 0))""",
+        # What a neighbour said is worth little to it without its signature: it need not believe others.
+        "ALTER TABLE neighbour ADD COLUMN proof BLOB NOT NULL DEFAULT x''",
     ),
 )
 

@@ -83,22 +83,22 @@ class Refusals:
 
 
 class Memory:
-    """The last (slot, ledger counter) that each neighbour said: echoed to it, so that an old copy is exposed."""
+    """The last (slot, ledger counter, proof) that each neighbour said: echoed to it, so that an old copy is exposed."""
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
         self._database = database
         self._reader = reader
         self._network = network
 
-    def remember_counter(self, neighbour: str, slot: int, counter: int) -> None:
+    def remember_counter(self, neighbour: str, slot: int, counter: int, proof: bytes = b"") -> None:
         """A lower counter than the one remembered changes nothing: it is what has to be exposed."""
         with self._database.transaction() as connection:
-            put_memory(connection, self._network, {neighbour: (slot, counter)})
+            put_memory(connection, self._network, {neighbour: (slot, counter, proof)})
 
-    def remembered(self) -> dict[str, tuple[int, int]]:
-        """{neighbour: (slot, counter)}"""
-        rows = self._reader.rows("SELECT name, slot, counter FROM neighbour WHERE network = ?", (self._network,))
-        return {name: (slot, counter) for name, slot, counter in rows}
+    def remembered(self) -> dict[str, tuple[int, int, bytes]]:
+        """{neighbour: (slot, counter, proof)}; no proof of what was remembered before there were any."""
+        rows = self._reader.rows("SELECT name, slot, counter, proof FROM neighbour WHERE network = ?", (self._network,))
+        return {name: (slot, counter, proof) for name, slot, counter, proof in rows}
 
 
 class Events:
@@ -127,12 +127,13 @@ def put_refusals(connection: sqlite3.Connection, network: str, refusals: Iterabl
     )
 
 
-def put_memory(connection: sqlite3.Connection, network: str, heard: Mapping[str, tuple[int, int]]) -> None:
+def put_memory(connection: sqlite3.Connection, network: str, heard: Mapping[str, tuple[int, int, bytes]]) -> None:
     """Inside a transaction."""
     connection.executemany(
-        "INSERT INTO neighbour VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
-        "SET slot = excluded.slot, counter = excluded.counter WHERE excluded.counter >= counter",
-        [(network, name, slot, min(counter, LARGEST_COUNTER)) for name, (slot, counter) in heard.items()],
+        "INSERT INTO neighbour (network, name, slot, counter, proof) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+        "SET slot = excluded.slot, counter = excluded.counter, proof = excluded.proof "
+        "WHERE excluded.counter >= counter",
+        [(network, name, slot, min(counter, LARGEST_COUNTER), proof) for name, (slot, counter, proof) in heard.items()],
     )
 
 

@@ -126,12 +126,12 @@ class Storage:
         releases: Sequence[StoredRelease],
         state: bytes,
         *,
-        heard: Mapping[str, tuple[int, int]] | None = None,
+        heard: Mapping[str, tuple[int, int, bytes]] | None = None,
         refused: Iterable[Refusal] = (),
     ) -> None:
         """Keep the releases of one slot, or of many that are caught up, and the state after them.
 
-        heard    {neighbour: (slot, counter)}, see `Memory`
+        heard    {neighbour: (slot, counter, proof)}, see `Memory`
         refused  what was refused since the last commit
         """
         with self._database.transaction() as connection:
