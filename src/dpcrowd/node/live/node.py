@@ -161,19 +161,19 @@ class LiveNode(Served):
 
     def _look_at_clock(self) -> None:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
-        moved, frozen = self._watch.jumped(), self._watch.frozen()
-        now = self._wall.now()
-        if moved:
-            way = "ahead" if moved > 0 else "back"
+        seen, now = self._watch.look(), self._wall.now()
+        if seen.moved_ns:
+            way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
-            log.error(text, way, abs(moved) / 1e9, extra={"event": "clock"})
-        if frozen:
-            log.warning("the node stood still for %.1f s.", frozen / 1e9, extra={"event": "stood-still"})
-        if moved > 0:
-            self._purse.set_ahead(now - moved, moved)
-        if moved > 0 or frozen:
+            log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
+        if seen.still_ns:
+            log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
+        if seen.moved_ns > 0:
+            self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
+        if seen.half:
             self._first_whole = max(self._first_whole, self.clock.slot_of(now) + 1)
             self._restored.clear()
+        if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
 
     def _schedule(self, slot: int, at_ns: int) -> None:

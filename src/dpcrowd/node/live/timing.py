@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
-__all__ = ["ClockWatch", "WallClock"]
+__all__ = ["ClockWatch", "Look", "WallClock"]
 
 SECOND = 1_000_000_000
 NAP = 0.5
@@ -13,6 +14,7 @@ NAP = 0.5
 _JUMP = SECOND
 _FROZEN = 2 * SECOND
 _FROZEN_PART = 10  # of a slot: whoever was away for less has missed little of it
+_SNAPSHOT = 10 * SECOND
 
 
 class WallClock:
@@ -32,6 +34,22 @@ class WallClock:
             await asyncio.sleep(min(left / SECOND, NAP))
 
 
+@dataclass(frozen=True)
+class Look:
+    """What has happened to time since the last look.
+
+    moved_ns  by how much UTC was set
+    still_ns  for how long nothing ran, if that is much of a slot
+    half      the slots that are open now have been seen in part only
+    doubtful  this may be a snapshot of a machine that has lived on since
+    """
+
+    moved_ns: int
+    still_ns: int
+    half: bool
+    doubtful: bool
+
+
 class ClockWatch:
     """Compares UTC with the time that has passed; to be asked every `NAP`, and before anything is sealed."""
 
@@ -41,16 +59,22 @@ class ClockWatch:
         self._last = clock.elapsed()
         self._patience = max(_FROZEN, slot_ns // _FROZEN_PART)
 
-    def jumped(self) -> int:
-        """By how many nanoseconds UTC was set since the last jump; 0 if by less than a second."""
+    def look(self) -> Look:
+        """To be called often: how long nobody has is how long the process, or the machine, stood still."""
+        now = self._clock.elapsed()
+        away, self._last = now - self._last, now
+        moved = self._jumped()
+        return Look(
+            moved_ns=moved,
+            still_ns=away if away >= self._patience else 0,
+            half=moved > 0 or away >= self._patience,
+            doubtful=moved > 0 or away >= _SNAPSHOT,
+        )
+
+    def _jumped(self) -> int:
+        """By how many nanoseconds UTC was set since the last jump; 0 if by less than a second: small ones add up."""
         moved = self._clock.now() - self._clock.elapsed() - self._offset
         if abs(moved) < _JUMP:
             return 0
         self._offset += moved
         return moved
-
-    def frozen(self) -> int:
-        """For how many nanoseconds nobody has asked, if that is long: the process, or the machine, stood still."""
-        now = self._clock.elapsed()
-        away, self._last = now - self._last, now
-        return away if away >= self._patience else 0
