@@ -13,23 +13,8 @@ import msgspec
 import pytest
 
 from dpcrowd.cli import asking
-from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_node
-from node_support_cli import BUDGET, NETWORK, Node, answering, copy_of, free_port, run, set_ports
-
-
-@pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a trial, made once."""
-    folder = tmp_path_factory.mktemp("trial") / "net"
-    assert main(["init", str(folder), "--dev"]) == 0
-    return folder
-
-
-@pytest.fixture
-def file(trial: Path, tmp_path: Path) -> Path:
-    """A node.toml of one's own, at ports where nobody listens."""
-    return copy_of(trial, tmp_path)
+from node_support_cli import BUDGET, NETWORK, Node, answering, free_port, run, set_ports
 
 
 @pytest.fixture

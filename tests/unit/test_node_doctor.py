@@ -20,22 +20,9 @@ from dpcrowd.node.doctor import has_problem
 from dpcrowd.node.doctor.machine_checks import running_process
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage
-from node_support_doctor import MINUTE, change, look, of, on_free_ports, pay, problems
+from node_support_doctor import MINUTE, change, look, of, pay, problems
 
 DAY = 86_400 * 10**9
-
-
-@pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trial") / "net"
-    assert main(["init", str(folder), "--dev"]) == 0
-    return folder
-
-
-@pytest.fixture
-def net(trial: Path, tmp_path: Path) -> Path:
-    """A trial of one's own, on free ports."""
-    return on_free_ports(trial, tmp_path / "net")
 
 
 def test_a_fresh_trial_passes_and_nothing_is_written(net: Path) -> None:

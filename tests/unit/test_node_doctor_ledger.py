@@ -6,26 +6,11 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
 from dpcrowd.cli.main import main
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.doctor import has_problem
 from dpcrowd.node.storage import Storage
-from node_support_doctor import MINUTE, look, of, on_free_ports, pay, problems
-
-
-@pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trial") / "net"
-    assert main(["init", str(folder), "--dev"]) == 0
-    return folder
-
-
-@pytest.fixture
-def net(trial: Path, tmp_path: Path) -> Path:
-    """A trial of one's own, on free ports."""
-    return on_free_ports(trial, tmp_path / "net")
+from node_support_doctor import MINUTE, look, of, pay, problems
 
 
 def test_the_ledger_is_read_and_damage_is_found(net: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from dpcrowd.cli.main import main
 from dpcrowd.node.config import NetworkConfig, digest, load_pair
 from dpcrowd.node.doctor import Finding, heard_checks
 from dpcrowd.node.doctor.clock_checks import compare_clocks
@@ -26,21 +25,8 @@ from dpcrowd.node.keys.trial import LOOPBACK, make_trial
 from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import TransportFailed
 from dpcrowd.node.wire import VERSION, Body, encode
-from node_support_doctor import look, of, on_free_ports, pay, problems
+from node_support_doctor import look, of, pay, problems
 from node_support_wire import proof_in
-
-
-@pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trial") / "net"
-    assert main(["init", str(folder), "--dev"]) == 0
-    return folder
-
-
-@pytest.fixture
-def net(trial: Path, tmp_path: Path) -> Path:
-    """A trial of one's own, on free ports."""
-    return on_free_ports(trial, tmp_path / "net")
 
 
 @contextmanager

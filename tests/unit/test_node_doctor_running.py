@@ -16,20 +16,7 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
 from dpcrowd.node.ingest.times import rfc3339
 from node_support_cli import NETWORK, answering
-from node_support_doctor import look, of, on_free_ports
-
-
-@pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trial") / "net"
-    assert main(["init", str(folder), "--dev"]) == 0
-    return folder
-
-
-@pytest.fixture
-def net(trial: Path, tmp_path: Path) -> Path:
-    """A trial of one's own, on free ports."""
-    return on_free_ports(trial, tmp_path / "net")
+from node_support_doctor import look, of
 
 
 def _runs(net: Path) -> None:
