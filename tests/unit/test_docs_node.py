@@ -91,7 +91,7 @@ def test_every_event_of_the_log_is_explained() -> None:
 
 def test_every_reason_of_a_refused_message_is_explained() -> None:
     """Nor is a reason explained that no longer exists."""
-    reasons = words(MESSAGES, "wire.py", "machine") | {STRANGER}
+    reasons = words(MESSAGES, "wire", "machine") | {STRANGER}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
 

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dpcrowd.node import wire
-from dpcrowd.node.wire import VERSION, Record, Refused, encode, peek, proof_digest, proven, record_of, same_words
+from dpcrowd.node.wire import VERSION, Record, Refused, check, encode, peek, proof_digest, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 from node_support_wire import (
@@ -386,7 +385,7 @@ def test_only_the_own_record_is_taken() -> None:
 
 def test_too_many_records_are_refused_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verifying ten thousand signatures takes longer than a slot."""
-    monkeypatch.setattr(wire, "MOST_RECORDS", 3)
+    monkeypatch.setattr(check, "MOST_RECORDS", 3)
     small = Record(2, b"", b"", b"")
     assert "number of records" in str(refusal(encode(body(records=(small,) * 4), SIGN)))
     assert "4 records" not in str(refusal(encode(body(records=(small,) * 3), SIGN)))
