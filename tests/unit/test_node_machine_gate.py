@@ -38,9 +38,28 @@ def test_nonsense_does_not(people: float, deviation: float) -> None:
     assert not plausible(sample(people, deviation), POPULATION)
 
 
-def test_the_matrix_form_is_not_judged() -> None:
-    """Regions that are told together have no counts of their own; a guess would refuse honest neighbours."""
-    assert plausible(sample(1e20, 1.0, matrix=True), POPULATION)
+def test_the_matrix_form_is_judged_too() -> None:
+    """Regions that are told together have no counts of their own, but their sum has."""
+    assert plausible(sample(POPULATION, 5.0, matrix=True), POPULATION)
+    assert not plausible(sample(1e20, 1.0, matrix=True), POPULATION)
+    assert not plausible(sample(-1e6, 1.0, matrix=True), POPULATION)
+    one, variance = np.ones((1, 3)), 50.0
+    for people, possible in ((2 * POPULATION, True), (-100, True), (40 * POPULATION, False), (-1000, False)):
+        together = one * people / variance
+        known = np.ones((1, 3), dtype=np.bool_)
+        message = InfoMessages(known[:, 0], together, np.ones((1, 3, 3)) / variance, one, known)
+        assert plausible(message, POPULATION) is possible, people
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_a_prior_of_nobodys_crowd_is_refused(matrix: bool) -> None:
+    """The consensus pulls towards it: one number would carry all estimates away, however honest the sample is."""
+    honest = sample(POPULATION, 5.0, matrix=matrix)
+    for prior, possible in ((-500.0, True), (3e3, True), (1e5, True), (1e7, False), (-1e20, False)):
+        told = replace(honest, prior=np.array([[0.0, prior]]))
+        assert plausible(told, POPULATION) is possible, prior
+        unknown = replace(told, prior_known=np.zeros((1, 2), dtype=np.bool_))
+        assert plausible(unknown, POPULATION)
 
 
 def test_a_node_refuses_nonsense_by_name_and_takes_the_next_message() -> None:

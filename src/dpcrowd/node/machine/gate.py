@@ -1,30 +1,56 @@
-"""A gate for samples that cannot be: far more people than the network has, or far fewer than none.
+"""The gate: a message is checked before anything is done with it, down to numbers that cannot be.
 
-A neighbour that is broken, or lies, could pull every estimate anywhere. Its sample of a region says y/Y people, give or
-take 1/sqrt(Y). Noise of many standard deviations is rare but honest (Laplace tails), and shares may be wrong by a
-factor; so the gate is wide: it stops nonsense, not every lie.
+A neighbour that is broken, or lies, could pull every estimate anywhere. Its sample is y = Y x + noise, where x are the
+people of each region, at most the population, and the noise of y_k has the variance Y_kk. Its prior is an estimate of
+x, into which samples of less budget may have gone. Noise of many standard deviations is rare but honest (Laplace
+tails), and shares may be wrong by a factor; so the gate is wide: it stops nonsense, not every lie.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.wire import Heard, Refused, decode
 from dpcrowd.schemes.messages import InfoMessages
 
-__all__ = ["plausible"]
+__all__ = ["check", "plausible"]
 
 _TIMES_POPULATION = 10.0
 _DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
+_WORSE = 1000.0  # times that noise: what older samples, of which nothing is told, may have had
+
+
+def check(view: NetworkView, number: int, slot: int, payload: bytes) -> Heard:
+    """What a neighbour said, for a slot; `Refused` or `BadInput` says what is wrong with it."""
+    heard = decode(
+        payload,
+        sender=number,
+        digest=view.digest,
+        slot=slot,
+        regions=view.regions,
+        form=view.form,
+        verify=view.verify,
+        names=dict(enumerate(view.names)),
+    )
+    if heard.message is not None:
+        heard.message.check_values(view.names[number])
+        if view.population is not None and not plausible(heard.message, view.population):
+            raise Refused("absurd", f"{view.names[number]} sent a sample of far more people than there are.")
+    return heard
 
 
 def plausible(message: InfoMessages, population: int) -> bool:
-    """Whether every region of a sample could be a noisy count of a part of so many people.
-
-    In the matrix form regions are told together, and none has a count of its own: it is not judged.
-    """
-    if message.info_mat.ndim != 2:
-        return True
-    told = message.info_mat > 0.0
-    people = message.info_vec[told] / message.info_mat[told]
-    noise = _DEVIATIONS / np.sqrt(message.info_mat[told])
-    return bool((people >= -noise).all() and (people <= _TIMES_POPULATION * population + noise).all())
+    """Whether a sample could be noisy counts, and its prior an estimate, of so many people."""
+    info_mat, most = message.info_mat, _TIMES_POPULATION * population
+    diagonal = info_mat.ndim == 2
+    information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
+    above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)
+    if not diagonal:
+        above, below = above.sum(axis=2), below.sum(axis=2)
+    noise = _DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
+    if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
+        return False
+    told = information[information > 0.0]
+    worst = _WORSE * _DEVIATIONS / np.sqrt(told.min(initial=1.0))
+    return bool((np.abs(message.prior[message.prior_known]) <= most + worst).all())

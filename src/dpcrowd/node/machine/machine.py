@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.early import Early
 from dpcrowd.node.machine.exchange import Exchange
-from dpcrowd.node.machine.gate import plausible
+from dpcrowd.node.machine.gate import check
 from dpcrowd.node.machine.instructions import (
     ForgetCheckIns,
     Instruction,
@@ -46,7 +47,7 @@ from dpcrowd.node.machine.stimuli import (
 )
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.machine.view import NetworkView
-from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, decode, encode, peek, proven, record_of, same_words
+from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
@@ -79,8 +80,7 @@ class Machine:
         numbers = {view.number(name): said for name, said in (heard or {}).items()}
         self._memory = NeighbourMemory({number: said for number, said in numbers.items() if number is not None})
         self._exchange: Exchange | None = None
-        self._early: dict[int, tuple[int, bytes]] = {}  # number: slot and payload, for slots not yet sealed
-        self._unread: dict[int, tuple[int, bytes]] = {}  # likewise, but of another revision: perhaps the next one
+        self._early = Early()
         self._can_store = True
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._last_payloads: dict[int, bytes] = {}
@@ -126,9 +126,7 @@ class Machine:
         for number, used in before.used.items():
             if (new := renumbered[number]) is not None:
                 self.used[new] = used
-        for number, early in (before._early | before._unread).items():
-            if (new := renumbered[number]) is not None:
-                self._unread[new] = early
+        self._early.follow(before._early, renumbered)
 
     @property
     def exchanging(self) -> int | None:
@@ -194,12 +192,8 @@ class Machine:
         if expected:
             done.append(Send(slot, own, tuple(view.names[number] for number in sorted(expected))))
             done.append(ScheduleDeadline(slot, view.ends(slot)))
-        early = [*self._early.items(), *self._unread.items()]
-        self._early = {number: kept for number, kept in self._early.items() if kept[0] > slot}
-        self._unread = {number: kept for number, kept in self._unread.items() if kept[0] > slot}
-        for number, (said, payload) in early:
-            if said == slot:
-                done += self._hear(at_ns, view.names[number], payload)
+        for number, payload in self._early.take(slot):
+            done += self._hear(at_ns, view.names[number], payload)
         return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
 
     def _fuse(self) -> list[Instruction]:
@@ -223,15 +217,14 @@ class Machine:
         done: list[Instruction] = []
         try:
             said, under = peek(payload)
-            heard = self._check(number, said, payload) if under == view.digest else None
+            heard = check(view, number, said, payload) if under == view.digest else None
             if heard is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
                 done += self._learn(number, heard, vouches=said <= following)
-            # A neighbour whose clock is a little ahead seals before us; its message waits for our own seal.
             sealed = self.server.slot if exchange is None else exchange.slot
             if sealed < said <= following:
-                self._keep_early(number, said, payload, read=heard is not None)
+                self._early.keep(number, sender, said, payload, read=heard is not None)
                 return done
             if said > following:
                 raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
@@ -242,11 +235,11 @@ class Machine:
             if number in exchange.heard:
                 if same_words(exchange.payloads[number], payload):
                     return done  # sent again because one of us came up
-                heard or self._check(number, said, payload)
+                heard or check(view, number, said, payload)
                 raise Refused("replay", f"{sender} sent two different messages for slot {said}.")
             if number not in exchange.expected:
                 raise Refused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
-            heard = heard or self._check(number, said, payload)
+            heard = heard or check(view, number, said, payload)
         except Refused as refused:
             return [*done, RefuseMessage(slot, sender, refused.reason, str(refused))]
         except BadInput as error:
@@ -254,24 +247,6 @@ class Machine:
         exchange.take(heard, payload)
         self.used[number] = said, at_ns
         return [*done, *self._fuse()] if exchange.complete else done
-
-    def _check(self, number: int, slot: int, payload: bytes) -> Heard:
-        view = self.view
-        heard = decode(
-            payload,
-            sender=number,
-            digest=view.digest,
-            slot=slot,
-            regions=view.regions,
-            form=view.form,
-            verify=view.verify,
-            names=dict(enumerate(view.names)),
-        )
-        if heard.message is not None:
-            heard.message.check_values(view.names[number])
-            if view.population is not None and not plausible(heard.message, view.population):
-                raise Refused("absurd", f"{view.names[number]} sent a sample of far more people than there are.")
-        return heard
 
     def _learn(self, number: int, heard: Heard, *, vouches: bool) -> list[Instruction]:
         """Counters: remember the neighbour's, and see whether it remembers more of ours than we do."""
@@ -303,16 +278,6 @@ class Machine:
             return []
         return [Send(exchange.slot, exchange.payload, (neighbour,))]
 
-    def _keep_early(self, number: int, slot: int, payload: bytes, *, read: bool) -> None:
-        if not read:  # no message of this revision has to give way to it
-            self._unread[number] = slot, payload
-            return
-        before = self._early.get(number)
-        if before is not None and before[0] == slot and not same_words(before[1], payload):
-            raise Refused("replay", f"{self.view.names[number]} sent two different messages for slot {slot}.")
-        if before is None or before[0] < slot:
-            self._early[number] = slot, payload
-
     def _stop_paying(self, at_ns: int, failed: Instruction, text: str) -> list[Instruction]:
         """A price that is not on disk is not paid: the draw of this slot is thrown away, unseen by anybody.
 
@@ -336,7 +301,7 @@ class Machine:
         self.server.restore(self._before)
         self.trust.unpaid()
         self.server.observe(slot, None)
-        self._early |= {number: (slot, payload) for number, payload in payloads.items()}
+        self._early.again(slot, payloads)
         return [ForgetCheckIns(slot), *self._open_exchange(at_ns, slot, None)]
 
 
