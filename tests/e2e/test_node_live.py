@@ -265,3 +265,32 @@ def test_a_timed_link_ends_while_a_node_is_down(tmp_path: Path) -> None:
                     assert {reason for _, reason in node.keeper.refused} <= {"late"}
 
     asyncio.run(scenario())
+
+
+def test_whoever_forgot_a_revision_takes_it_late(tmp_path: Path) -> None:
+    """The others are ahead; an operator who is told to edit the file instead would make a third configuration."""
+
+    async def scenario() -> None:
+        files = _files(tmp_path)
+        async with _running(files["a"]) as a, _running(files["b"]) as b:
+            await _until(lambda: _released(a, 1) and _released(b, 1), "the nodes did not release")
+            text = (tmp_path / "network.toml").read_text()
+            start = a.clock.slot_of(time.time_ns()) + 2
+            text = text.replace("revision = 1\n", f"revision = 2\nvalid_from_slot = {start}\n")
+            (tmp_path / "network.toml").write_text(text.replace('"south"', '"west"'))
+            told = await b.reload()
+            assert "new regions: west" in told
+            assert "gone regions: south" in told
+            assert (await b.network()).next_digest in told  # type: ignore[operator]
+            await _until(lambda: ("b", "other-configuration") in a.keeper.refused, "a takes what it cannot read")
+            told = await a.reload()
+            assert f"late: it is valid since slot {start}" in told
+            await _until(lambda: a.revision.revision == 2, "a did not take it")
+            refused = dict(a.keeper.refused)
+            last = a.keeper.last.slot if a.keeper.last is not None else -1
+            await _until(lambda: _released(a, last + 2), "no further releases")
+            assert a.keeper.refused["b", "other-configuration"] == refused["b", "other-configuration"]
+            assert a.keeper.last is not None
+            assert a.keeper.last.regions == ("north", "west")
+
+    asyncio.run(scenario())

@@ -406,3 +406,11 @@ def test_an_error_inside_a_transaction_leaves_the_connection_usable(tmp_path: Pa
         with database.transaction() as connection:
             connection.execute("INSERT INTO t VALUES (2)")
         assert database.rows("SELECT x FROM t") == [(2,)]
+
+
+def test_a_shared_ledger_is_never_made_by_a_mistyped_path(tmp_path: Path) -> None:
+    """It would be empty, and both networks would spend a whole budget on the same people."""
+    with pytest.raises(StorageFailed, match=r"ledger\.shared") as refused:
+        Storage.open(tmp_path / "b", network_id="b", ledger_folder=tmp_path / "tpyo")
+    assert refused.value.kind == "missing"
+    assert not (tmp_path / "tpyo").exists()

@@ -61,6 +61,7 @@ class Network(Struct, frozen=True, kw_only=True):
     digest: str
     next_revision: int | None = None
     next_revision_slot: int | None = None
+    next_digest: str | None = None
     epoch: datetime
     slot_seconds: float
     slot: int

@@ -92,6 +92,7 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     digest: Annotated[str, Meta(description="Of the configuration that is valid now; the same at all servers.")]
     next_revision: int | None = None
     next_revision_slot: int | None = None
+    next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
     epoch: Time
     slot_seconds: float
     slot: Annotated[int, Meta(description="The slot that is open now.")]

@@ -26,7 +26,11 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     if following.revision <= current.revision:
-        raise Refused("network.revision", f"given {following.revision}; allowed: above the current {current.revision}.")
+        raise Refused(
+            "network.revision",
+            f"given {following.revision}, but the file differs from revision {current.revision}, which is in use; "
+            "allowed: a higher number for what is new.",
+        )
     if following.valid_from_slot <= current.valid_from_slot:
         raise Refused(
             "network.valid_from_slot",

@@ -24,6 +24,7 @@ log = logging.getLogger("dpcrowd.node")
 
 STRANGER = "stranger"
 _MANY = 100
+_GRAVE = ("ledger-rolled-back", "storage-failed")
 
 Call = Callable[[], Awaitable[None]]
 
@@ -92,6 +93,7 @@ class Keeper:
 
     async def _carry_out(self, instruction: do.Instruction) -> None:
         clock = self.machine.view.clock
+        log.debug(_in_short(instruction))
         match instruction:
             case do.StoreSample(slot, nano, _, noisy, state):
                 opens = clock.opens(slot)
@@ -123,7 +125,7 @@ class Keeper:
                 self._refusals.append(Refusal(clock.opens(slot), "message", reason))
                 log.warning("message refused", extra={"sender": sender, "reason": reason, "text": text, "slot": slot})
             case do.Report(event, text):
-                log.warning(text, extra={"event": event})
+                log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
 
     def stranger(self, slot: int, name: str) -> None:
         """Somebody is connected who is no neighbour; counted once a slot, told once."""
@@ -163,3 +165,17 @@ class Keeper:
         opens = self.machine.view.clock.opens(release.slot)
         sampled = bool(release.sampled.any())
         return SlotEstimates(release.slot, opens, self.regions, release.estimate, release.low, release.high, sampled)
+
+
+def _in_short(instruction: do.Instruction) -> str:
+    """For the log at level debug: what is done, of which slot; noised numbers and payloads are too long for it."""
+    match instruction:
+        case do.StoreSample(slot, nano, counter):
+            return f"slot {slot}: sample {counter} is stored, ε={nano / NANO:g}"
+        case do.Send(slot, payload, to):
+            return f"slot {slot}: {len(payload)} bytes to {', '.join(to)}"
+        case do.StoreRelease(release, _, heard):
+            return f"slot {release.slot}: release is stored, heard {', '.join(heard) or 'nobody'}"
+        case do.ForgetCheckIns(slot) | do.ScheduleDeadline(slot) | do.RefuseMessage(slot):
+            return f"slot {slot}: {type(instruction).__name__}"
+    return type(instruction).__name__

@@ -15,7 +15,7 @@ from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Purse", "horizon", "own_promise", "shortage"]
+__all__ = ["Purse", "comes_back", "horizon", "own_promise", "shortage"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -26,7 +26,7 @@ class Purse:
     def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
         self._jumps: list[tuple[int, int]] = []
-        self._told: tuple[bool, bool] = False, False
+        self._told = ""
 
     def set_ahead(self, at_ns: int, moved_ns: int) -> None:
         """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
@@ -44,12 +44,13 @@ class Purse:
         except (StorageFailed, BadInput) as failure:
             log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
             return 0
-        self._tell(shortage(self._guarantee, room, slot, first, self._network), _is_over(self._guarantee, slot, first))
+        short = shortage(self._guarantee, room, slot, first, self._network)
+        self._tell(short, "over" if _is_over(self._guarantee, slot, first) else room.promise.network if short else "")
         return room.nano
 
-    def _tell(self, short: str, over: bool) -> None:
-        """Once when sampling ends for want of budget, once when a horizon is over, once when it can go on."""
-        before, self._told = self._told, (bool(short), over)
+    def _tell(self, short: str, whose: str) -> None:
+        """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
+        before, self._told = self._told, whose
         if self._told == before:
             return
         if short:
@@ -69,6 +70,21 @@ def own_promise(storage: Storage, network: str) -> Promise | None:
     return next((promise for promise in storage.ledger.promises.all() if promise.network == network), None)
 
 
+def comes_back(storage: Storage, clock: SlotClock, promise: Promise, network: str, slot: int) -> tuple[int | None, int]:
+    """The next slot in which a promise, the one that binds, allows more again, and how much; (None, 0): never."""
+    if promise.span_ns is None:
+        return None, 0
+    own = promise.network == network
+    after, _ = promise.reach(clock.opens(slot), clock.closes(slot), own=own)
+    back: dict[int, int] = {}
+    for entry in storage.ledger.spent_since(after):
+        # The first slot whose window, by the edges of `Promise.reach`, no longer holds it.
+        free_ns = entry.opens_ns + entry.length_ns + promise.span_ns
+        at = -((clock.epoch_ns - free_ns) // clock.length_ns) - (1 if own else 0)
+        back[at] = back.get(at, 0) + entry.nano
+    return min(back.items()) if back else (None, 0)
+
+
 def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: str) -> str:
     """Why nothing can be sampled in a slot for want of budget; empty if something can.
 
@@ -82,6 +98,8 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
     if room.nano >= max(guarantee.total // guarantee.length, 1):
         return ""
     spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
+    if room.spent > room.promise.nano:
+        return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
     if room.promise.network != network:
         return (
             f"network '{room.promise.network}' shares this ledger and promises ε={promised}, of which {spent} is spent."

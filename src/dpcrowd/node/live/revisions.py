@@ -13,10 +13,11 @@ from pathlib import Path
 
 from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, parse_network
 
-__all__ = ["Revisions", "current_revision", "keep_current", "keep_next", "take_next"]
+__all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next"]
 
 log = logging.getLogger("dpcrowd.node")
 
+_NAMED = 10
 BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.next.toml"
 
 
@@ -48,6 +49,23 @@ def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig 
     path = node.data / name
     found = load_network(path) if path.exists() else None
     return found if found is not None and found.id == network.id else None
+
+
+def differences(before: NetworkConfig, after: NetworkConfig) -> str:
+    """Regions and servers that come or go, for the operator to see: a renamed one is a new one, and loses the old."""
+    told = []
+    for what, old, new in (
+        ("regions", before.regions, after.regions),
+        ("servers", [one.name for one in before.servers], [one.name for one in after.servers]),
+    ):
+        for way, names in (
+            ("new", [one for one in new if one not in old]),
+            ("gone", [one for one in old if one not in new]),
+        ):
+            if names:
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                told.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
+    return "".join(told)
 
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:

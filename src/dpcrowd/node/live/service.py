@@ -18,12 +18,14 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.revisions import keep_next
+from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
 
 __all__ = ["Served"]
+
+log = logging.getLogger("dpcrowd.node")
 
 
 class Served:
@@ -105,7 +107,7 @@ class Served:
         if self._storage.failure is not None:
             problems.append(str(self._storage.failure))
         if not self.keeper.machine.trust.may_sample:
-            problems.append("the node may not sample yet: see /v1/budget.")
+            problems.append(f"the node may not sample yet (/v1/budget): {status.distrust(self.keeper.machine.trust)}")
         machine = self.keeper.machine
         last = machine.server.slot
         if machine.view.next_seal(self._wall.now()) <= last:
@@ -128,19 +130,20 @@ class Served:
             return f"network.toml is that of revision {self.revision.revision}, which is in use."
         check_next(self.revision, following)
         following.number_of(self.config.server)  # refuses a revision that no longer has this server
-        open_slot = self.clock.slot_of(self._wall.now())
-        if following.valid_from_slot <= open_slot:
-            raise BadInput(
-                f"network.toml: network.valid_from_slot: given {following.valid_from_slot}; allowed: after the open "
-                f"slot {open_slot}, and late enough for every server to reload."
-            )
         try:
             await asyncio.to_thread(keep_next, self.config, following)
         except OSError as error:
             raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
         self.expect(following)
-        at = rfc3339(self.clock.opens(following.valid_from_slot))
-        return f"revision {following.revision} takes over with slot {following.valid_from_slot}, at {at}."
+        sealing = self.keeper.machine.view.next_seal(self._wall.now())
+        first = max(following.valid_from_slot, sealing)
+        late = (
+            f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
+        )
+        return (
+            f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
+            f"digest {digest(following).hex()}{differences(self.revision, following)}."
+        )
 
     def expect(self, following: NetworkConfig) -> None:
         """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
@@ -149,6 +152,7 @@ class Served:
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
+        log.log(logging.getLevelName(level.upper()), "the log level is %s", level)
 
 
 def _told(stored: StoredRelease) -> SlotEstimates:

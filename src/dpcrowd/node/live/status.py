@@ -12,12 +12,12 @@ from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, S
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
-from dpcrowd.node.live.purse import horizon, shortage
+from dpcrowd.node.live.purse import comes_back, horizon, shortage
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Refusal, Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "metrics", "network_status"]
+__all__ = ["budget", "distrust", "metrics", "network_status"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
@@ -29,24 +29,16 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     slot = max(clock.slot_of(now_ns), 0)
     owed = debts(storage, guarantee, clock, slot, network.id)
     window = guarantee.kind == "window"
-    inside = {at: nano for at, nano in owed.items() if not window or at > slot - guarantee.length}
-    spent = sum(inside.values())
-    returns = min((at for at, nano in inside.items() if nano), default=None) if window else None
+    spent = sum(nano for at, nano in owed.items() if not window or at > slot - guarantee.length)
     room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
     first = horizon(storage, clock, network.id)
-    text = short = shortage(guarantee, room, slot, first, network.id)
+    short = shortage(guarantee, room, slot, first, network.id)
+    text = distrust(trust) or short
     waits_for: Waits = "budget" if short else None
-    if trust.lost_at is not None:
-        waits_for = "operator"
-        text = "a neighbour remembers samples that this ledger does not: confirm the loss first."
-    elif not trust.vouched:
-        waits_for = "vouching"
-        text = "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
-    elif not trust.may_sample:
-        waits_for = "vouching"
-        text = "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
+    if not trust.may_sample:
+        waits_for = "vouching" if trust.lost_at is None else "operator"
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back = None if returns is None else returns + guarantee.length
+    back, returns = comes_back(storage, clock, room.promise, network.id, slot)
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
@@ -54,7 +46,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         epsilon=from_nano(guarantee.total),
         spent=from_nano(spent),
         remaining=0.0 if over else from_nano(room.nano),
-        returns=None if returns is None else from_nano(inside[returns]),
+        returns=None if back is None else from_nano(returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
@@ -62,6 +54,17 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         waits_for=waits_for,
         text=text,
     )
+
+
+def distrust(trust: Trust) -> str:
+    """Why the ledger is not trusted; empty if it is."""
+    if trust.may_sample:
+        return ""
+    if trust.lost_at is not None:
+        return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if not trust.vouched:
+        return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
+    return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
 
 
 def network_status(
@@ -102,6 +105,7 @@ def network_status(
         digest=digest(network).hex(),
         next_revision=None if following is None else following.revision,
         next_revision_slot=None if following is None else following.valid_from_slot,
+        next_digest=None if following is None else digest(following).hex(),
         epoch=rfc3339(clock.epoch_ns),
         slot_seconds=clock.length_ns / 1e9,
         slot=slot,

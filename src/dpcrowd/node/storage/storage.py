@@ -68,9 +68,15 @@ class Storage:
         `ledger_folder` is the folder of another network over the same users, whose ledger is shared.
         """
         where = folder if ledger_folder is None else ledger_folder
+        if not where.is_dir() and where != folder:
+            # Made here, a ledger at a mistyped path would be empty, and both networks spend a whole budget.
+            raise StorageFailed(
+                "missing",
+                f"the shared ledger's folder {where} is not there",
+                "correct ledger.shared, or make the folder",
+            )
         with ExitStack() as opened:
-            for each in dict.fromkeys((folder, where)):
-                _make_folder(each)
+            _make_folder(folder)
             opened.callback(FileLock(folder / "node.lock", "the data folder").close)
             # Network ids are free text, file names are not.
             name = hashlib.sha256(network_id.encode()).hexdigest()[:16]
