@@ -110,7 +110,7 @@ def test_a_message_is_no_proof_and_a_proof_no_message() -> None:
     """Both have three parts: the rest is not its hash."""
     payload = encode(body(), SIGN)
     assert proven(payload, SENDER, fake_verify) is None
-    assert refusal(read(payload).proof).reason == "malformed"
+    assert refusal(read(payload).proof).reason == "bad-signature"
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,10 @@ def test_arrays_without_end_do_not_exhaust_the_decoder() -> None:
     envelope = b"\x94" + msgspec.msgpack.encode([HEAD, REST, b""])[1:] + deep
     for payload in (wrapped(in_head, REST), wrapped(HEAD, in_rest), envelope):
         assert refusal(payload).reason == "malformed"
+    for payload in (wrapped(in_head, REST), envelope):
         with pytest.raises(Refused):
             peek(payload)
+    assert not same_words(wrapped(HEAD, in_rest), wrapped(HEAD, REST))
 
 
 @pytest.mark.parametrize(

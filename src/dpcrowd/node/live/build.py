@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
@@ -13,6 +15,7 @@ from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import Guarantee, Noise
+from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
 __all__ = ["book_loss", "debts", "declare_promise", "make_machine", "make_view"]
@@ -38,8 +41,17 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         links=links,
         sign=signer(network.id, key),
         population=network.population,
+        coarsest=_coarsest(network),
         verify=verifier(network.id, [server.keys for server in network.servers]),
     )
+
+
+def _coarsest(network: NetworkConfig) -> float:
+    """Of a sample that costs an even share of the budget (no scheme asks for less), at the smallest share of people."""
+    guarantee = network.guarantee()
+    even = max(guarantee.total // guarantee.length, 1) / NANO
+    smallest = min(server.share for server in network.servers)
+    return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
 def declare_promise(network: NetworkConfig, storage: Storage) -> None:

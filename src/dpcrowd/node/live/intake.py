@@ -20,7 +20,7 @@ from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.ingest.batch import ARRIVAL, Batch
 from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
 from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import refuse_rows, slots_of
+from dpcrowd.node.ingest.times import RowsNotTaken, refuse_rows, slots_of
 from dpcrowd.node.live.writer import Writer
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import StorageFailed
@@ -30,6 +30,7 @@ __all__ = ["Intake"]
 
 _ATTEMPTS = 3
 _SEALED_KNOWN = 100
+_PASSED_OVER = "a slot of the body was passed over when the clock was set."
 
 SlotRows = dict[int, NDArray[np.intp]]
 
@@ -103,9 +104,17 @@ class Intake:
             users, regions = batch.part(rows)
             parts[slot] = hash_users(users, keys[slot]), regions
         self._writer.check()
-        self._collector.add_all(parts)
+        try:
+            self._collector.add_all(parts)
+        except NotTaken as no:
+            if no.slot is None:
+                raise
+            raise RowsNotTaken(no.reason, str(no), slots[no.slot].tolist()) from None
         blobs = [(slot, checkins_blob(*rows)) for slot, rows in parts.items()]
-        self._refuse_uncounted(parts, await self._writer.write(blobs))
+        lost = self._uncounted(parts, await self._writer.write(blobs))
+        if lost:
+            rows = np.sort(np.concatenate([slots[slot] for slot in lost])).tolist()
+            raise RowsNotTaken("late", _PASSED_OVER, rows)
         self.taken += len(batch)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
@@ -117,7 +126,8 @@ class Intake:
         self._writer.check()
         self._collector.set_counts(slot, counts)
         blob = counts_blob({self._names[region]: count for region, count in counts.items()})
-        self._refuse_uncounted([slot], await self._writer.write([(slot, blob)]))
+        if self._uncounted([slot], await self._writer.write([(slot, blob)])):
+            raise NotTaken("late", _PASSED_OVER)
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
         """The counts of a slot by the regions of its revision, once; they go to the machine and nowhere else."""
@@ -182,8 +192,7 @@ class Intake:
             self._keys[slot] = key
         return self._keys[slot]
 
-    def _refuse_uncounted(self, slots: Iterable[int], forgotten: set[int]) -> None:
+    def _uncounted(self, slots: Iterable[int], forgotten: set[int]) -> set[int]:
         """After a write: whatever is neither on disk for an open slot nor among the counts of a sealed one is late."""
         over = {slot for slot in slots if slot <= self._collector.sealed} | forgotten
-        if not over <= set(self._counted):
-            raise NotTaken("late", "a slot of the body was passed over when the clock was set.")
+        return over - set(self._counted)

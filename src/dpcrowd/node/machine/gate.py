@@ -2,8 +2,12 @@
 
 A neighbour that is broken, or lies, could pull every estimate anywhere. Its sample is y = Y x + noise, where x are the
 people of each region, at most the population, and the noise of y_k has the variance Y_kk. Its prior is an estimate of
-x, into which samples of less budget may have gone. Noise of many standard deviations is rare but honest (Laplace
-tails), and shares may be wrong by a factor; so the gate is wide: it stops nonsense, not every lie.
+x, behind which there may be nothing better than one sample of the least budget that any server spends. Noise of many
+standard deviations is rare but honest (Laplace tails), and shares may be wrong by a factor; so the gate is wide: it
+stops nonsense, not every lie.
+
+Full matrices are inverted together with one's own: information beyond any count, or in one direction only, would leave
+nothing of the other digits.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ __all__ = ["check", "plausible"]
 
 _TIMES_POPULATION = 10.0
 _DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
-_WORSE = 1000.0  # times that noise: what older samples, of which nothing is told, may have had
+_MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
 
 
 def check(view: NetworkView, number: int, slot: int, payload: bytes) -> Heard:
@@ -35,22 +39,25 @@ def check(view: NetworkView, number: int, slot: int, payload: bytes) -> Heard:
     )
     if heard.message is not None:
         heard.message.check_values(view.names[number])
-        if view.population is not None and not plausible(heard.message, view.population):
+        if view.population is not None and not plausible(heard.message, view.population, view.coarsest):
             raise Refused("absurd", f"{view.names[number]} sent a sample of far more people than there are.")
     return heard
 
 
-def plausible(message: InfoMessages, population: int) -> bool:
-    """Whether a sample could be noisy counts, and its prior an estimate, of so many people."""
+def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
+    """Whether a sample could be noisy counts, and its prior an estimate, of so many people.
+
+    coarsest  standard deviation of the noisiest honest sample
+    """
     info_mat, most = message.info_mat, _TIMES_POPULATION * population
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
     above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)
     if not diagonal:
+        if information.max(initial=0.0) > _MOST_IN_MATRIX:
+            return False
         above, below = above.sum(axis=2), below.sum(axis=2)
     noise = _DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
     if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
         return False
-    told = information[information > 0.0]
-    worst = _WORSE * _DEVIATIONS / np.sqrt(told.min(initial=1.0))
-    return bool((np.abs(message.prior[message.prior_known]) <= most + worst).all())
+    return bool((np.abs(message.prior[message.prior_known]) <= most + _DEVIATIONS * coarsest).all())

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.early import Early
 from dpcrowd.node.machine.exchange import Exchange
+from dpcrowd.node.machine.fusing import fuse
 from dpcrowd.node.machine.gate import check
 from dpcrowd.node.machine.instructions import (
     ForgetCheckIns,
@@ -148,7 +149,7 @@ class Machine:
     def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
-            return [Report("clock-behind", text)]
+            return [ForgetCheckIns(slot), Report("clock-behind", text)]
         done: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
             done += self._fuse()
@@ -200,9 +201,14 @@ class Machine:
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        release = self.server.hear(exchange.messages())
-        heard = tuple(self.view.names[number] for number in sorted(exchange.heard))
-        done: list[Instruction] = [StoreRelease(release, self.server.save(), heard), Publish(release)]
+        release, unfit = fuse(self.server, exchange.messages())
+        names = self.view.names
+        heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
+        done: list[Instruction] = [
+            RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
+            for number in unfit
+        ]
+        done += [StoreRelease(release, self.server.save(), heard), Publish(release)]
         return [*done, *map(_unproven, self.trust.passed(exchange.slot))]
 
     # ------------------------------------------------------------------------------------------------- messages
@@ -216,6 +222,8 @@ class Machine:
             return [RefuseMessage(slot, sender, "not-a-neighbour", f"'{sender}' is not a neighbour in slot {slot}.")]
         done: list[Instruction] = []
         try:
+            if len(payload) > view.most_bytes:
+                raise Refused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
             said, under = peek(payload)
             heard = check(view, number, said, payload) if under == view.digest else None
             if heard is not None:

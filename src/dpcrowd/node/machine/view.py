@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.wire import Sign, Verify
+from dpcrowd.node.wire import Sign, Verify, most_bytes
 
 __all__ = ["NetworkView"]
 
@@ -23,6 +23,7 @@ class NetworkView:
     links       the numbers of the neighbours in a slot
     sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
     population  people at most, in all regions; None: not known, and no sample is too large
+    coarsest    standard deviation of the noisiest honest sample of any server, in people
     """
 
     me: int
@@ -37,6 +38,12 @@ class NetworkView:
     sign: Sign
     verify: Verify
     population: int | None = None
+    coarsest: float = 0.0
+
+    @property
+    def most_bytes(self) -> int:
+        """That a message can have."""
+        return most_bytes(len(self.names), self.regions, self.form)
 
     def number(self, name: str) -> int | None:
         """Of a server by its name; None for a stranger."""

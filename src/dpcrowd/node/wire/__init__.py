@@ -18,7 +18,19 @@ something to a neighbour that seems to have lost it, or was not heard of in the 
 """
 
 from dpcrowd.node.wire.check import Heard, decode, proof_digest, proven
-from dpcrowd.node.wire.format import VERSION, Body, Record, Refused, Sign, Verify, encode, peek, record_of, same_words
+from dpcrowd.node.wire.format import (
+    VERSION,
+    Body,
+    Record,
+    Refused,
+    Sign,
+    Verify,
+    encode,
+    most_bytes,
+    peek,
+    record_of,
+    same_words,
+)
 
 __all__ = [
     "VERSION",
@@ -30,6 +42,7 @@ __all__ = [
     "Verify",
     "decode",
     "encode",
+    "most_bytes",
     "peek",
     "proof_digest",
     "proven",

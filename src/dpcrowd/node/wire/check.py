@@ -55,23 +55,30 @@ def decode(
     names: Mapping[int, str],
 ) -> Heard:
     """Check a payload from the neighbour `sender` for the open slot; `Refused` says what is wrong with it."""
+    who = names[sender]
     try:
         envelope = envelopes.decode(payload)
-        body = body_of(envelope)
+        head = heads.decode(envelope.head)
     except UNREADABLE:
-        raise Refused("malformed", f"{names[sender]} sent something that is not a message of dpcrowd.") from None
-    who = names[sender]
-    if body.server != sender:
-        said = names.get(body.server, f"number {body.server}")
+        raise Refused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
+    if len(envelope.head) > MOST_HEAD_BYTES:
+        raise Refused("malformed", f"{who} sent a head of {len(envelope.head)} bytes; allowed: {MOST_HEAD_BYTES}.")
+    if head.digest == digest and head.server != sender:  # under another configuration it may have another number
+        said = names.get(head.server, f"number {head.server}")
         raise Refused("wrong-sender", f"{who} sent a message in the name of {said}.")
+    # Nothing is made of the rest, which may be long, before it is known whose it is.
     rest_hash = hash_of(envelope.rest)
     if not verify(sender, envelope.signature, BODY, envelope.head, rest_hash):
         raise Refused("bad-signature", f"a message of {who} is not signed by a key that network.toml pins for it.")
-    if body.digest != digest:
+    if head.digest != digest:
         raise Refused(
             "other-configuration",
-            f"{who} runs another configuration: {body.digest.hex()[:32]}, here {digest.hex()}. Compare network.toml.",
+            f"{who} runs another configuration: {head.digest.hex()[:32]}, here {digest.hex()}. Compare network.toml.",
         )
+    try:
+        body = body_of(envelope)
+    except UNREADABLE:
+        raise Refused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
     if not VERSION - 1 <= body.version <= VERSION + 1:
         raise Refused("version", f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours.")
     if body.slot != slot or not 0 <= slot <= MOST_SLOTS:
@@ -79,8 +86,6 @@ def decode(
     counters = [body.counter, *(2 * counter for _, counter in body.heard.values())]  # an echo may be counted on from
     if body.round < 1 or min(counters) < 0 or max(counters) > MOST_SAMPLES or len(body.records) > MOST_RECORDS:
         raise Refused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
-    if len(envelope.head) > MOST_HEAD_BYTES:
-        raise Refused("malformed", f"{who} sent a head of {len(envelope.head)} bytes; allowed: {MOST_HEAD_BYTES}.")
     proof = encoder.encode(Envelope(envelope.head, rest_hash, envelope.signature))
     return Heard(body, info_messages(body, digest, regions, form, verify, names), proof)
 

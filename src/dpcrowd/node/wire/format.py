@@ -28,6 +28,7 @@ __all__ = [
     "envelopes",
     "hash_of",
     "heads",
+    "most_bytes",
     "peek",
     "record_of",
     "same_words",
@@ -143,11 +144,17 @@ def _raw(values: Floats) -> bytes:
     return np.ascontiguousarray(values, dtype="<f8").tobytes()
 
 
+def most_bytes(servers: int, regions: int, form: str) -> int:
+    """That a message of a network can have, with room for what later versions add."""
+    vectors = 3 * 8 * regions + regions if form == "diagonal" else 2 * 8 * regions + 8 * regions**2 + regions
+    return 2 * vectors + 512 * servers + 8192
+
+
 def peek(payload: bytes) -> tuple[int, bytes]:
     """The slot that a payload says it is for, and under which configuration; nothing of it has been checked."""
     try:
-        body = body_of(envelopes.decode(payload))
-        return body.slot, body.digest
+        head = heads.decode(envelopes.decode(payload).head)
+        return head.slot, head.digest
     except UNREADABLE:
         raise Refused("malformed", "not a message of dpcrowd.") from None
 
@@ -157,7 +164,10 @@ def same_words(payload: bytes, other: bytes) -> bool:
 
     Whoever restarts tells its slot again, and may by then remember more of its neighbours than in the first telling.
     """
-    return payload == other or _words(payload) == _words(other)
+    try:
+        return payload == other or _words(payload) == _words(other)
+    except UNREADABLE:  # `peek` has read the head only
+        return False
 
 
 def _words(payload: bytes) -> tuple[object, ...]:
