@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import load_pair
+from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.storage import Storage
@@ -248,3 +250,51 @@ def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
     assert [record.event for record in caplog.records if "horizon" in record.getMessage()] == ["budget-spent"] * 2  # type: ignore[attr-defined]
+
+
+def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) -> None:
+    """They could not be counted, their slots being sealed by the other clock, and would lie on the disk for long."""
+
+    async def scenario() -> None:
+        clock, epoch = SetClock(), (time.time_ns() // SECOND) * SECOND - 100 * SECOND
+        async with _network(tmp_path, clock, epoch_ns=epoch) as (a, _):
+            await _until(lambda: _slot(a) > 101, "no releases")
+        clock.ahead -= 50 * SECOND
+        shutil.rmtree(tmp_path / "keys")
+        async with _network(tmp_path, clock, epoch_ns=epoch) as (a, _):
+            slot = a.clock.slot_of(clock.now())
+            with pytest.raises(NotTaken) as refused:
+                await a.take_counts(slot, {0: 5}, clock.now())
+            assert refused.value.reason == "late"
+            batch = Batch(["someone"], [0], None)
+            with pytest.raises(NotTaken) as refused:
+                await a.take_checkins(batch, clock.now())
+            assert refused.value.reason == "unavailable"
+            await _until(lambda: a.clock.slot_of(clock.now()) > slot + 1, "time stands still")
+            assert a._storage.journal.pending() == []
+            assert not a.ready()[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_revision_whose_key_is_gone_waits_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The key is read when a revision takes over; a node that ended for that would leave its neighbours alone."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        async with _network(tmp_path, clock) as (a, _):
+            await _until(lambda: _slot(a) > 1, "no releases")
+            start = a.clock.slot_of(clock.now()) + 2
+            text = (tmp_path / "network.toml").read_text()
+            text = text.replace("revision = 1\n", f"revision = 2\nvalid_from_slot = {start}\n")
+            (tmp_path / "network.toml").write_text(text)
+            await a.reload()
+            hidden = a.config.keys.key.rename(tmp_path / "hidden.key")
+            await _until(lambda: _slot(a) > start, "the old revision does not go on")
+            assert a.revision.revision == 1
+            hidden.rename(a.config.keys.key)
+            await _until(lambda: a.revision.revision == 2, "it did not take over")
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "cannot take over yet" in caplog.text

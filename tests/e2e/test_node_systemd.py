@@ -1,4 +1,4 @@
-"""The example unit for systemd: valid, and its settings fit what a server really does."""
+"""The example units for systemd: valid, and their settings fit what a server really does."""
 
 from __future__ import annotations
 
@@ -18,29 +18,43 @@ from node_support_trial import LONG, change, trial_of
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
 
 UNIT = Path(__file__).parents[2] / "examples" / "dpcrowd-node.service"
+TEMPLATE = UNIT.with_name("dpcrowd-node@.service")
 
 
-def _unit() -> ConfigParser:
+def _unit(path: Path = UNIT) -> ConfigParser:
     unit = ConfigParser(interpolation=None, strict=True)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read_string(UNIT.read_text(encoding="utf-8"))
+    unit.read_string(path.read_text(encoding="utf-8"))
     return unit
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [UNIT, TEMPLATE], ids=["one network", "several"])
+def test_systemd_takes_the_unit(tmp_path: Path, unit: Path) -> None:
     """A misspelt setting is ignored with a line in the journal that nobody reads, and with it the protection."""
-    text = UNIT.read_text(encoding="utf-8").replace("/opt/dpcrowd/bin/dpcrowd", sys.executable)
-    copy = tmp_path / UNIT.name
+    text = unit.read_text(encoding="utf-8").replace("/opt/dpcrowd/bin/dpcrowd", sys.executable)
+    copy = tmp_path / unit.name.replace("@", "@flu")  # an instance: systemd fills in the template's %i
     copy.write_text(text, encoding="utf-8")
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(copy)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert told.returncode == 0, told.stderr
-    assert UNIT.name not in told.stderr, told.stderr
+    assert copy.name not in told.stderr, told.stderr
 
     copy.write_text(text.replace("ProtectClock=", "ProtectClok="), encoding="utf-8")
     told = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert "ProtectClok" in told.stderr, "the check above can fail"
+
+
+def test_several_networks_differ_in_their_folders_alone() -> None:
+    """Each instance writes its own data folder and nobody else's; protection that one unit has, both have."""
+    one, several = _unit(), _unit(TEMPLATE)
+    for section in one.sections():
+        different = {name for name in one[section] if one[section][name] != several[section].get(name)}
+        assert different <= {"Description", "WorkingDirectory", "StateDirectory"}
+        assert set(several[section]) == set(one[section])
+    assert several["Service"]["StateDirectory"] == "dpcrowd/%i"
+    assert several["Service"]["WorkingDirectory"] == "/etc/dpcrowd/%i"
+    assert "AF_NETLINK" in one["Service"]["RestrictAddressFamilies"].split()
 
 
 def test_the_unit_fits_the_exit_codes() -> None:

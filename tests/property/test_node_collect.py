@@ -36,6 +36,8 @@ class Reference(RuleBasedStateMachine):
             expected = "late"
         elif slot in self.counts and batch:
             expected = "mixed"
+        elif len(dict(batch)) > CAPACITY:
+            expected = "too-large"
         elif len(there) > CAPACITY:
             expected = "full"
         assert (
@@ -132,7 +134,7 @@ def test_a_batch_of_two_slots_is_taken_whole_or_not_at_all() -> None:
     collector.set_counts(1, {0: 5})
     for batch in (
         {0: ([one], [0]), 1: ([two], [1])},  # mixed
-        {0: ([one], [0]), 2: ([two, three], [1, 1])},  # full
+        {0: ([one], [0]), 2: ([two, three], [1, 1])},  # too-large
     ):
         with pytest.raises(NotTaken):
             collector.add_all(batch)
@@ -156,3 +158,18 @@ def test_counts_of_a_slot_outlast_new_regions() -> None:
     collector.set_counts(0, {0: 7})
     collector.regions = 3
     assert collector.seal(0).tolist() == [7, 0, 0]
+
+
+def test_what_can_never_fit_is_not_told_to_come_back() -> None:
+    """A batch of more users than a slot holds would be sent again in every slot, for ever; its size is not said."""
+    collector = Collector(REGIONS, 2)
+    many = [bytes([number]) * HASH_BYTES for number in range(97)]
+    with pytest.raises(NotTaken) as refused:
+        collector.add(0, many, [0] * 97)
+    assert refused.value.reason == "too-large"
+    assert "allowed: 2 " in str(refused.value)
+    assert "97" not in str(refused.value)
+    collector.add(0, many[:1], [0])
+    with pytest.raises(NotTaken) as refused:
+        collector.add(0, many[1:3], [0, 0])
+    assert refused.value.reason == "full"

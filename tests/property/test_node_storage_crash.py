@@ -49,8 +49,8 @@ class Model:
         if any(row[0] == network and row[1] < end and row[2] > start for row in self.rows):
             raise SlotTaken
         for name in self.promised:
-            first, last = (start, end) if name == network else (end, start)  # another's grid: wider by a slot each way
-            near = [row for row in self.rows if row[2] > last - WINDOW * LENGTH and row[1] < first + WINDOW * LENGTH]
+            last = end if name == network else start  # another's grid: wider by a slot
+            near = [row for row in self.rows if row[2] > last - WINDOW * LENGTH]
             if sum(row[3] for row in near) + nano > TOTAL:
                 raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
         self.rows.append((network, start, end, nano))

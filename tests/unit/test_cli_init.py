@@ -139,3 +139,12 @@ def test_a_refusal_is_one_line_and_leaves_nothing(
     assert text in err
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+def test_the_next_steps_stand_below_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And name the fingerprint, without which the authority signs whatever arrives."""
+    assert main(["init", str(tmp_path / "net")]) == 0
+    steps = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  dpcrowd keys ")]
+    assert len(steps) == 4
+    assert len({line.index("  # ") + len("  # ") for line in steps}) == 1
+    assert any("keys sign" in line and "--fingerprint" in line for line in steps)

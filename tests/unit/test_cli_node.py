@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.config import load_node
+from dpcrowd.node.config import load_node, token_hash
+from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.keys.authority import init_authority
 from dpcrowd.node.storage import Storage
 from node_support_cli import Node, answering, run
@@ -40,6 +41,21 @@ def test_help_documents_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> No
 
     for name in node.commands:
         assert f"| `{name}` |" in page, f"docs/node-tools.md does not describe {name}"
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the same help squeezed into one line of an error."""
+    assert run(capsys) == (0, run(capsys, "--help")[1], "")
+
+
+def test_a_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed for node.toml is what the configuration takes for that token, and each call makes another."""
+    made = [json.loads(run(capsys, "token", "--json")[1]) for _ in range(2)]
+    assert made[0]["token"] != made[1]["token"]
+    assert TokensSection(admin=(made[0]["hash"],)).rights_of(made[0]["token"]) == {"admin"}
+    code, out, _ = run(capsys, "token")
+    rows = dict(line.split() for line in out.splitlines()[:2])
+    assert (code, rows["node.toml"]) == (0, f'"{token_hash(rows["token"])}"')
 
 
 @pytest.mark.parametrize("command", ["run", "status", "budget", "peers", "reload", "new-horizon", "doctor"])

@@ -50,7 +50,7 @@ def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[
     assert json.loads(run(capsys, "budget", str(file), "--json")[1]) == BUDGET
     code, out, _ = run(capsys, "peers", str(file))
     assert code == 0
-    assert out.splitlines()[1].split() == ["server-2", "yes", "6", "2026-01-01T00:00:06Z", "-"]
+    assert out.splitlines()[1].split() == ["server-2", "yes", "6", "2026-01-01T00:00:06.000Z", "-"]
     assert out.splitlines()[2].split() == ["server-3", "no", "-", "-", "replay", "2"]
     assert json.loads(run(capsys, "peers", str(file), "--json")[1]) == NETWORK["neighbours"]
 
@@ -75,9 +75,16 @@ def test_commands_to_the_node(
 def test_a_refusal_of_the_node_is_one_line_and_2(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The node's own sentence, and how to give a token; the wrong token itself is not repeated."""
+    """The node's own sentence, and how to give a token; the wrong token itself is not repeated.
+
+    Who has given one is not told to give one.
+    """
     monkeypatch.delenv("DPCROWD_TOKEN", raising=False)
     code, out, err = run(capsys, "reload", str(file), "--token", "wrong-wrong-wrong")
+    assert (code, out) == (2, "")
+    assert "does not know the token that was given" in err
+    assert "wrong-wrong-wrong" not in err
+    code, out, err = run(capsys, "reload", str(file))
     assert (code, out) == (2, "")
     assert err == "dpcrowd: error: the node refused (401): send a token. Give --token, or set DPCROWD_TOKEN.\n"
     code, _, err = run(capsys, "reload", str(file), "--token", "two\nlines")
@@ -90,8 +97,49 @@ def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pyt
     """It books time as spent for good: where nobody can answer, the answer is no."""
     code, out, err = run(capsys, "confirm-loss", str(file), "--token", "secret-secret-secret")
     assert (code, out) == (1, "")
-    assert "nothing was changed" in err
+    assert "nothing was changed. Give --yes" in err
     assert node.asked == []
+
+
+def test_who_says_no_is_not_told_to_say_yes(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--yes is for where nobody can be asked; here somebody was."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, err = run(capsys, "confirm-loss", str(file), "--token", "secret-secret-secret")
+    assert (code, out) == (1, "")
+    assert "nothing was changed" in err
+    assert "--yes" not in err
+    assert node.asked == []
+
+
+def test_times_of_neighbours_are_equally_long(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API gives nanoseconds without zeros at the end: columns would jump, and nobody reads nine digits."""
+    for given, shown in (("06.123456789Z", "06.123Z"), ("06.5Z", "06.500Z"), ("06Z", "06.000Z")):
+        neighbour = {**NETWORK["neighbours"][0], "last_heard": f"2026-01-01T00:00:{given}"}
+        monkeypatch.setitem(NETWORK, "neighbours", [neighbour])
+        assert f"2026-01-01T00:00:{shown} " in run(capsys, "peers", str(file))[1]
+
+
+def test_the_file_may_be_left_out(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also before an argument that may not: `log-level debug` would otherwise take 'debug' for the file."""
+    monkeypatch.chdir(file.parent)
+    assert run(capsys, "log-level", "debug", "--token", "secret-secret-secret")[0] == 0
+    assert node.asked[-1][3] == b'{"level": "debug"}'
+    code, _, err = run(capsys, "log-level", "node.toml")
+    assert code == 2
+    assert "missing argument 'LEVEL' after 'node.toml'" in err
+    code, _, err = run(capsys, "log-level", "loud")
+    assert code == 2
+    assert "Invalid value for 'LEVEL': 'loud' is not one of 'debug', 'info', 'warning', 'error'." in err
+    code, _, err = run(capsys, "log-level", "node.toml", "debug", "more")
+    assert code == 2
+    assert "3 arguments; allowed: LEVEL, or NODE.TOML and LEVEL." in err
+    assert run(capsys, "log-level")[0] == 2
 
 
 @pytest.mark.parametrize("command", ["status", "peers", "reload"])
@@ -141,6 +189,17 @@ def test_a_token_goes_only_to_the_certificate_of_the_file(
         assert code == 4
         assert "another certificate" in err
         assert node.asked == []
+
+
+def test_https_is_asked_of_a_plain_server(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """OpenSSL's own words end in a line number of C."""
+    text = file.read_text(encoding="utf-8")
+    tls = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
+    file.write_text(text.replace("[listen]", tls), encoding="utf-8")
+    code, _, err = run(capsys, "status", str(file))
+    assert code == 4
+    assert "does not speak HTTPS, and node.toml has http_certificate; see" in err
+    assert "ssl" not in err.lower().replace("https", "")
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -38,7 +38,9 @@ def test_budget_of_a_node_that_never_ran(file: Path, capsys: pytest.CaptureFixtu
     assert not load_node(file).data.exists()
 
 
-def test_backup(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_backup(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A backup that can be restored; one that is there is not replaced."""
     paid(file)
     to = tmp_path / "copy.db"
@@ -50,6 +52,8 @@ def test_backup(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     with Storage.inspect(tmp_path / "restored", network_id="trial") as storage:
         assert storage.ledger.total_spent() == 250_000_000
     before = to.read_bytes()
+    monkeypatch.chdir(file.parent)
+    assert run(capsys, "backup", str(to.with_name("second.db")))[0] == 0, "node.toml of the present folder"
     code, _, err = run(capsys, "backup", str(file), str(to))
     assert code == 2
     assert "is already there" in err

@@ -98,8 +98,9 @@ def test_a_file_becomes_slots(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("user,region\na,b\n", "user, time, region"),
-        ("", "user, time, region"),
+        ("user,region\na,b\n", "columns user, time and region, each once"),
+        ("", "columns user, time and region, each once"),
+        ("user,time,region,User\na,2024-01-01,r,b\n", "columns user, time and region, each once"),
         ("user,time,region\n", "no check-ins"),
         ("user,time,region\nsecret,yesterday,r\n", "line 2: not a time"),
         ("user,time,region\nsecret,2024-01-01\n", "line 2: each check-in needs"),
@@ -112,6 +113,12 @@ def test_a_bad_file_is_refused_by_line(tmp_path: Path, text: str, said: str) -> 
     with pytest.raises(BadInput, match=said) as refused:
         read_checkins(written(tmp_path, text), "1h")
     assert "secret" not in str(refused.value)
+
+
+def test_other_columns_are_ignored(tmp_path: Path) -> None:
+    """A file of one's own usually has more than these three, some of them empty."""
+    replay = read_checkins(written(tmp_path, "id,user,device,time,region\n1,ann,,2024-03-01,a\n2,bob,x,2024-03-01,b\n"))
+    assert (replay.people, replay.regions, [day.total for day in replay.days]) == (2, ("a", "b"), [2])
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:

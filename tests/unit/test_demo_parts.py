@@ -13,13 +13,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from dpcrowd.cli.demo import _show as show_demo
 from dpcrowd.cli.main import main
 from dpcrowd.demo.crowd import Present, SyntheticCrowd
 from dpcrowd.demo.door import ApiFailed, Door, Total, total_of
 from dpcrowd.demo.feed import Feeder, bodies
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
 from dpcrowd.demo.processes import NodeFailed, Processes
-from dpcrowd.demo.run import ServerRow, SlotRow
+from dpcrowd.demo.run import Demo, ServerRow, SlotRow
 from dpcrowd.demo.show import Board, Score, as_json, as_text
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair
@@ -206,10 +207,11 @@ def test_json_of_a_slot() -> None:
 
 def test_text_and_score_of_a_slot() -> None:
     """A truth on the edge is inside; servers that know nothing do not count."""
-    assert as_text(ROW) == "slot 7  truth 100  a 90 ±10  b –"
+    assert as_text(ROW) == "slot 7  truth 100  a 90 ±10  b –  ε spent up to 0.250  messages 12"
     score = Score()
     assert "no estimates yet" in str(score)
     score.add(ROW)
+    assert str(score).startswith("1 slot: ")
     score.add(SlotRow(8, None, ROW.servers))
     assert (score.slots, score.estimates, score.inside, score.error) == (2, 1, 1, pytest.approx(0.1))
 
@@ -230,10 +232,75 @@ def test_the_table_shows_all_there_is(tmp_path: Path) -> None:
         assert part in shown.get()
 
 
+def board_of(folder: Path, servers: int, half: float = 281.0) -> Board:
+    source = SyntheticCrowd(1000, np.random.default_rng(0), np.random.default_rng(1))
+    network = make_network(folder, source, servers, SECOND, datetime.now(UTC))
+    board = Board(network, source.note)
+    for slot in range(100):
+        total = Total(10_859.0 + slot, 10_859.0 + slot - half, 10_859.0 + slot + half)
+        board.add(SlotRow(slot, 10_913, tuple(ServerRow(node.name, total, 0.5, 7) for node in network.nodes)))
+    return board
+
+
+def shown(board: Board, width: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=width)
+    with console.capture() as text:
+        console.print(board)
+    return text.get().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("width", "half", "cell"),
+    [
+        (80, 281.0, "10,958 ±281"),
+        (80, 1281.0, "10958±1281"),
+        (70, 281.0, "10958±281"),
+        (64, 281.0, "10,958"),
+    ],
+)
+def test_the_table_fits_the_terminal(tmp_path: Path, width: int, half: float, cell: str) -> None:
+    """Five servers in 80 columns; where there are fewer, less is shown, but no number loses a digit."""
+    lines = shown(board_of(tmp_path, 5, half), width)
+    [last] = [line for line in lines if line.split()[:1] == ["99"]]
+    assert last.split("10,913", 1)[1].split("  ")[-1].strip() == cell
+    assert last.count(cell) == 5
+    assert not any("…" in line for line in lines)
+
+
+def test_more_servers_than_fit(tmp_path: Path) -> None:
+    """The first ones whole, and a word on the others."""
+    lines = shown(board_of(tmp_path, 12), 80)
+    [last] = [line for line in lines if line.split()[:1] == ["99"]]
+    assert last.split() == ["99", "10,913", *["10,958"] * 6]
+    assert any("and 6 more" in line for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+def test_a_demo_that_ends_before_its_first_slot_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing at all would look like a fault."""
+    source = SyntheticCrowd(1000, np.random.default_rng(0), np.random.default_rng(1))
+    network = make_network(tmp_path, source, 2, SECOND, datetime.now(UTC))
+    demo = Demo(network, source, Processes([]), [], Feeder(source, [], np.array([0]), network.clock))
+    demo.rows = lambda seconds: iter(())  # type: ignore[method-assign]
+    show_demo(demo, 4.0, True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no slot was over in 4 s: the first one takes about" in err
+    assert 4 < demo.seconds_to_the_first_slot() < 60
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--servers 1", "1 servers; a demo on one machine has 2 to 50"),
+        ("--servers 1", "1 server; a demo on one machine has 2 to 50"),
+        ("--seconds abc", "'abc' is not a number."),
+        ("--nonsense", "unknown option '--nonsense'. See"),
+        ("--sevrers 3", "Did you mean '--servers'?"),
+        ("--people 5 --data mine", "--people is the size of the synthetic crowd"),
+        ("--slot-length 1h", "give --data FILE"),
+        ("--slot-length 1h --data flights", "'flights' always has one slot a day"),
         ("--people 0", "a crowd of 0 people"),
         ("--slot 100ms", "slot '100ms' is not allowed"),
         ("--seed -1", "seed -1; allowed: 0 or more"),

@@ -13,10 +13,11 @@ import pytest
 
 import dpcrowd
 from dpcrowd.cli.main import cli
+from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
-from dpcrowd.node.config import load_pair
-from dpcrowd.node.live.keeper import STRANGER
+from dpcrowd.node.config import load_pair, token_hash
+from dpcrowd.node.live.keeper import FLOOD, STRANGER
 from dpcrowd.node.storage.failures import StorageFailed
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
@@ -91,7 +92,7 @@ def test_every_event_of_the_log_is_explained() -> None:
 
 def test_every_reason_of_a_refused_message_is_explained() -> None:
     """Nor is a reason explained that no longer exists."""
-    reasons = words(MESSAGES, "wire", "machine") | {STRANGER}
+    reasons = words(MESSAGES, "wire", "machine") | {STRANGER, FLOOD}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
 
@@ -145,12 +146,16 @@ def blocks() -> list[str]:
 
 
 def test_the_files_on_the_page_load(tmp_path: Path) -> None:
-    """Both, as they stand there, and the second network's ledger with them."""
+    """Both, and the second network's ledger with them, once there are tokens: those of the page open no door."""
     network, node, shared = blocks()
     (tmp_path / "network.toml").write_text(network, encoding="utf-8")
     (tmp_path / "node.toml").write_text(f"{node}\n{shared}", encoding="utf-8")
+    with pytest.raises(BadInput, match="not 64 hexadecimal digits after 'sha256:'"):
+        load_pair(tmp_path / "node.toml")
+    filled = node.replace("sha256:PUT-THE-HASH-OF-YOUR-TOKEN-HERE", token_hash("a token of sixteen and more"))
+    (tmp_path / "node.toml").write_text(f"{filled}\n{shared}", encoding="utf-8")
     loaded, of_all = load_pair(tmp_path / "node.toml")
-    assert loaded.ledger.shared == Path("/var/lib/dpcrowd-flu")
+    assert loaded.ledger.shared == Path("/var/lib/dpcrowd/flu")
     assert of_all.warnings() == ()
     assert loaded.warnings() == ()
     assert of_all.neighbours("clinic-b", 0) == ("clinic-a", "clinic-c")

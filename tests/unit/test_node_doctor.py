@@ -81,6 +81,18 @@ def test_files_that_others_may_read(net: Path) -> None:
     assert "data' is open to others (mode 755)" in problems(look(net))["files"]
 
 
+def test_files_that_are_not_there_are_not_called_private(net: Path) -> None:
+    """Before the first start there is no data folder, and perhaps no key: neither was looked at."""
+    told = {one.outcome: one.text for one in of(look(net), "files")}
+    assert told == {
+        "passed": "the private key is its owner's alone.",
+        "skipped": "the data folder is not there yet.",
+    }
+    (net / "server-1" / "server-1.key").unlink()
+    (only,) = of(look(net), "files")
+    assert (only.outcome, only.text) == ("skipped", "the private key and the data folder are not there yet.")
+
+
 def test_a_clock_that_cannot_be_right(net: Path) -> None:
     """A machine without a battery wakes up in 1970; one that was set back would open slots again."""
     assert "1970" in problems(look(net, now_ns=1000))["clock"]
@@ -104,7 +116,11 @@ def test_ports_in_use(net: Path) -> None:
         assert "listen.http" in problems(look(net, timeout=0.1))["ports"]
         node.data.mkdir(mode=0o700)
         (node.data / "node.lock").write_text(str(os.getpid()), encoding="ascii")
-        assert "ports" not in problems(look(net, timeout=0.1))
+        findings = look(net, timeout=0.1)
+        assert "ports" not in problems(findings)
+        http, transport = of(findings, "ports")
+        assert "is in use, and the node runs" in http.text
+        assert "dials all its neighbours" in transport.text, "a free port of a running server asks for a word"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_loss_that_was_confirmed(net: Path) -> None:
     with Storage.open(data, network_id="trial") as storage:
         storage.ledger.mark_lost(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
     told = problems(look(net))["budget"]
-    assert "no sample for now: ε=1.25 of 1 is spent" in told
+    assert "no sample for now: with losses that were confirmed ε=1.25 counts as spent, more than the 1" in told
     back = time.strftime("%Y-%m-%d %H:%M", time.gmtime((opens + 103 * MINUTE) / 1e9))
     assert f"comes back {back}" in told, "only when the loss has left the window, not with the first payment"
 

@@ -77,13 +77,23 @@ def test_the_name_that_the_signer_means_has_to_be_the_requests(authority: Author
 def test_the_fingerprint_from_the_phone_decides(authority: Authority) -> None:
     """A request that was swapped on the way has the right name and the wrong key."""
     told = fingerprint(KEY)
-    swapped = make_request(Ed25519PrivateKey.generate(), "clinic-a")
-    with pytest.raises(BadInput, match="not the one given: somebody changed it"):
+    stranger = Ed25519PrivateKey.generate()
+    swapped = make_request(stranger, "clinic-a")
+    with pytest.raises(BadInput, match="not the one given: somebody changed it") as refused:
         sign_request(authority, swapped, NOW, expected_fingerprint=told)
-    with pytest.raises(BadInput, match="not the one given"):
-        sign_request(authority, REQUEST, NOW, expected_fingerprint=told[:-5])
+    assert fingerprint(stranger) not in str(refused.value), "it would be copied instead of asked for"
     for written in (told, told.upper().replace(" ", ":"), told.replace(" ", "")):
         sign_request(authority, REQUEST, NOW, expected_fingerprint=written)
+
+
+@pytest.mark.parametrize("mistyped", ["zz", "", "355e 4063", "g" * 32])
+def test_a_mistyped_fingerprint_accuses_nobody(authority: Authority, mistyped: str) -> None:
+    """Nor is the right one shown: it would be copied instead of asked for."""
+    with pytest.raises(BadInput, match="mistyped; allowed: 32 hexadecimal digits") as refused:
+        sign_request(authority, REQUEST, NOW, expected_fingerprint=mistyped)
+    assert fingerprint(KEY)[:4] not in str(refused.value)
+    with pytest.raises(BadInput, match="has 27 characters: mistyped"):
+        sign_request(authority, REQUEST, NOW, expected_fingerprint=fingerprint(KEY).replace(" ", "")[:-5])
 
 
 def test_every_certificate_is_kept_and_a_second_key_is_told(authority: Authority) -> None:

@@ -123,13 +123,13 @@ def test_a_check_in_of_a_slot_that_was_passed_over_is_late(tmp_path: Path, monke
         async def story() -> None:
             let_go = made.hands.hold()
             sent = asyncio.create_task(made.intake.take_checkins(rows("ann"), opens(0)))
-            other = asyncio.create_task(made.intake.take_checkins(rows("bob", times=[opens(3)]), opens(3)))
             await made.hands.writing()
+            other = asyncio.create_task(made.intake.take_checkins(rows("bob", times=[opens(3)]), opens(3)))
             assert made.seal(2) == [0, 0]
             let_go()
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(RowsNotTaken) as refused:
                 await sent
-            assert refused.value.reason == "late"
+            assert (refused.value.reason, refused.value.rows) == ("late", (0,))
             await other
 
         run(story())
@@ -143,8 +143,9 @@ def test_a_batch_of_two_slots_is_taken_whole_or_not_at_all(tmp_path: Path, monke
         async def story() -> None:
             await made.intake.take_counts(1, {0: 5}, opens(1))
             both = rows("ann", "bob", times=[opens(0), opens(1)])
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(RowsNotTaken) as refused:
                 await made.intake.take_checkins(both, opens(1))
+            assert refused.value.rows == (1,), "without it the sender cannot know which to leave out"
             assert refused.value.reason == "mixed"
             assert not made.intake.fed(0)
             assert list(made.journal.batches(opens(0))) == []

@@ -118,13 +118,15 @@ def test_a_window_promise_holds_at_its_exact_edge(window: Storage) -> None:
         draw(storage, 4, nano=1)
 
 
-def test_a_clock_that_was_ahead_counts_in_both_directions(window: Storage) -> None:
-    """After the clock is set right, earlier slots share windows with the later payment; far later ones do not bind."""
-    storage = window
-    draw(storage, 10, nano=8)
-    with pytest.raises(BudgetExhausted):
-        draw(storage, 8, nano=3)
-    assert draw(storage, 7, nano=3) == 2
+def test_what_a_clock_that_was_ahead_has_paid_counts_until_its_date_has_passed(tmp_path: Path) -> None:
+    """Dated far in the future, and paid a moment ago: another network on the ledger would spend it again."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        draw(a, 1000, nano=8)
+        for slot in (7, 998, 1003):
+            with pytest.raises(BudgetExhausted):
+                draw(b, slot, nano=3)
+        assert draw(b, 1004, nano=3) == 1
 
 
 def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> None:
@@ -152,17 +154,16 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
             b.ledger.promises.withdraw("a", 2, "again")
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize(("starts", "allowed"), [((1 - LENGTH, 3 * LENGTH - 1), 1), ((-LENGTH, 3 * LENGTH), 2)])
 def test_slots_across_the_ends_of_anothers_window_count_in_it(
-    tmp_path: Path, starts: tuple[int, int], allowed: int, order: tuple[int, int]
+    tmp_path: Path, starts: tuple[int, int], allowed: int
 ) -> None:
     """Two slots of b that both reach a nanosecond into a's window [0, 3 slots) are closer than b's own grid says."""
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3), open_storage(tmp_path / "b", "b", ledger=shared) as b:
-        b.commit_sample(0, EPOCH + starts[order[0]], LENGTH, 8, b"", b"")
+        b.commit_sample(0, EPOCH + starts[0], LENGTH, 8, b"", b"")
         with nullcontext() if allowed == 2 else pytest.raises(BudgetExhausted, match="network 'a'"):
-            b.commit_sample(1, EPOCH + starts[order[1]], LENGTH, 3, b"", b"")
+            b.commit_sample(1, EPOCH + starts[1], LENGTH, 3, b"", b"")
         assert b.ledger.counter() == allowed
 
 
@@ -236,6 +237,18 @@ def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: 
     assert window.ledger.promises.all() == [Promise("crowd", 10, 3 * LENGTH, 0)]
 
 
+def test_fewer_places_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
+    """The noise is made for the places in which a user may be: promised for 8, made for 1, it is 8 times too small."""
+    with Storage.open(tmp_path, network_id="crowd") as storage:
+        declare = storage.ledger.promises.declare
+        declare(10, None, sensitivity=8, roaming=True)
+        for wrong in ({"sensitivity": 7, "roaming": True}, {"sensitivity": 8, "roaming": False}):
+            with pytest.raises(BadInput, match=r"for roaming users in up to 8 places a slot on this ledger.* weaker"):
+                declare(10, None, **wrong)
+        declare(10, None, sensitivity=9, roaming=True)
+        assert storage.ledger.promises.all() == [Promise("crowd", 10, None, 0, 9, True)]
+
+
 def test_a_stronger_promise_is_taken(window: Storage) -> None:
     """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
     window.ledger.promises.declare(9, 4 * LENGTH)
@@ -300,8 +313,11 @@ def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
         a.set_ahead(opens(1), 9 * LENGTH)
         b.set_ahead(opens(1) + SECOND, 9 * LENGTH + 1)
         assert a.ledger.room(opens(12), opens(13)).nano == 10
-        a.set_ahead(opens(12), 9 * LENGTH)  # another one
+        b.set_ahead(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
+        a.set_ahead(opens(12) + SECOND, 9 * LENGTH)
         assert len(a.events.all()) == 2
+        b.set_ahead(opens(1) + SECOND, 3 * LENGTH)  # at the same time, but another step
+        assert len(a.events.all()) == 3
 
 
 @pytest.mark.parametrize("nano", [0, -1, 10**15 + 1])

@@ -50,7 +50,13 @@ def ask(
         status, content = response.status, response.read(_MOST)
     except TimeoutError:
         raise _no_answer(node, f"no answer within {timeout:g} s") from None
-    except (OSError, http.client.HTTPException) as error:
+    except ssl.SSLError:  # its text is OpenSSL's, with a line of C
+        raise _no_answer(node, "what answers there does not speak HTTPS, and node.toml has http_certificate") from None
+    except http.client.RemoteDisconnected:
+        raise _no_answer(node, "it hung up; perhaps it speaks HTTPS, while node.toml has no http_certificate") from None
+    except http.client.HTTPException:
+        raise _no_answer(node, "what answers there does not speak HTTP") from None
+    except OSError as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise _no_answer(node, str(reason).lower()) from None
     finally:
@@ -62,6 +68,11 @@ def ask(
     if status not in accept:
         detail = answer.get("error") if isinstance(answer, dict) else None
         text = detail.get("text") if isinstance(detail, dict) else None
+        if status == 401 and token is not None:  # it says the same to whoever sends none
+            raise BadInput(
+                "the node refused (401): it does not know the token that was given; compare --token or DPCROWD_TOKEN "
+                "with [tokens] of its node.toml."
+            )
         hint = " Give --token, or set DPCROWD_TOKEN." if status == 401 else ""
         raise BadInput(f"the node refused ({status}): {text or 'without a reason.'}{hint}")
     return answer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcrowd.errors import MissingExtra
+from dpcrowd.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
     from dpcrowd.demo.run import Demo
@@ -36,11 +36,18 @@ NODE_FAILED = 5
 @click.option(
     "--slot-length", default="1d", show_default=True, metavar="1h|1d|…", help="Slot of FILE that becomes a live slot."
 )
-@click.option("--seed", default=0, show_default=True, type=int, help="Of the crowd; the nodes' noise has no seed.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=int,
+    help="Of the crowd, and of who belongs to which server; the nodes' noise has no seed.",
+)
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep keys, files and logs. [default: removed]"
 )
-def demo(as_json: bool, seconds: float | None, **settings: Any) -> int:
+@click.pass_context
+def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, **settings: Any) -> int:
     """Run a network of real nodes on this machine, and see how well each server knows the crowd.
 
     Five node processes talk over mutual TLS on loopback; each gets the check-ins of a fifth of the people and publishes
@@ -54,6 +61,7 @@ def demo(as_json: bool, seconds: float | None, **settings: Any) -> int:
     from dpcrowd.demo.run import make_source, open_demo
 
     data, length, people = settings.pop("data"), settings.pop("slot_length"), settings.pop("people")
+    _refuse_what_would_be_ignored(ctx, data)
     source = make_source(people, data, length, settings["seed"])
     try:
         with open_demo(source, **settings, tell=_tell) as running:
@@ -70,6 +78,18 @@ def demo(as_json: bool, seconds: float | None, **settings: Any) -> int:
     return 0
 
 
+def _refuse_what_would_be_ignored(ctx: click.Context, data: str | None) -> None:
+    def given(name: str) -> bool:
+        return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+    if given("people") and data is not None:
+        raise BadInput(f"--people is the size of the synthetic crowd; '{data}' has its own people. Leave it out.")
+    if given("slot_length") and data is None:
+        raise BadInput("--slot-length is the slot of a FILE that is replayed; give --data FILE, or mean --slot.")
+    if given("slot_length") and data == "flights":
+        raise BadInput("--slot-length is for a FILE; 'flights' always has one slot a day. Leave it out.")
+
+
 def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
     from rich.live import Live
 
@@ -79,6 +99,7 @@ def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
     from dpcrowd.demo.show import as_text as text_line
 
     board = Board(running.network, running.source.note)
+    first = running.seconds_to_the_first_slot()
     live = not as_json and sys.stdout.isatty()
     if not live:
         _tell(board.about)
@@ -95,6 +116,8 @@ def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
     finally:
         if not live and board.rows:
             _tell(str(board.score))
+    if not board.rows and seconds is not None:
+        _tell(f"no slot was over in {seconds:g} s: the first one takes about {first:.0f} s; give a longer --seconds.")
 
 
 def _tell(text: str) -> None:

@@ -164,9 +164,13 @@ def _tell(
         return
     first = names[0]
     click.echo("Next:")
-    click.echo("  dpcrowd keys init-ca ca                                        the authority, once")
-    click.echo(f"  dpcrowd keys request --name {first} --host HOST {folder / first}     each server, on its machine")
-    click.echo(f"  dpcrowd keys sign {first}.csr --ca ca --name {first}               the authority, each request")
-    click.echo(f"  dpcrowd keys show {first}.crt                                 the line for network.toml")
+    steps = {
+        "dpcrowd keys init-ca ca": "the authority, once",
+        f"dpcrowd keys request --name {first} --host HOST {folder / first}": "each server, on its machine",
+        f"dpcrowd keys sign {first}.csr --ca ca --name {first} --fingerprint TOLD-BY-PHONE": "the authority",
+        f"dpcrowd keys show {first}.crt": "the line for network.toml",
+    }
+    for command, who in steps.items():
+        click.echo(f"  {command:<{max(map(len, steps))}}  # {who}")
     click.echo(f"Then set endpoints, regions and population in '{folder / 'network.toml'}', and check each server:")
     click.echo(f"  dpcrowd node doctor {folder / first / 'node.toml'}")

@@ -28,7 +28,7 @@ def keys(ctx: click.Context, dev: Path | None, servers: str | None) -> None:
     \b
     the authority, once     dpcrowd keys init-ca ca
     each organisation       dpcrowd keys request --name clinic-a --host a.example.org keys
-    the authority           dpcrowd keys sign clinic-a.csr --ca ca --name clinic-a
+    the authority           dpcrowd keys sign clinic-a.csr --ca ca --name clinic-a --fingerprint TOLD-BY-PHONE
     everybody               dpcrowd keys show clinic-a.crt      (the line for network.toml)
     before it expires       dpcrowd keys renew --node keys, later with --finish
     a trial on one machine  dpcrowd keys --dev trial --servers a,b,c

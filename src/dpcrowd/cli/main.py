@@ -44,6 +44,15 @@ _COMMANDS = {
 }
 
 
+# Of two that begin alike the longer one comes first.
+_OUR_WORDS = {
+    "a valid integer range": "a whole number",
+    "a valid integer": "a whole number",
+    "a valid float range": "a number",
+    "a valid float": "a number",
+}
+
+
 class _Interrupted(Exception):
     """Control-C, under a name that click does not catch: click would print an empty line of its own."""
 
@@ -142,11 +151,15 @@ def _unwound_by_sigterm() -> Iterator[None]:
 
 def _usage(error: click.UsageError) -> str:
     """What click has to say, in our words: the nearest option, and where to read on."""
-    text = error.format_message().replace("a valid integer", "a whole number").replace("a valid float", "a number")
+    text = error.format_message()
+    for theirs, ours in _OUR_WORDS.items():
+        text = text.replace(theirs, ours)
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         options = [name for parameter in error.ctx.command.get_params(error.ctx) for name in parameter.opts]
-        near = difflib.get_close_matches(error.option_name, options, n=1)
-        text = f"unknown option '{error.option_name}'." + (f" Did you mean '{near[0]}'?" if near else "")
+        # Without the dashes, which all have in common.
+        names = {name.lstrip("-"): name for name in options}
+        near = difflib.get_close_matches(error.option_name.lstrip("-"), names, n=1, cutoff=0.7)
+        text = f"unknown option '{error.option_name}'." + (f" Did you mean '{names[near[0]]}'?" if near else "")
     command = "dpcrowd" if error.ctx is None else error.ctx.command_path
     return f"{text if text.endswith('?') else text.rstrip('.') + '.'} See '{command} --help'."
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["node"]
 
 
-@click.group(name="node", context_settings={"help_option_names": ["-h", "--help"]})
-def node() -> None:
+@click.group(name="node", invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.pass_context
+def node(ctx: click.Context) -> None:
     """Run a live server, and ask, check and back up one.
 
     \b
@@ -36,6 +37,8 @@ def node() -> None:
       4  `run`: keys, certificates, ports or transport; the others: the node does not answer
       5  the node broke: a fault of dpcrowd; its log says where
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @node.command()
@@ -149,12 +152,11 @@ def reload(file: Path, token: str | None, as_json: bool, timeout: float) -> None
 
 
 @node.command(name="log-level")
-@options.file
-@click.argument("level", type=click.Choice(["debug", "info", "warning", "error"]))
+@options.file_and("level", "LEVEL", click.Choice(["debug", "info", "warning", "error"]))
 @options.asking
 @options.numbered
 def log_level(file: Path, level: str, token: str | None, as_json: bool, timeout: float) -> None:
-    """Change what a running server logs."""
+    """Change what a running server logs: LEVEL is debug, info, warning or error."""
     _tell(file, "log-level", token, timeout, as_json, {"level": level})
 
 
@@ -183,6 +185,23 @@ def schema(which: str) -> None:
     from dpcrowd.node.config import schema as schemas
 
     click.echo(json.dumps(schemas.network_schema() if which == "network" else schemas.node_schema(), indent=2))
+
+
+@node.command()
+@options.as_json
+def token(as_json: bool) -> None:
+    """Make a token for the HTTP API: itself, shown this once, and the line for [tokens] of node.toml."""
+    import secrets
+
+    from dpcrowd.node.config import token_hash
+
+    made = secrets.token_urlsafe(24)
+    if as_json:
+        click.echo(json.dumps({"token": made, "hash": token_hash(made)}))
+        return
+    click.echo(f"{'token':<14}{made}")
+    click.echo(f'{"node.toml":<14}"{token_hash(made)}"')
+    click.echo("Put the second one into checkin, read or admin of [tokens]; the first goes to whoever may do that.")
 
 
 def _config(file: Path) -> NodeConfig:

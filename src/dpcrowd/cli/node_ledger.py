@@ -17,8 +17,7 @@ __all__ = ["COMMANDS"]
 
 
 @click.command()
-@options.file
-@click.argument("to", metavar="FILE", type=click.Path(path_type=Path))
+@options.file_and("to", "FILE", click.Path(path_type=Path))
 @options.as_json
 @options.numbered
 def backup(file: Path, to: Path, as_json: bool) -> None:
@@ -49,8 +48,7 @@ def new_horizon(file: Path, yes: bool, as_json: bool) -> int:
 
 
 @click.command()
-@options.file
-@click.argument("network")
+@options.file_and("network", "NETWORK", click.STRING)
 @options.yes
 @options.as_json
 @options.numbered

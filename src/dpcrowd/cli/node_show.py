@@ -45,7 +45,8 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("budget", _budget_line(budget)),
     ]
     if network.get("next_revision") is not None:
-        rows.append(("next", f"revision {network['next_revision']} from slot {network['next_revision_slot']}"))
+        told = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
+        rows.append(("next", f"{told}, digest {network.get('next_digest', '?')}"))
     _rows(rows)
 
 
@@ -67,12 +68,12 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(network["neighbours"], indent=2))
         return
-    click.echo(f"{'neighbour':<20}{'connected':<11}{'last slot':<11}{'last heard':<32}refused")
+    click.echo(f"{'neighbour':<20}{'connected':<11}{'last slot':<11}{'last heard':<26}refused")
     for one in network["neighbours"]:
         refused = ", ".join(f"{reason} {count}" for reason, count in one["refused"].items()) or "-"
-        heard = ("-" if one[name] is None else str(one[name]) for name in ("last_slot", "last_heard"))
-        slot, at = heard
-        click.echo(_plain(f"{one['name']:<20}{_yes(one['connected']):<11}{slot:<11}{at:<32}{refused}"))
+        slot = "-" if one["last_slot"] is None else str(one["last_slot"])
+        at = "-" if one["last_heard"] is None else _to_milliseconds(one["last_heard"])
+        click.echo(_plain(f"{one['name']:<20}{_yes(one['connected']):<11}{slot:<11}{at:<26}{refused}"))
 
 
 def _budget_line(view: dict[str, Any]) -> str:
@@ -83,6 +84,12 @@ def _budget_line(view: dict[str, Any]) -> str:
 def _rows(rows: list[tuple[str, str]]) -> None:
     for title, text in rows:
         click.echo(f"{title:<12}{_plain(text)}")
+
+
+def _to_milliseconds(time: str) -> str:
+    """A time of the API with three digits after the point: all as long as each other, and no longer than helps."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    return f"{seconds}.{fraction[:3]:0<3}Z" if time.endswith("Z") else time
 
 
 def _yes(value: bool) -> str:

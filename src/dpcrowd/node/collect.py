@@ -23,11 +23,15 @@ Rows = tuple[Sequence[bytes], Sequence[int]]
 
 
 class NotTaken(Exception):
-    """Check-ins or counts that a slot does not take; `reason` is a word that may be shown, never a number of people."""
+    """Check-ins or counts that a slot does not take; `reason` is a word that may be shown, never a number of people.
 
-    def __init__(self, reason: str, text: str) -> None:
+    slot  which it is that says no; None: none of them, or not one alone
+    """
+
+    def __init__(self, reason: str, text: str, slot: int | None = None) -> None:
         super().__init__(text)
         self.reason = reason
+        self.slot = slot
 
 
 @dataclass
@@ -98,16 +102,20 @@ class Collector:
         if held is None:
             held = _Open()
         if users and held.counts is not None:
-            raise NotTaken("mixed", f"slot {slot} was given counts: it takes no check-ins.")
+            raise NotTaken("mixed", f"slot {slot} was given counts: it takes no check-ins.", slot)
         if len(held.users) + len(users) > self.capacity:
             # An upper bound first, the exact number only when it matters: most users are new in a slot.
-            new = sum(1 for user in set(users) if user not in held.users)
+            distinct = set(users)
+            if len(distinct) > self.capacity:
+                text = f"more users than a slot can hold; allowed: {self.capacity} (capacity of node.toml). Send fewer."
+                raise NotTaken("too-large", text)
+            new = sum(1 for user in distinct if user not in held.users)
             if len(held.users) + new > self.capacity:
                 raise NotTaken("full", f"slot {slot} has no room for more users; try again in the next slot.")
 
     def _refuse_sealed(self, slot: int) -> None:
         if slot <= self.sealed:
-            raise NotTaken("late", f"slot {slot} is sealed.")
+            raise NotTaken("late", f"slot {slot} is sealed.", slot)
 
     def _slot(self, slot: int) -> _Open:
         return self._open.setdefault(slot, _Open())

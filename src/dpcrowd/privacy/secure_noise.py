@@ -21,7 +21,7 @@ from dpcrowd.privacy.units import NANO
 __all__ = ["SecureNoise", "secure_scale"]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _measurement(scale: float) -> Any:
     # Submodules only: opendp.prelude would pull in scikit-learn.
     from opendp.domains import atom_domain, vector_domain
@@ -33,7 +33,7 @@ def _measurement(scale: float) -> Any:
     return make_laplace(vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale=scale)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def secure_scale(charge: int, sensitivity: int = 1) -> float:
     """The smallest float scale, from sensitivity/epsilon upwards, whose OpenDP map is at most the charge."""
     if charge < 1 or sensitivity < 1:

@@ -49,7 +49,7 @@ def examine(
         *check_clock(current, at_ns, ledger.sealed_ns),
         check_synchronised(),
         *check_disk(node),
-        *check_ports(node, running),
+        *check_ports(node, running, dialled=_is_dialled(node, current, at_ns)),
         *ledger.findings,
         *_around(node, current, ledger, running, ask, timeout, listen, at_ns),
     ]
@@ -64,6 +64,12 @@ def _configured(node: NodeConfig, network: NetworkConfig, following: NetworkConf
     yield passed("configuration", f"promised: {network.guarantee()}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
+
+
+def _is_dialled(node: NodeConfig, network: NetworkConfig, at_ns: int) -> bool:
+    """Of two neighbours the one whose name comes first dials."""
+    slot = max(network.clock().slot_of(at_ns), 0)
+    return any(name < node.server for name in network.neighbours(node.server, slot))
 
 
 def _around(

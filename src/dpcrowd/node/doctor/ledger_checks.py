@@ -107,8 +107,7 @@ def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator
 
 
 def _counted(storage: Storage, promise: Promise, opens: int, closes: int, *, own: bool) -> list[Entry]:
-    since, until = promise.reach(opens, closes, own=own)
-    return [one for one in storage.ledger.spent_since(since) if one.opens_ns < until]
+    return storage.ledger.spent_since(promise.reach(opens, closes, own=own))
 
 
 def _back(promise: Promise, counted: list[Entry]) -> int:

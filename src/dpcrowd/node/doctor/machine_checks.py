@@ -37,14 +37,19 @@ def check_disk(node: NodeConfig) -> Iterator[Finding]:
         yield passed("disk", f"'{folder}' has {_size(free)} left.")
 
 
-def check_ports(node: NodeConfig, running: int | None) -> Iterator[Finding]:
-    """running: the process id of the node, which may hold its ports."""
+def check_ports(node: NodeConfig, running: int | None, *, dialled: bool = True) -> Iterator[Finding]:
+    """running: the process id of the node, which may hold its ports; dialled: whether any neighbour dials it."""
     wanted = [("listen.http", *node.listen.http_address)]
     for endpoint in node.listen.transport:
         wanted.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
     for setting, host, port in wanted:
         reason = _why_not(host, port)
-        if reason is None:
+        if reason is None and running is not None:
+            why = f"although the node runs (process {running}): it starts or stops just now."
+            if setting == "listen.transport" and not dialled:
+                why = "and stays so: this server dials all its neighbours, none of them dials it."
+            yield passed("ports", f"{setting} {host}:{port} is free, {why}")
+        elif reason is None:
             yield passed("ports", f"{setting} {host}:{port} is free.")
         elif reason == errno.EADDRINUSE and running is not None:
             yield passed("ports", f"{setting} {host}:{port} is in use, and the node runs (process {running}).")

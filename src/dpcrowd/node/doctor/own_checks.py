@@ -10,7 +10,7 @@ from datetime import datetime
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
-from dpcrowd.node.doctor.findings import Finding, passed, problem
+from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
@@ -58,18 +58,31 @@ def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:
-    """Private files are their owner's alone."""
-    found = 0
-    for path in (node.keys.key, node.listen.http_key):
-        wrong = None if path is None or not os.path.exists(path) else key_file_problem(path)
+    """Private files are their owner's alone; what is not there yet is not called private either."""
+    private, missing, found = [], [], 0
+    for name, path in (("the private key", node.keys.key), ("the key of HTTPS", node.listen.http_key)):
+        if path is None:
+            continue
+        if not os.path.exists(path):
+            missing.append(name)
+            continue
+        private.append(name)
+        wrong = key_file_problem(path)
         if wrong is not None:
             found += 1
             yield problem("files", wrong.what, wrong.fix)
-    if os.name == "posix" and os.path.isdir(node.data):  # False too where one may not look
+    (private if os.path.isdir(node.data) else missing).append("the data folder")  # missing too where one may not look
+    if os.name == "posix" and os.path.isdir(node.data):
         mode = stat.S_IMODE(node.data.stat().st_mode)
         if mode & 0o077:
             found += 1
             text = f"the data folder '{node.data}' is open to others (mode {mode:o})."
             yield problem("files", text, f"chmod 700 {node.data}")
-    if not found:
-        yield passed("files", "the private key and the data folder are their owner's alone.")
+    if private and not found:
+        yield passed("files", f"{_listed(private, 'is its', 'are their')} owner's alone.")
+    if missing:
+        yield skipped("files", f"{_listed(missing, 'is', 'are')} not there yet.")
+
+
+def _listed(names: list[str], one: str, several: str) -> str:
+    return f"{' and '.join(names)} {one if len(names) == 1 else several}"

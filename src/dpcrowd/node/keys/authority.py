@@ -26,6 +26,7 @@ from dpcrowd.node.keys.signing import PublicKey, fingerprint, public_text, suppo
 __all__ = ["Authority", "Signed", "init_authority", "sign_request"]
 
 _LONGEST_DAYS = 36_500
+_FINGERPRINT = 32  # hexadecimal digits
 _CLOCKS_APART = timedelta(hours=1)  # a new certificate has to work on a machine whose clock is behind
 
 
@@ -107,7 +108,8 @@ def sign_request(
     if name is not None and asked.name != name:
         raise BadInput(f"{where} is for '{asked.name}', not for {name!r}; ask the sender before you sign.")
     if expected_fingerprint is not None and _digits(expected_fingerprint) != _digits(fingerprint(text)):
-        raise BadInput(f"{where} has the fingerprint {fingerprint(text)}, not the one given: somebody changed it.")
+        # The right one is not shown: whoever could copy it from here would not have to phone.
+        raise BadInput(f"{where} has another fingerprint, not the one given: somebody changed it; phone the sender.")
     earlier = _earlier_keys(authority, asked, where)
     key = read_private_key(authority.key, passphrase)
     root = _own_certificate(authority, key.public_key())
@@ -185,7 +187,12 @@ def _own_certificate(authority: Authority, key: PublicKey) -> x509.Certificate:
 
 def _digits(spoken: str) -> str:
     """A fingerprint as people write it down: with spaces, colons, capitals."""
-    return "".join(character for character in spoken.lower() if character not in " :-\t\n")
+    digits = "".join(character for character in spoken.lower() if character not in " :-\t\n")
+    strange = sum(character not in "0123456789abcdef" for character in digits)
+    if strange or len(digits) != _FINGERPRINT:
+        wrong = f"{len(digits)} characters" + (f", {strange} of them no hexadecimal digits" if strange else "")
+        raise BadInput(f"the fingerprint given has {wrong}: mistyped; allowed: {_FINGERPRINT} hexadecimal digits.")
+    return digits
 
 
 def _check_days(days: int) -> None:

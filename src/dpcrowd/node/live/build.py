@@ -58,7 +58,9 @@ def declare_promise(network: NetworkConfig, storage: Storage) -> None:
     """Tell the durable ledger what this network promises; it refuses any payment that would break it."""
     guarantee, clock = network.guarantee(), network.clock()
     span = guarantee.length * clock.length_ns if guarantee.kind == "window" else None
-    storage.ledger.promises.declare(guarantee.total, span)
+    storage.ledger.promises.declare(
+        guarantee.total, span, sensitivity=guarantee.sensitivity, roaming=guarantee.users == "roaming"
+    )
 
 
 def make_machine(

@@ -80,7 +80,8 @@ class Intake:
         restored = set()
         for opens_ns in self._journal.pending():
             slot = self._clock.slot_of(opens_ns)
-            if self._clock.opens(slot) != opens_ns or slot < self._first_open(now_ns):
+            over = max(self._first_open(now_ns), self._collector.sealed + 1)
+            if self._clock.opens(slot) != opens_ns or slot < over:
                 self._journal.forget(opens_ns)
                 continue
             for found in replay(self._journal.batches(opens_ns), self.regions):
@@ -91,6 +92,10 @@ class Intake:
                     self._collector.restore(slot, *found)
             restored.add(slot)
         return restored
+
+    def begin_after(self, slot: int) -> None:
+        """Slots up to this one were sealed in an earlier life, whatever the clock says now: none is opened again."""
+        self._collector.seal(slot)
 
     def fed(self, slot: int) -> bool:
         """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""

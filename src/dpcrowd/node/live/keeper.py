@@ -6,6 +6,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
@@ -22,11 +26,12 @@ __all__ = ["Keeper"]
 
 log = logging.getLogger("dpcrowd.node")
 
-STRANGER = "stranger"
+STRANGER, FLOOD = "stranger", "flood"
 _MANY = 100
 _GRAVE = ("ledger-rolled-back", "storage-failed")
 
 Call = Callable[[], Awaitable[None]]
+T = TypeVar("T")
 
 
 class Keeper:
@@ -50,12 +55,15 @@ class Keeper:
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
         self._heard: dict[str, tuple[int, int, bytes]] = {}
-        self._refusals: list[Refusal] = []
+        self._refusals: Counter[Refusal] = Counter()
+        self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
         self.last: SlotEstimates | None = None
         self.sent = 0
         self._broken = False  # what was to be stored last could not be
         self.idle = asyncio.Event()
+        # A thread of its own: those who read estimates must not delay a slot.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
 
     def give(self, stimulus: on.Stimulus | Call) -> None:
         """A stimulus, or something to be done between two stimuli."""
@@ -68,6 +76,14 @@ class Keeper:
                 self.idle.set()
             given = await self._queue.get()
             await (given() if callable(given) else self.handle(given))
+
+    def close(self) -> None:
+        """After `run` has been cancelled."""
+        self._thread.shutdown(wait=False)
+
+    async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
+        """Something that waits for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
         for instruction in await self._instructions(stimulus):
@@ -88,7 +104,7 @@ class Keeper:
         """After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait."""
         missed = stimulus.slot - self.machine.server.slot if isinstance(stimulus, on.SlotSealed) else 0
         if missed > _MANY and self.machine.server.slot >= 0:
-            return await asyncio.to_thread(self.machine.handle, stimulus)
+            return await self.in_thread(self.machine.handle, stimulus)
         return self.machine.handle(stimulus)
 
     async def _carry_out(self, instruction: do.Instruction) -> None:
@@ -97,7 +113,7 @@ class Keeper:
         match instruction:
             case do.StoreSample(slot, nano, _, noisy, state):
                 opens = clock.opens(slot)
-                counter = await asyncio.to_thread(
+                counter = await self.in_thread(
                     self._storage.commit_sample, slot, opens, clock.length_ns, nano, noisy, state
                 )
                 if counter != self.machine.trust.counter:  # a commit that had failed was on the disk after all
@@ -115,30 +131,38 @@ class Keeper:
                     await self._transport.send(payload, reached)
                 self.sent += len(reached)
             case do.ForgetCheckIns(slot):
-                await asyncio.to_thread(self._storage.journal.forget_before, clock.closes(slot))
+                await self.in_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, at_ns):
                 self._schedule(slot, at_ns)
             case do.RememberCounter(neighbour, slot, counter, proof):
                 self._heard[neighbour] = slot, counter, proof
-            case do.RefuseMessage(slot, sender, reason, text):
-                self.refused[sender, reason] += 1
-                self._refusals.append(Refusal(clock.opens(slot), "message", reason))
-                log.warning("message refused", extra={"sender": sender, "reason": reason, "text": text, "slot": slot})
+            case do.RefuseMessage():
+                self._refuse(instruction)
             case do.Report(event, text):
                 log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
+
+    def _refuse(self, said: do.RefuseMessage) -> None:
+        """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
+        slot, kind = said.slot, (said.sender, said.reason)
+        self.refused[kind] += 1
+        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", said.reason)] += 1
+        if self._logged[0] != slot:
+            self._logged = slot, set()
+        if kind not in self._logged[1]:
+            self._logged[1].add(kind)
+            extra = {"sender": said.sender, "reason": said.reason, "text": said.text, "slot": slot}
+            log.warning("message refused", extra=extra)
 
     def stranger(self, slot: int, name: str) -> None:
         """Somebody is connected who is no neighbour; counted once a slot, told once."""
         if (name, STRANGER) not in self.refused:
             log.warning("a stranger is connected; nothing it says is heard", extra={"sender": name, "reason": STRANGER})
         self.refused[name, STRANGER] += 1
-        self._refusals.append(Refusal(self.machine.view.clock.opens(slot), "message", STRANGER))
+        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 
     def checkins_refused(self, opens_ns: int, reason: str) -> None:
         """That it happened, once a slot and reason; written with the next release."""
-        refusal = Refusal(opens_ns, "check-in", reason)
-        if refusal not in self._refusals:
-            self._refusals.append(refusal)
+        self._refusals[Refusal(opens_ns, "check-in", reason)] = 1
 
     async def _store_release(self, release: ServerRelease, state: bytes, heard: int) -> None:
         clock = self.machine.view.clock
@@ -153,13 +177,14 @@ class Keeper:
             nano=round(release.epsilon * NANO),
             heard=heard,
         )
-        said, refused = dict(self._heard), list(self._refusals)
+        said, refused = dict(self._heard), self._refusals.copy()
+        counted = [replace(one, count=count) for one, count in refused.items()]
         call: Callable[[], None] = lambda: self._storage.commit_release(  # noqa: E731
-            [stored], state, heard=said, refused=refused
+            [stored], state, heard=said, refused=counted
         )
-        await asyncio.to_thread(call)
+        await self.in_thread(call)
         self._heard = {name: what for name, what in self._heard.items() if said.get(name) != what}
-        del self._refusals[: len(refused)]
+        self._refusals -= refused
 
     def _told(self, release: ServerRelease) -> SlotEstimates:
         opens = self.machine.view.clock.opens(release.slot)

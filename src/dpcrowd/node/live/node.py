@@ -72,13 +72,14 @@ class LiveNode(Served):
         self.intake.learn(network.regions)
         if following is not None:
             self.expect(following)
+        self.intake.begin_after(machine.server.slot)
         self._restored = self.intake.restore(now)
         # Slots of which this node has seen too little pass without a sample: it would tell of too few people.
         current = view.clock.slot_of(now)
         just_opened = now - view.clock.opens(current) < view.clock.length_ns // 10
         self._first_whole = current if just_opened else current + 1
         self._present: set[str] = set()
-        self._linked: list[Peer] | None = None
+        self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------------------------------------- running
@@ -116,6 +117,7 @@ class LiveNode(Served):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
+            self.keeper.close()
             log.info("node stopped", extra={"server": self.config.server})
 
     async def _slots(self) -> None:
@@ -148,7 +150,7 @@ class LiveNode(Served):
 
         async def seal() -> None:
             await self._relink_for(slot)
-            room = await asyncio.to_thread(self._purse.room, slot)
+            room = await self.keeper.in_thread(self._purse.room, slot)
             taken = whole and fed and revision is self.revision  # if it could not take over: the counts do not fit
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, counts if taken else None, room))
 
@@ -170,6 +172,7 @@ class LiveNode(Served):
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
         if seen.moved_ns > 0:
             self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
+            self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
         if seen.half:
             self._first_whole = max(self._first_whole, self.clock.slot_of(now) + 1)
             self._restored.clear()
@@ -203,13 +206,15 @@ class LiveNode(Served):
         """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
         named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
         peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
-        if peers == self._linked:
+        most_bytes = self.keeper.machine.view.most_bytes
+        if (peers, most_bytes) == self._linked:
             return
         await self._transport.close()
         self._present.clear()
         self._linked, self.keeper.linked = None, frozenset()
+        self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
-        self._linked, self.keeper.linked = peers, frozenset(peer.name for peer in peers)
+        self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
 
     async def _relink_for(self, slot: int) -> None:
         """The same for a node that runs: a port that is not free at this moment is no reason to end."""
@@ -258,15 +263,15 @@ class LiveNode(Served):
             return
         if before.exchanging is not None:
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
-        view = make_view(self.config, following)
         try:
-            await asyncio.to_thread(declare_promise, following, self._storage)
-            machine, found = await asyncio.to_thread(
+            view = make_view(self.config, following)
+            await self.keeper.in_thread(declare_promise, following, self._storage)
+            machine, found = await self.keeper.in_thread(
                 make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
-        except StorageFailed as failure:
-            text = "revision %d waits for the next slot: %s"
-            log.error(text, following.revision, failure, extra={"event": "storage-failed"})
+        except DpcrowdError as failure:  # a full disk, a key that cannot be read: no reason to end
+            text = "revision %d cannot take over yet, next try with the next slot: %s"
+            log.error(text, following.revision, failure, extra={"event": "revision"})
             return
         machine.follow(before)
         self.keeper.machine, self.keeper.regions = machine, following.regions
@@ -307,4 +312,5 @@ def _raise_what_broke(part: asyncio.Task[None]) -> None:
     except StorageFailed:
         raise
     except DpcrowdError as error:  # while a node runs nobody's input is at fault, whatever the error's kind says
+        log.critical("%s: %s", part.get_name(), error, extra={"event": "broke"})
         raise RuntimeError(f"{part.get_name()}: {error}") from error

@@ -8,6 +8,7 @@ the scheme spends no more than it allows; that it would also refuse is the last 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.slots import SlotClock
@@ -32,13 +33,21 @@ class Purse:
         """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
         self._jumps.append((at_ns, moved_ns))
 
+    def book(self) -> None:
+        """Tell the ledger at once; what cannot be written now is written before anything is paid."""
+        with suppress(StorageFailed):
+            self._book()
+
+    def _book(self) -> None:
+        while self._jumps:
+            self._storage.set_ahead(*self._jumps[0])
+            del self._jumps[0]
+
     def room(self, slot: int) -> int:
         """Nano-epsilon that the slot may cost; 0 as well if the ledger cannot be asked."""
         opens_ns, closes_ns = self._clock.opens(slot), self._clock.closes(slot)
         try:
-            while self._jumps:
-                self._storage.set_ahead(*self._jumps[0])
-                del self._jumps[0]
+            self._book()
             room = self._storage.ledger.room(opens_ns, closes_ns)
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:
@@ -75,7 +84,7 @@ def comes_back(storage: Storage, clock: SlotClock, promise: Promise, network: st
     if promise.span_ns is None:
         return None, 0
     own = promise.network == network
-    after, _ = promise.reach(clock.opens(slot), clock.closes(slot), own=own)
+    after = promise.reach(clock.opens(slot), clock.closes(slot), own=own)
     back: dict[int, int] = {}
     for entry in storage.ledger.spent_since(after):
         # The first slot whose window, by the edges of `Promise.reach`, no longer holds it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -17,11 +18,12 @@ from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.transport.base import Transport
 
 __all__ = ["Served"]
 
@@ -42,6 +44,7 @@ class Served:
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
+    _transport: Transport
     _wall: WallClock
     _present: set[str]
 
@@ -95,7 +98,9 @@ class Served:
     async def network(self) -> NetworkStatus:
         now = self._wall.now()
         since = await asyncio.to_thread(self._storage.refusals.since, now - 100 * self.clock.length_ns)
-        refused = self.keeper.refused
+        refused = self.keeper.refused + Counter(
+            {(name, FLOOD): count for name, count in self._transport.dropped().items() if count}
+        )
         machine = self.keeper.machine
         heard = {machine.view.names[number]: used for number, used in machine.used.items()}
         return status.network_status(
@@ -110,7 +115,7 @@ class Served:
             problems.append(f"the node may not sample yet (/v1/budget): {status.distrust(self.keeper.machine.trust)}")
         machine = self.keeper.machine
         last = machine.server.slot
-        if machine.view.next_seal(self._wall.now()) <= last:
+        if 0 <= last >= machine.view.next_seal(self._wall.now()):
             problems.append(
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."

@@ -75,7 +75,8 @@ class Ledger:
 
     def room(self, opens_ns: int, closes_ns: int) -> Room:
         """What a slot may cost at most, so that every promise on this ledger holds."""
-        return self.promises.room(self._reader.rows, opens_ns, closes_ns)
+        # By the writer's connection: readers of estimates must not delay a slot.
+        return self.promises.room(self._database.rows, opens_ns, closes_ns)
 
     def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
         """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.

@@ -90,6 +90,8 @@ LEDGER_STEPS: tuple[Step, ...] = (
             network TEXT PRIMARY KEY,
             counter INTEGER NOT NULL CHECK (typeof(counter) = 'integer' AND counter > 0))""",
         "INSERT INTO tally SELECT network, max(counter) FROM ledger GROUP BY network",
+        "ALTER TABLE promise ADD COLUMN sensitivity INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE promise ADD COLUMN roaming INTEGER NOT NULL DEFAULT 0",
         """CREATE TABLE ahead (
             id INTEGER PRIMARY KEY,
             network TEXT NOT NULL,

@@ -20,29 +20,45 @@ from dpcrowd.privacy.units import LARGEST_EPSILON, NANO, format_epsilon
 
 __all__ = ["Promise", "Promises", "Room", "check_nano"]
 
-END_OF_TIME = (1 << 63) - 1
-_ALL = "SELECT network, nano, span_ns, since_ns FROM promise ORDER BY network"
+_ALL = "SELECT network, nano, span_ns, since_ns, sensitivity, roaming FROM promise ORDER BY network"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """At most `nano` in any window of `span_ns`; None: in all the time since `since_ns`, the start of the horizon."""
+    """At most `nano` in any window of `span_ns`; None: in all the time since `since_ns`, the start of the horizon.
+
+    sensitivity  in how many regions and servers of a slot a user may be
+    roaming      whether users may change servers
+    """
 
     network: str
     nano: int
     span_ns: int | None
     since_ns: int
+    sensitivity: int = 1
+    roaming: bool = False
 
-    def reach(self, opens_ns: int, closes_ns: int, *, own: bool) -> tuple[int, int]:
-        """Rows that close after the first time and open before the second may share a window with a slot.
+    def reach(self, opens_ns: int, closes_ns: int, *, own: bool) -> int:
+        """Rows that close after this time may share a window with a slot.
 
         Windows begin and end where the promise's own slots do; another network's slot may lie across such a place, and
-        then counts in windows that end as early as it opens, or begin as late as it closes.
+        then counts in windows that end as early as it opens. Rows that are dated later than the slot count as well,
+        however far ahead: they were paid by a clock that was wrong, perhaps a moment ago.
         """
         if self.span_ns is None:
-            return self.since_ns, END_OF_TIME
-        first_end, last_start = (closes_ns, opens_ns) if own else (opens_ns, closes_ns)
-        return first_end - self.span_ns, last_start + self.span_ns
+            return self.since_ns
+        return (closes_ns if own else opens_ns) - self.span_ns
+
+    def weaker_than(self, old: Promise) -> bool:
+        """Whether users who were promised `old` would be promised less."""
+        if self.nano > old.nano or self.sensitivity < old.sensitivity or (old.roaming and not self.roaming):
+            return True
+        return self.span_ns is not None and (old.span_ns is None or self.span_ns < old.span_ns)
+
+    def __str__(self) -> str:
+        over = "over its whole horizon" if self.span_ns is None else f"in any {self.span_ns / 1e9:g} s"
+        users = "roaming" if self.roaming else "pinned"
+        return f"ε={format_epsilon(self.nano)} {over} for {users} users in up to {self.sensitivity} places a slot"
 
 
 @dataclass(frozen=True)
@@ -62,29 +78,32 @@ class Promises:
         self._reader = reader
         self._network = network
 
-    def declare(self, nano: int, span_ns: int | None) -> None:
+    def declare(self, nano: int, span_ns: int | None, *, sensitivity: int = 1, roaming: bool = False) -> None:
         """State this network's promise, as configured now; a finite one (span None) keeps the start of its horizon.
 
-        What was promised is kept: a weaker promise, more epsilon or a shorter span, needs a network of its own.
+        What was promised is kept: a weaker promise, more epsilon, a shorter span or users in fewer places, needs a
+        network of its own.
         """
         check_nano(nano)
         if span_ns is not None and span_ns < 1:
             raise BadInput(f"a window of {span_ns} ns; allowed: at least 1.")
+        new = Promise(self._network, nano, span_ns, 0, sensitivity, roaming)
         for old in self.all():
-            if old.network == self._network and _weaker(nano, span_ns, old):
+            if old.network == self._network and new.weaker_than(old):
                 raise BadInput(
-                    f"network '{self._network}' promised {_words(old.nano, old.span_ns)} on this ledger; given "
-                    f"{_words(nano, span_ns)}, which is weaker. Give the network that promises less an id of its own."
+                    f"network '{self._network}' promised {old} on this ledger; given {new}, which is weaker. Give the "
+                    "network that promises less an id of its own."
                 )
         self._database.write(
-            "INSERT INTO promise (network, nano, span_ns) VALUES (?, ?, ?) "
-            "ON CONFLICT (network) DO UPDATE SET nano = excluded.nano, span_ns = excluded.span_ns",
-            (self._network, nano, span_ns),
+            "INSERT INTO promise (network, nano, span_ns, sensitivity, roaming) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (network) DO UPDATE SET nano = excluded.nano, span_ns = excluded.span_ns, "
+            "sensitivity = excluded.sensitivity, roaming = excluded.roaming",
+            (self._network, nano, span_ns, sensitivity, roaming),
         )
 
     def all(self) -> list[Promise]:
         """Of all networks that write this ledger."""
-        return [Promise(*row) for row in self._reader.rows(_ALL)]
+        return _promises(self._reader.rows)
 
     def new_horizon(self, since_ns: int, at_ns: int, text: str) -> None:
         """The operator begins a new horizon: payments of slots that closed by `since_ns` no longer count. Logged."""
@@ -108,18 +127,16 @@ class Promises:
 
     def room(self, fetch: Fetch, opens_ns: int, closes_ns: int) -> Room:
         """What a slot may cost at most, so that the promises of all networks hold."""
-        promises = [Promise(*row) for row in fetch(_ALL)]
+        promises = _promises(fetch)
         if all(promise.network != self._network for promise in promises):
             raise BadInput(f"network '{self._network}' has declared no promise on this ledger: declare it first.")
         moved = set_ahead(fetch)
         rooms = []
         for promise in promises:
-            after, before = promise.reach(opens_ns, closes_ns, own=promise.network == self._network)
+            after = promise.reach(opens_ns, closes_ns, own=promise.network == self._network)
             if promise.span_ns is not None:
                 after = elapsed_start(moved, after)
-            ((spent,),) = fetch(
-                "SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ? AND opens_ns < ?", (after, before)
-            )
+            ((spent,),) = fetch("SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ?", (after,))
             rooms.append(Room(max(promise.nano - spent, 0), spent, promise))
         return min(rooms, key=lambda room: (room.nano, room.promise.network != self._network))
 
@@ -138,15 +155,8 @@ class Promises:
             )
 
 
-def _weaker(nano: int, span_ns: int | None, old: Promise) -> bool:
-    if nano > old.nano:
-        return True
-    return span_ns is not None and (old.span_ns is None or span_ns < old.span_ns)
-
-
-def _words(nano: int, span_ns: int | None) -> str:
-    over = "over its whole horizon" if span_ns is None else f"in any {span_ns / 1e9:g} s"
-    return f"ε={format_epsilon(nano)} {over}"
+def _promises(fetch: Fetch) -> list[Promise]:
+    return [Promise(row[0], row[1], row[2], row[3], row[4], bool(row[5])) for row in fetch(_ALL)]
 
 
 def check_nano(nano: int) -> None:

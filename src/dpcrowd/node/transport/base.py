@@ -9,7 +9,7 @@ pinned one is decided by the signatures inside the message, see `zenoh`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +41,12 @@ class TransportFailed(DpcrowdError):
 
 
 class Transport(Protocol):
-    """Bytes between a server and its neighbours. After `close`, `open` may be called again, any number of times."""
+    """Bytes between a server and its neighbours. After `close`, `open` may be called again, any number of times.
+
+    most_bytes  that a message may have; set before `open`. What is larger is dropped, whoever sent it.
+    """
+
+    most_bytes: int
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
         """Start to listen, and to connect until every neighbour is reached. Returns at once: neighbours come later."""
@@ -53,6 +58,10 @@ class Transport(Protocol):
 
     async def strangers(self) -> Sequence[str]:
         """Names, by their certificates, of those who are connected and are no neighbours; nothing of them is heard."""
+        ...
+
+    def dropped(self) -> Mapping[str, int]:
+        """Messages since `open` that came too fast, or were too large, by neighbour."""
         ...
 
     async def close(self) -> None:

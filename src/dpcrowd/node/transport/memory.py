@@ -8,7 +8,7 @@ for bit; partitions are set by the test. Time is whatever `call_later` says: the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,6 +145,7 @@ class MemoryTransport:
     def __init__(self, hub: MemoryHub) -> None:
         self._hub = hub
         self._port: _Port | None = None
+        self.most_bytes = 1 << 30  # nobody is dishonest here
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
         if self._port is not None:
@@ -160,6 +161,9 @@ class MemoryTransport:
         check_recipients(to, self._port.neighbours)
         for name in to:
             self._hub.carry(self._port, payload, name)
+
+    def dropped(self) -> Mapping[str, int]:
+        return {}
 
     async def strangers(self) -> Sequence[str]:
         return ()  # who is not in both lists of neighbours is not connected

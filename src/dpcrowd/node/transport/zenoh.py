@@ -41,6 +41,7 @@ class ZenohTransport:
         self._network, self._tls, self._listen = network, tls, tuple(listen)
         self._links: Links | None = None
         self._known: set[str] = set()
+        self.most_bytes = MAX_MESSAGE
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
         if self._links is not None:
@@ -49,7 +50,8 @@ class ZenohTransport:
         self._tls.check()
         self._known = {peer.certificate_name for peer in neighbours}
         plans = self._plans(me, neighbours)
-        links = Links(self._network, me, [peer.name for peer in neighbours], on_message, on_presence)
+        names = [peer.name for peer in neighbours]
+        links = Links(self._network, me, names, on_message, on_presence, self.most_bytes)
         self._links = links
         try:
             for settings, peers in plans:
@@ -61,8 +63,8 @@ class ZenohTransport:
     async def send(self, payload: bytes, to: Sequence[str]) -> None:
         if self._links is None:
             raise BadInput("the transport is closed; open it before sending.")
-        if len(payload) > MAX_MESSAGE:
-            raise BadInput(f"a message of {len(payload)} bytes; neighbours take at most {MAX_MESSAGE}.")
+        if len(payload) > self.most_bytes:
+            raise BadInput(f"a message of {len(payload)} bytes; neighbours take at most {self.most_bytes}.")
         check_recipients(to, self._links.lanes)
         for name in to:
             self._links.lanes[name].offer(payload)
@@ -84,6 +86,9 @@ class ZenohTransport:
     async def strangers(self) -> Sequence[str]:
         return sorted(set(await self.certificates()) - self._known)
 
+    def _settings(self, me: str, peers: Sequence[Peer], **where: Sequence[str]) -> dict[str, str]:
+        return session_settings(self._network, me, peers, self._tls, most_bytes=self.most_bytes, **where)
+
     def _plans(self, me: str, neighbours: Sequence[Peer]) -> list[tuple[dict[str, str], list[Peer]]]:
         """The sessions to open: one for all who dial me, one for each whom I dial."""
         callers = [peer for peer in neighbours if peer.name < me]
@@ -91,9 +96,9 @@ class ZenohTransport:
         if callers:
             if not self._listen:
                 raise BadInput(f"'{callers[0].name}' dials '{me}', which listens nowhere; set listen.transport.")
-            plans.append((session_settings(self._network, me, callers, self._tls, listen=self._listen), callers))
+            plans.append((self._settings(me, callers, listen=self._listen), callers))
         for peer in neighbours:
             if peer.name > me:
-                settings = session_settings(self._network, me, [peer], self._tls, connect=[peer.endpoint])
+                settings = self._settings(me, [peer], connect=[peer.endpoint])
                 plans.append((settings, [peer]))
         return plans

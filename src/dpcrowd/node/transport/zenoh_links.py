@@ -29,9 +29,15 @@ class Links:
     """The open sessions, from `open` to `close`. Made anew each time, so that no callback outlives its session."""
 
     def __init__(
-        self, network: str, me: str, names: Sequence[str], on_message: OnMessage, on_presence: OnPresence
+        self,
+        network: str,
+        me: str,
+        names: Sequence[str],
+        on_message: OnMessage,
+        on_presence: OnPresence,
+        most_bytes: int,
     ) -> None:
-        self._network, self._me = network, me
+        self._network, self._me, self._most_bytes = network, me, most_bytes
         self._on_message, self._on_presence = on_message, on_presence
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="dpcrowd-put")
@@ -98,10 +104,11 @@ class Links:
         unread = self._unread[name]
 
         def hear(sample: Any) -> None:
-            if len(unread) >= _UNREAD:
+            payload = sample.payload
+            if len(unread) >= _UNREAD or len(payload) > self._most_bytes:
                 self.flood[name] += 1
                 return
-            unread.append(sample.payload.to_bytes())
+            unread.append(payload.to_bytes())
             self._call(self._take, name)
 
         return hear

@@ -24,6 +24,7 @@ from dpcrowd.node.transport.base import Peer, TransportFailed
 __all__ = ["MAX_MESSAGE", "TlsFiles", "check_endpoint", "key_of_pair", "session_settings"]
 
 MAX_MESSAGE = 64 * 2**20
+_LEAST_BUFFER = 2**20
 """Longest message in bytes. Zenoh would take 1 GiB from a neighbour; two matrices of 1,000 regions need 16 MB."""
 
 _PATH_VERSION = "1"
@@ -112,6 +113,7 @@ def session_settings(
     *,
     listen: Sequence[str] = (),
     connect: Sequence[str] = (),
+    most_bytes: int = MAX_MESSAGE,
 ) -> dict[str, str]:
     """Every setting of a session that serves these neighbours, as Zenoh's path -> JSON."""
     link = "transport/link/tls/"
@@ -137,7 +139,8 @@ def session_settings(
         "scouting/delay": 0,
         "transport/link/protocols": ["tls"],
         "transport/unicast/max_links": 1,
-        "transport/link/rx/max_message_size": MAX_MESSAGE,
+        # Of all that a session puts together from fragments; the least that Zenoh is at ease with.
+        "transport/link/rx/max_message_size": max(2 * most_bytes, _LEAST_BUFFER),
         "transport/shared_memory/enabled": False,
         "adminspace/enabled": False,
         "plugins_loading/enabled": False,
