@@ -79,6 +79,13 @@ def _heard(trial: Trial) -> dict[int, int]:
 
 
 Lie = Callable[[Liar], bytes]
+
+
+def _prior(me: Liar, people: float) -> dict[str, bytes]:
+    regions = len(me.network.regions)
+    return {"prior": np.full(regions, people).tobytes(), "prior_known": b"\1" * regions}
+
+
 LIES: list[tuple[str, Lie]] = [
     ("not-finite", lambda me: me.payload(message=me.sample(np.nan))),
     ("not-finite", lambda me: me.payload(message=me.sample(matrix=np.inf))),
@@ -87,6 +94,7 @@ LIES: list[tuple[str, Lie]] = [
     ("wrong-length", lambda me: me.payload(message=me.sample(), prior=b"")),
     ("absurd", lambda me: me.payload(message=me.sample(1e300, 1e10))),
     ("absurd", lambda me: me.payload(message=me.sample(1e9, 1e-3))),  # 10^12 people in each region
+    ("absurd", lambda me: me.payload(message=me.sample(), **_prior(me, 1e12))),  # the consensus would follow it
     ("other-configuration", lambda me: me.payload(digest=bytes(16))),
     ("wrong-sender", lambda me: me.payload(server=me.network.number_of(ALIVE))),
     ("wrong-sender", lambda me: me.payload(server=77)),
@@ -98,7 +106,8 @@ LIES: list[tuple[str, Lie]] = [
     ("version", lambda me: me.payload(version=9)),
     ("malformed", lambda _: b"hello"),
     ("malformed", lambda _: b""),
-    ("malformed", lambda _: b"\x91" * 100_000),  # arrays inside one another
+    ("malformed", lambda _: b"\x91" * 5_000),  # arrays inside one another
+    ("flood", lambda _: b"\x91" * 100_000),  # larger than any message of this network: not even read
     ("malformed", lambda me: me.payload(round=0)),
     ("malformed", lambda me: me.payload(counter=1 << 63)),
 ]

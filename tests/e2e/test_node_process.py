@@ -99,6 +99,14 @@ def _spent(trial: Trial) -> int:
     return round(float(trial.ask("server-1", "/v1/budget").json["spent"]) * 1e9)
 
 
+def _refused_without(heat: Trial, shared: Path) -> str:
+    """What the second network says of a ledger that is not there; its file names it from now on."""
+    change(heat.files["server-1"], ("[log]", f'[ledger]\nshared = "{shared}"\n\n[log]'))
+    told = heat.tool("server-1", "run")
+    assert told.returncode == 3
+    return told.stderr
+
+
 def test_two_networks_on_one_ledger_keep_the_smaller_promise(tmp_path: Path) -> None:
     """The same people pay for both networks: on two accounts they would pay the sum of both promises."""
     for name in ("flu", "heat"):
@@ -107,7 +115,8 @@ def test_two_networks_on_one_ledger_keep_the_smaller_promise(tmp_path: Path) -> 
         change(flu.network, ('id = "trial"', 'id = "flu"'))
         change(heat.network, ('id = "trial"', 'id = "heat"'), ('epsilon = "1"', 'epsilon = "0.1"'))
         shared = flu.config("server-1").data
-        change(heat.files["server-1"], ("[log]", f'[ledger]\nshared = "{shared}"\n\n[log]'))
+        assert "ledger.shared" in _refused_without(heat, shared)
+        shared.mkdir(mode=0o700)
         with feeding(flu, "server-1"), feeding(heat, "server-1"):
             for each, network in ((heat, "heat"), (flu, "flu")):
                 each.start()

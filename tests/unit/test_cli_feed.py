@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ import pytest
 import dpcrowd.cli.feed  # noqa: F401 - the module, which the command of the same name hides
 from client_support import serving
 from dpcrowd.cli.main import main
+from dpcrowd.client.deliver import Checkin, Undelivered, deliver
 from dpcrowd.client.errors import NodeUnreachable
 from dpcrowd.client.tail import batches, follow_file
+from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SECOND, SlotClock
-from node_support_api import CHECKIN, CLOCK, READ, REGIONS, FakeService
+from node_support_api import CHECKIN, CLOCK, NOW, READ, REGIONS, FakeService
 
 REGION = next(iter(REGIONS))
 feed_module = sys.modules["dpcrowd.cli.feed"]
@@ -54,15 +57,104 @@ def test_lines_that_are_no_check_ins_are_named_by_number_and_never_repeated(
     assert "person" not in err
 
 
-def test_what_the_node_refuses_is_told_and_the_rest_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown region in one batch must not cost the next one."""
-    lines = [_line(1), json.dumps({"user": "person-2", "region": "nowhere"}) + "\n", _line(3)]
+def _taken(service: FakeService) -> int:
+    return int(service.collector.seal(100).sum())
+
+
+@pytest.mark.parametrize("batch", ["1", "4", "1000"])
+def test_what_the_node_refuses_is_told_by_line_and_all_the_rest_is_taken(
+    batch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One late row once cost the 999 good ones of its request, and was told by its place in there."""
+    lines = [
+        _line(1),
+        _line(2, region="nowhere"),
+        "\n",
+        _line(4, time="yesterday"),
+        _line(5, time=NOW // 1_000_000),
+        _line(6, time=5),
+        _line(7, time=NOW // 1_000_000 + 10_000),
+        _line(8),
+        _line(9, region="elsewhere"),
+        _line(10),
+    ]
     (tmp_path / "day.ndjson").write_text("".join(lines))
     service = FakeService()
     with serving(service) as served:
-        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", "1"]) == 1
-    assert sum(len(batch) for batch in service.batches) == 2
-    assert "person" not in capsys.readouterr().err
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", batch]) == 1
+    assert _taken(service) == 4
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(told) == sorted(
+        [
+            "dpcrowd: left out: line 2: region: missing or not allowed; allowed: the name of a region of network.toml.",
+            "dpcrowd: left out: line 4: time: missing or not allowed; allowed: an RFC 3339 time with an offset, or "
+            "milliseconds since 1970 as a whole number, from 1970 to 2262.",
+            "dpcrowd: left out: line 6: time: of a slot that is sealed.",
+            "dpcrowd: left out: line 7: time: later than this server's clock allows.",
+            "dpcrowd: left out: line 9: region: missing or not allowed; allowed: the name of a region of network.toml.",
+        ]
+    )
+
+
+def test_twenty_lines_are_told_and_then_their_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of a wrong region must not fill the screen, nor be half of the story."""
+    (tmp_path / "day.ndjson").write_text("".join(_line(user, region="nowhere") for user in range(45)) + _line(99))
+    service = FakeService()
+    with serving(service) as served:
+        words = ["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", "10", "-v"]
+        assert main(words) == 1
+    assert _taken(service) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[2] for line in told[:20]] == [f" line {number}" for number in range(1, 21)]
+    assert told[20:] == ["dpcrowd: left out: 25 more lines", "dpcrowd: 1 check-ins taken"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b'{"user": 1.5, "region": "north"}',
+        b'{"user": "", "region": "north"}',
+        b'{"user": "person-7", "region": 5}',
+        b'{"user": "person-7", "region": "north", "time": -1}',
+        b'{"user": "person-\xff", "region": "north"}',
+        b'{"user": "person-\\ud800", "region": "north"}',
+        b"[" * 100_000,
+    ],
+)
+def test_no_line_can_end_the_feed(wrong: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the client itself finds wrong, and bytes that are no text, once ended it; later lines were lost."""
+    path = tmp_path / "day.ndjson"
+    path.write_bytes(_line(1).encode() + wrong + b"\n" + _line(3).encode())
+    service = FakeService()
+    with serving(service) as served:
+        assert main(["feed", served.url, str(path), "--token", CHECKIN]) == 1
+    assert _taken(service) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("dpcrowd: left out: line 2: ")
+    assert "person" not in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_node_that_is_away_has_its_own_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script can tell it from wrong input, as with other commands; and where to go on is told."""
+    (tmp_path / "day.ndjson").write_text("\n" + _line(2) + _line(3))
+    with serving(FakeService()) as served:
+        url = served.url
+    assert main(["feed", url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]) == 4
+    err = capsys.readouterr().err
+    assert err.startswith("dpcrowd: error: the node does not answer (ConnectError)")
+    assert err.endswith("Lines from 2 on were not taken.\n")
+
+
+def test_the_authority_is_an_option_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`(ca)` is a word of Python's client; here it is `--ca`."""
+    files = make_trial(tmp_path / "keys", ["a"], datetime.now(UTC))["a"]
+    (tmp_path / "day.ndjson").write_text(_line(1))
+    with serving(FakeService(), files.certificate, files.key) as served:
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]) == 4
+        assert "(--ca)" in capsys.readouterr().err
+        words = ["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--ca", str(files.authority)]
+        assert main(words) == 0
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +267,21 @@ def test_a_feed_that_starts_again_can_pass_over_what_it_has_sent(tmp_path: Path)
     lines = follow_file(path, stop.is_set, new=True)
     timer = threading.Timer(0.5, lambda: _append(path, "new\n"))
     timer.start()
-    assert next(lines) == (1, "new\n")
+    assert next(lines) == (3, "new\n")
     timer = threading.Timer(0.5, lambda: _rotate(path, "all of this\n"))
     timer.start()
-    assert next(lines) == (2, "all of this\n")
+    assert next(lines) == (1, "all of this\n")
+    timer.join()
+
+
+def test_a_line_that_is_being_written_at_the_start_is_new(tmp_path: Path) -> None:
+    """Its second half alone would be no check-in, and whoever is in it would be lost."""
+    path = tmp_path / "live.ndjson"
+    path.write_bytes(b"old\n" * 400_000 + b"bro")
+    lines = follow_file(path, threading.Event().is_set, new=True)
+    timer = threading.Timer(0.5, lambda: _append(path, "ken\n"))
+    timer.start()
+    assert next(lines) == (400_001, "broken\n")
     timer.join()
 
 
@@ -196,21 +299,23 @@ def test_a_feed_that_follows_waits_for_its_node(
     tries = []
 
     class Away:
-        def checkin(self, rows: list[dict[str, object]]) -> None:
+        def checkin(self, rows: list[dict[str, object]], batch: int) -> None:
             tries.append(rows)
             if len(tries) < 3:
                 raise NodeUnreachable("nobody answers")
 
-    rows = [{"user": "person-1", "region": REGION}]
-    feed_module._send(Away(), rows, patient=True)  # type: ignore[arg-type]
-    assert tries == [rows] * 3
+    checkins = [Checkin(1, {"user": "person-1", "region": REGION})]
+    waiting = feed_module._Waiting(patient=True)
+    assert deliver(feed_module._sender(Away(), waiting), checkins, pytest.fail, waiting.again) == 1
+    assert tries == [[checkins[0].row]] * 3
     assert capsys.readouterr().err.splitlines() == [
         "dpcrowd: waiting: nobody answers",
         "dpcrowd: the node takes check-ins again",
     ]
     tries.clear()
-    with pytest.raises(NodeUnreachable):
-        feed_module._send(Away(), rows, patient=False)  # type: ignore[arg-type]
+    waiting = feed_module._Waiting(patient=False)
+    with pytest.raises(Undelivered):
+        deliver(feed_module._sender(Away(), waiting), checkins, pytest.fail, waiting.again)
 
 
 def _append(path: Path, text: str) -> None:

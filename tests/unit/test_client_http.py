@@ -167,6 +167,7 @@ def test_refusals_have_the_node_s_reason_and_text() -> None:
     assert isinstance(error, RequestRefused)
     assert (error.status, error.reason) == (400, "unknown-region")
     assert "row 0: region" in error.text
+    assert error.rows == [0]
     error = failing(lambda client: client.checkin([SECRET], "north", 5), service, CHECKIN)
     assert isinstance(error, NotTaken)
     assert (error.reason, error.rows) == ("late", [0])
@@ -306,6 +307,10 @@ def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
             pytest.raises(NodeUnreachable, match="certificate is of no authority known here"),
         ):
             client.ready()
+        plain = served.url.replace("https://", "http://")
+        with dpcrowd.Client(plain, READ, retries=0) as client, pytest.raises(NodeUnreachable, match="https://") as told:
+            client.ready()
+        assert (told.value.reason, "Error" in str(told.value)) == ("hung-up", False)
     with pytest.raises(BadInput, match="ca"):
         dpcrowd.Client(served.url, ca=tmp_path / "nothing.crt")
 
@@ -317,3 +322,21 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
         dpcrowd.Client("http://a")
     code = "import sys, dpcrowd; assert 'httpx' not in sys.modules and 'dpcrowd.client' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_https_where_there_is_none() -> None:
+    """OpenSSL's own words ("wrong version number") send people to the wrong place; asking again would not help."""
+    with serving(FakeService()) as served, dpcrowd.Client(served.url.replace("http://", "https://")) as client:
+        for call in (client.ready, lambda: list(client.stream(seconds=20))):
+            with pytest.raises(NodeUnreachable, match="does not speak HTTPS; is the address http://") as told:
+                call()
+            assert told.value.reason == "not-https"
+            assert "_ssl" not in str(told.value)
+
+
+@pytest.mark.parametrize(("first", "last"), [(2, 1), (CLOCK_TIME(2), CLOCK_TIME(1))])
+def test_an_end_before_the_beginning_is_refused(first: Any, last: Any) -> None:
+    """An empty table would say that nothing was released."""
+    error = failing(lambda client: client.estimates(first, last), FakeService(slots=[1, 2]), READ)
+    assert isinstance(error, BadInput)
+    assert len(use(FakeService(slots=[1, 2]), READ, lambda client: client.estimates(last, last))) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ def test_pandas(rows: list[Row]) -> None:
     assert list(frame.columns) == list(COLUMNS)
     assert str(frame["start"].dt.tz) == "UTC"
     assert frame["region"].tolist() == [row.region for row in rows]
+    assert list(pandas.DataFrame(dict(table)).columns) == list(COLUMNS)
     assert len(pandas.DataFrame(dict(table))) == len(rows)
 
 
@@ -63,8 +65,44 @@ def test_arrow(rows: list[Row]) -> None:
     """The same schema as the API's own Arrow."""
     pyarrow = pytest.importorskip("pyarrow")
     table = from_rows(rows).to_arrow()
+    assert pyarrow.table(from_rows(rows)).equals(table)
     assert table.schema.field("start").type == pyarrow.timestamp("ns", "UTC")
     assert table.column("low").to_pylist() == [row.low for row in rows]
+
+
+def test_pandas_takes_a_table_as_it_is() -> None:
+    """Handed over whole, it once became a column of the names of the columns, without a word."""
+    pandas = pytest.importorskip("pandas")
+    table = from_rows(ROWS)
+    frame = pandas.DataFrame(table)
+    assert list(frame.columns) == list(COLUMNS)
+    frame["start"] = frame["start"].astype(table.to_pandas()["start"].dtype)
+    pandas.testing.assert_frame_equal(frame, table.to_pandas())
+
+
+@pytest.mark.parametrize("rows", [ROWS, []])
+def test_numpy_takes_a_table_as_it_is(rows: list[Row]) -> None:
+    """One record a row; and its memory is its own, or it would show whatever comes there next."""
+    array = np.asarray(from_rows(rows))
+    told = from_rows(rows).__array_interface__
+    assert not isinstance(told["data"], tuple), "an address, which keeps nothing alive"
+    assert array.dtype.names == COLUMNS
+    assert array.shape == (len(rows),)
+    assert array["region"].tolist() == [row.region for row in rows]
+    assert array.tobytes() == from_rows(rows).to_numpy().tobytes()
+    with pytest.raises(TypeError, match="annot cast"):
+        np.asarray(from_rows(ROWS), dtype=np.float64)
+
+
+def test_rows() -> None:
+    """As many as `len` says, each with its names; a table knows its columns by name all the same."""
+    table = from_rows(ROWS)
+    first, second = table
+    assert first == (7, datetime(2026, 1, 1, 0, 7, tzinfo=UTC), "north", -3.5, -5.0, -2.0, True)
+    assert (first.region, first.estimate) == ("north", -3.5)
+    assert np.isnan(second.estimate)
+    assert "estimate" in table
+    assert "lost" not in table
 
 
 @pytest.mark.parametrize(

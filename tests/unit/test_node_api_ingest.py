@@ -147,6 +147,25 @@ def test_late_rows_are_listed() -> None:
     assert response.json()["error"]["rows"] == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"user": "a", "region": "nowhere"}, "unknown-region"),
+        ({"user": 1.5, "region": "north"}, "field"),
+        ({"user": "a", "region": "north", "time": rfc3339(NOW + 3 * SECOND)}, "future"),
+    ],
+)
+def test_all_wrong_rows_are_listed(wrong: dict[str, object], why: str) -> None:
+    """Told of one row at a time, a sender of 1,000 with 100 typing mistakes would need 100 requests."""
+    good = {"user": "b", "region": "north"}
+    content = json.dumps([good, wrong, good, wrong])
+    response = client_of(FakeService()).post("/v1/checkins", content=content, headers=JSON)
+    assert reason(response) == why
+    assert response.json()["error"]["rows"] == [1, 3]
+    malformed = client_of(FakeService()).post("/v1/checkins", content=b"[{", headers=JSON)
+    assert "rows" not in malformed.json()["error"]
+
+
 def test_a_long_body_without_its_length_is_cut_off() -> None:
     """Content-Length may be missing or wrong: what is read is counted, and never held beyond the limit."""
     service = FakeService()
@@ -202,10 +221,22 @@ def test_compressed_bodies_are_refused() -> None:
 def test_over_capacity_says_when_to_come_back() -> None:
     """429 with Retry-After, and nothing of the batch is kept: it can be sent again whole."""
     service = FakeService(capacity=2)
-    body = json.dumps([{"user": number, "region": "north"} for number in range(3)])
-    response = client_of(service).post("/v1/checkins", content=body, headers=JSON)
+    client = client_of(service)
+    body = json.dumps([{"user": number, "region": "south"} for number in range(2)])
+    assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
+    response = client.post("/v1/checkins", content=body, headers=JSON)
     assert (response.status_code, reason(response)) == (429, "full")
     assert response.headers["retry-after"] == "30"
+    assert service.collector.seal(100).tolist() == [1, 0, 0]
+
+
+def test_what_no_slot_can_hold_is_too_large() -> None:
+    """With 429 and Retry-After a client would send it again in every slot, and never get it in."""
+    service = FakeService(capacity=2)
+    body = json.dumps([{"user": number, "region": "north"} for number in range(3)])
+    response = client_of(service).post("/v1/checkins", content=body, headers=JSON)
+    assert (response.status_code, reason(response)) == (413, "too-large")
+    assert "retry-after" not in response.headers
     assert service.collector.seal(100).tolist() == [0, 0, 0]
 
 

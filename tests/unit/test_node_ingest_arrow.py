@@ -126,6 +126,23 @@ def test_wrong_rows(wrong: dict[str, Any], row: int, field: str, reason: str) ->
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"user": pa.array(["ann", None, "bob", None])},
+        {"user": pa.array(["ann", "", "bob", "x" * 1025])},
+        {"region": pa.array(["north", "secret", "south", "other"])},
+        {"region": pa.array(["north", "secret", "south", "secret"]).dictionary_encode()},
+        {"time": pa.array([MILLIS, -1, MILLIS, -2])},
+        {"time": pa.array([None, "yesterday", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00"])},
+        {"time": pa.array([None, "1969-12-31T23:59:59Z", None, "2263-01-01T00:00:00Z"])},
+    ],
+)
+def test_all_wrong_rows_are_named(wrong: dict[str, Any]) -> None:
+    """Whoever sends can leave them out at once, not one a request."""
+    assert refusal(written(table(**wrong))).rows == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
         {"user": pa.array([1.0, 2.0, 3.0, 4.0])},
         {"user": pa.array([b"a", b"b", b"c", b"d"])},
         {"user": pa.nulls(4)},

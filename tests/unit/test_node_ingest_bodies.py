@@ -87,8 +87,9 @@ def test_without_times_there_are_none() -> None:
 )
 def test_a_wrong_row_is_named_by_its_place_and_field(kind: str, row: object, reason: str, field: str) -> None:
     """A feed of 1,000 rows must learn which one to mend; a row that is wrong must not be counted as something else."""
-    refused = refusal(kind, encoded(kind, [*ROWS, row, ROWS[0]]))
+    refused = refusal(kind, encoded(kind, [*ROWS, row, ROWS[0], row]))
     assert (refused.status, refused.reason) == (400, reason)
+    assert refused.rows == (len(ROWS), len(ROWS) + 2)
     assert refused.text.startswith(f"row {len(ROWS)}: ")
     assert field in refused.text
     assert "ann" not in refused.text
@@ -186,3 +187,17 @@ def test_parts_and_repr() -> None:
     assert batch.part([0]) == ([b"ann"], [0])
     assert batch.part(np.arange(4)) == (batch.users, batch.regions)
     assert repr(batch) == f"{batch}" == "Batch(...)"
+
+
+@pytest.mark.parametrize("kind", [JSON, LINES, MSGPACK])
+@pytest.mark.parametrize("wrong", [{"user": "ann"}, {"user": "ann", "region": "west"}])
+def test_no_more_than_a_thousand_rows_are_named(kind: str, wrong: object) -> None:
+    """A body of nothing but mistakes must not get an answer of its own size."""
+    refused = refusal(kind, encoded(kind, [wrong] * 1_500))
+    assert refused.rows == tuple(range(1_000))
+
+
+def test_what_is_garbage_behind_a_wrong_row_names_that_row_only() -> None:
+    """Looking for further rows must not turn a refusal into an error of the node."""
+    assert refusal(JSON, b'[{"user":1.5,"region":"north"},{]').rows == (0,)
+    assert refusal(JSON, b'[{"user":1.5,"region":"north"},{"user":"\xff","region":"north"}]').rows == (0, 1)

@@ -145,3 +145,16 @@ def test_hashes_are_keyed_blake2b() -> None:
     for wrong in (b"", bytes(15), bytes(65)):
         with pytest.raises(ValueError, match="16 to 64 bytes"):
             hash_users(users, wrong)
+
+
+def test_all_times_out_of_range_are_named() -> None:
+    """Whoever sends can leave them out at once; of a thousand and more the first thousand."""
+    with pytest.raises(BodyRefused) as caught:
+        nanoseconds([5, -1, None, 2**63])
+    assert caught.value.rows == (1, 3)
+    with pytest.raises(BodyRefused) as caught:
+        nanoseconds([-1] * 1_001)
+    assert caught.value.rows == tuple(range(1_000))
+    with pytest.raises(RowsNotTaken) as late:
+        slots(1_100 * SECOND, *[0] * 1_001)
+    assert late.value.rows == tuple(range(1_000))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,14 @@ import click
 
 if TYPE_CHECKING:
     from dpcrowd.client.client import Client
+    from dpcrowd.client.errors import NodeError
 
 __all__ = ["feed"]
 
 _MOST_TOLD = 20
 _WAKE = 0.2
 _AGAIN = 1.0
+_LEFT_OUT, _NO_ANSWER = 1, 4
 
 
 @click.command()
@@ -34,6 +38,7 @@ _AGAIN = 1.0
 @click.option(
     "--seconds", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="No check-in waits longer."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Say at the end how many were taken: a raw number, not for logs.")
 def feed(
     url: str,
     source: str,
@@ -43,77 +48,120 @@ def feed(
     ca: Path | None,
     batch: int,
     seconds: float,
+    verbose: bool,
 ) -> int:
     """Send check-ins to the node at URL, one JSON object a line: {"user": …, "region": …, "time": …}.
 
-    Reads a file, or standard input with "-". Every batch is on the node's disk before the next one leaves. What the
-    node refuses, and lines that are no check-ins, are reported by number and left out; then the exit code is 1.
+    Reads a file, or standard input with "-". Every batch is on the node's disk before the next one leaves. Lines that
+    are no check-ins, and those that the node refuses, are told by their number and left out; all others are taken.
+    If nothing is left out, nothing is said.
 
     While it waits for lines (--follow, or standard input), it sends an empty list in every slot, so that the node can
     tell a crowd that is silent from a feed that has died. With --follow it waits for a node that is away, and says so.
     A line without a time counts when it is sent: start again with --new, or old lines count as people of now.
+
+    Exit codes: 0 all lines were taken; 1 some were left out; 2 wrong input, or a token that may not send; 4 the node
+    does not answer or cannot take check-ins now, and the message says from which line on nothing was taken.
     """
     from dpcrowd.client.client import Client
-    from dpcrowd.client.errors import NotTaken, RequestRefused
-    from dpcrowd.client.tail import batches, follow_file, read_lines
+    from dpcrowd.client.deliver import Undelivered, deliver
+    from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
+    from dpcrowd.client.tail import batches
+
+    lines = _lines(source, follow=follow, new=new)
+    waits = follow or source == "-"
+    told = _Told()
+    taken = 0
+    code = 0
+    with Client(url, token, ca=ca) as client:
+        idle_at = time.monotonic()
+        try:
+            for checkins in batches(lines, told.wrong, size=batch, seconds=seconds, wake=_WAKE if waits else None):
+                if waits and time.monotonic() >= idle_at:
+                    idle_at = time.monotonic() + _say_idle(client)
+                if checkins:
+                    wait = _Waiting(patient=follow)
+                    taken += deliver(_sender(client, wait), checkins, told.wrong, wait.again)
+        except (Undelivered, NodeBusy, NodeFailed, NodeUnreachable) as error:
+            taken += error.taken
+            since = f" Lines from {error.number} on were not taken." if isinstance(error, Undelivered) else ""
+            click.echo(f"dpcrowd: error: {_said(error)}{since}", err=True)
+            code = _NO_ANSWER
+    told.sum_up()
+    if verbose:
+        click.echo(f"dpcrowd: {taken} check-ins taken", err=True)
+    return code or (_LEFT_OUT if told.lines else 0)
+
+
+def _lines(source: str, *, follow: bool, new: bool) -> Iterator[tuple[int, str]]:
+    from dpcrowd.client.tail import follow_file, open_lines, read_lines
     from dpcrowd.errors import BadInput
-
-    wrong = 0
-
-    def tell(text: str) -> None:
-        nonlocal wrong
-        wrong += 1
-        if wrong <= _MOST_TOLD:
-            click.echo(f"dpcrowd: left out: {text}", err=True)
 
     if new and not follow:
         raise BadInput("--new is for files that grow; give --follow as well.")
     if source == "-":
         if follow:
             raise BadInput("--follow is for files; standard input is read until it ends.")
-        lines = read_lines(sys.stdin)
-    elif follow:
-        lines = follow_file(Path(source), lambda: False, new=new)
-    else:
-        try:
-            lines = read_lines(Path(source).open(encoding="utf-8"))  # noqa: SIM115 - closed at its end
-        except OSError as error:
-            raise BadInput(f"cannot read '{source}': {error.strerror or error}.") from None
-    waits = follow or source == "-"
-    wrong_line = lambda number, why: tell(f"line {number}: {why}.")  # noqa: E731
-    with Client(url, token, ca=ca) as client:
-        idle_at = time.monotonic()
-        for rows in batches(lines, wrong_line, size=batch, seconds=seconds, wake=_WAKE if waits else None):
-            if waits and time.monotonic() >= idle_at:
-                idle_at = time.monotonic() + _say_idle(client)
-            try:
-                if rows:
-                    _send(client, rows, patient=follow)
-            except (NotTaken, RequestRefused) as error:
-                tell(f"{len(rows)} check-ins: {error}")
-    if wrong > _MOST_TOLD:
-        click.echo(f"dpcrowd: left out: {wrong - _MOST_TOLD} more lines or batches", err=True)
-    return 1 if wrong else 0
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+        return read_lines(sys.stdin)
+    if follow:
+        return follow_file(Path(source), lambda: False, new=new)
+    try:
+        return read_lines(open_lines(Path(source)))
+    except OSError as error:
+        raise BadInput(f"cannot read '{source}': {error.strerror or error}.") from None
 
 
-def _send(client: Client, rows: list[dict[str, Any]], *, patient: bool) -> None:
+class _Told:
+    """Lines that were left out: each is told once, and after some of them only their sum."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def wrong(self, number: int, why: str) -> None:
+        self.lines += 1
+        if self.lines <= _MOST_TOLD:
+            click.echo(f"dpcrowd: left out: line {number}: {why}.", err=True)
+
+    def sum_up(self) -> None:
+        if self.lines > _MOST_TOLD:
+            click.echo(f"dpcrowd: left out: {self.lines - _MOST_TOLD} more lines", err=True)
+
+
+class _Waiting:
     """A node that is away ends the feed; one that follows a file waits for the node as it waits for lines."""
-    from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
 
-    told = False
-    while True:
-        try:
-            client.checkin(rows)
-            break
-        except (NodeBusy, NodeFailed, NodeUnreachable) as error:
-            if not patient:
-                raise
-            if not told:
-                click.echo(f"dpcrowd: waiting: {error}", err=True)
-            told = True
-            time.sleep(_AGAIN)
-    if told:
-        click.echo("dpcrowd: the node takes check-ins again", err=True)
+    def __init__(self, *, patient: bool) -> None:
+        self._patient = patient
+        self._told = False
+
+    def again(self, error: NodeError) -> bool:
+        if not self._patient:
+            return False
+        if not self._told:
+            click.echo(f"dpcrowd: waiting: {_said(error)}", err=True)
+        self._told = True
+        time.sleep(_AGAIN)
+        return True
+
+    def over(self) -> None:
+        if self._told:
+            click.echo("dpcrowd: the node takes check-ins again", err=True)
+        self._told = False
+
+
+def _sender(client: Client, waiting: _Waiting) -> Any:
+    def send(rows: list[dict[str, Any]]) -> None:
+        client.checkin(rows, batch=len(rows))
+        waiting.over()
+
+    return send
+
+
+def _said(error: NodeError) -> str:
+    """In the words of the command line."""
+    return str(error).replace("(ca)", "(--ca)") if error.reason == "untrusted" else str(error)
 
 
 def _say_idle(client: Client) -> float:

@@ -64,7 +64,7 @@ class AsyncClient:
 
     async def checkin(
         self,
-        users: Iterable[Any],
+        users: Any,
         regions: str | Iterable[str] | None = None,
         times: Any = None,
         *,

@@ -83,6 +83,10 @@ def estimates(
 ) -> Steps[Estimates]:
     """Both ends included."""
     span = [(name, _moment(name, given)) for name, given in (("from", first), ("to", last)) if given is not None]
+    ends: tuple[Any, Any] = first, last
+    # A slot and a time cannot be compared here: which slot was open then, only the node knows.
+    if len(span) == 2 and isinstance(first, datetime) == isinstance(last, datetime) and ends[0] > ends[1]:
+        raise BadInput("from, to: given an end that is before the beginning; allowed: a range, both ends included.")
     return read_estimates("/v1/estimates", [*span, *region_params(regions)], patience)
 
 

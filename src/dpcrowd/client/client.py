@@ -80,7 +80,7 @@ class Client:
 
     def checkin(
         self,
-        users: Iterable[Any],
+        users: Any,
         regions: str | Iterable[str] | None = None,
         times: Any = None,
         *,
@@ -89,12 +89,14 @@ class Client:
     ) -> int:
         """Send check-ins; when this returns, all of them are on the node's disk. The number of rows.
 
-        users    a column; or rows `{"user", "region", "time"?}`, without the other two
+        users    a column; or, without the other two, rows `{"user", "region", "time"?}` or a table with these columns:
+                 a DataFrame of pandas or polars, a Table of pyarrow, a dict of columns
         regions  a column, or one region for all
         times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970
         batch    rows in one request
 
-        Without users, an empty list is sent: see `idle`.
+        A batch is taken whole or, with an error, not at all; `rows` of the error are those to leave out. Without users,
+        an empty list is sent: see `idle`.
         """
         return self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
 

@@ -20,7 +20,7 @@ class NodeError(DpcrowdError):
     status       of HTTP; None if there was no answer
     reason       a word for programs, such as "late" or "unknown-region"
     text         the node's own sentence
-    rows         rows of the check-ins that are late or from the future, counted from 0 in what was given
+    rows         the check-ins that are wrong or late, counted from 0 in what was given; of one request the first 1,000
     retry_after  seconds after which the node wants to be asked again
     taken        rows that were acknowledged before; sending all of them again is harmless
     """

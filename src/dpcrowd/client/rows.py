@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from dpcrowd.client.columns import columns_of, plain
 from dpcrowd.errors import BadInput
 
-__all__ = ["Encoding", "checkin_rows", "content_type", "counts_body", "encode"]
+__all__ = ["ALLOWED", "Encoding", "checkin_rows", "content_type", "counts_body", "encode", "wrong_field"]
 
 Encoding = Literal["msgpack", "json"]
 _TYPES = {"msgpack": "application/msgpack", "json": "application/json"}
-_ALLOWED = {
+ALLOWED = {
     "user": "a text of 1 to 256 characters, or a whole number",
     "region": "the name of a region",
     "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds since 1970",
@@ -35,11 +36,18 @@ def content_type(encoding: str) -> str:
     return _TYPES[encoding]
 
 
-def checkin_rows(users: Iterable[Any], regions: Any, times: Any) -> list[_CheckIn]:
-    """Columns (a single region or time stands for all rows), or rows as mappings if there are no regions."""
-    if isinstance(users, (str, bytes, Mapping)):
-        raise BadInput("users: given one value; allowed: a list of users, or of {'user', 'region', 'time'?}.")
-    given = _plain(users)
+def checkin_rows(users: Any, regions: Any, times: Any) -> list[_CheckIn]:
+    """Columns (a single region or time stands for all rows), or a table or rows as mappings if there are no regions."""
+    table = columns_of(users)
+    if table is not None:
+        if regions is not None or times is not None:
+            raise BadInput("regions, times: given beside a table, which has its own; give columns, or the table alone.")
+        users, regions, times = table["user"], table["region"], table.get("time")
+    if isinstance(users, (str, bytes, int, Mapping)) or not isinstance(users, Iterable):
+        raise BadInput(
+            "users: given one value; allowed: a list of users, or of {'user', 'region', 'time'?}, or a table."
+        )
+    given = plain(users)
     if regions is None:
         if times is not None:
             raise BadInput("times: given without regions; give both as columns, or rows of {'user', 'region', 'time'}.")
@@ -67,25 +75,10 @@ def counts_body(slot: int, counts: Mapping[str, Any]) -> bytes:
     return msgspec.msgpack.encode({"slot": slot, "counts": made})
 
 
-def _plain(values: Iterable[Any]) -> list[Any]:
-    """Python's own values of a list, an array or a series."""
-    dtype = getattr(values, "dtype", None)
-    if getattr(dtype, "kind", "") == "M" and getattr(dtype, "tz", None) is None:
-        import numpy as np
-
-        stamps = np.asarray(values)
-        if np.isnat(stamps).any():
-            raise BadInput("times: an entry is not a time; leave times out where there are none.")
-        return [int(one) for one in stamps.astype("datetime64[ms]").astype(np.int64)]  # numpy's times are UTC
-    if hasattr(values, "tolist"):
-        return list(values.tolist())
-    return list(values)
-
-
 def _column(name: str, values: Any, size: int) -> list[Any]:
     if values is None or isinstance(values, (str, int, datetime)):
         return [values] * size
-    column = _plain(values)
+    column = plain(values)
     if len(column) != size:
         raise BadInput(f"{name}: given {len(column)}, but {size} users; allowed: one each, or one for all.")
     return column
@@ -97,21 +90,26 @@ def _fields(row: int, given: Any) -> tuple[Any, Any, Any]:
     return given["user"], given["region"], given.get("time")
 
 
-def _row(row: int, user: Any, region: Any, time: Any) -> _CheckIn:
+def wrong_field(user: Any, region: Any, time: Any) -> str | None:
+    """The first field of a check-in that no node takes; None: nothing that can be told without asking one."""
     if isinstance(user, str):
         if not 1 <= len(user) <= 256 or not _encodable(user):
-            raise _refused(row, "user")
+            return "user"
     elif type(user) is not int or not -_WORD <= user < 2 * _WORD:
-        raise _refused(row, "user")
+        return "user"
     if not isinstance(region, str) or not _encodable(region):
-        raise _refused(row, "region")
+        return "region"
     if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise _refused(row, "time")
-        if type(time) is not datetime:  # pandas has a class of its own
-            time = datetime.fromisoformat(time.isoformat(timespec="microseconds"))
-    elif not (time is None or (isinstance(time, str) and _encodable(time)) or _is_word(time)):
-        raise _refused(row, "time")
+        return "time" if time.tzinfo is None else None
+    return None if time is None or (isinstance(time, str) and _encodable(time)) or _is_word(time) else "time"
+
+
+def _row(row: int, user: Any, region: Any, time: Any) -> _CheckIn:
+    field = wrong_field(user, region, time)
+    if field is not None:
+        raise BadInput(f"row {row}: {field}: missing or not allowed; allowed: {ALLOWED[field]}.")
+    if isinstance(time, datetime) and type(time) is not datetime:  # pandas has a class of its own
+        time = datetime.fromisoformat(time.isoformat(timespec="microseconds"))
     return _CheckIn(user, region, time)
 
 
@@ -122,7 +120,3 @@ def _is_word(number: object) -> bool:
 def _encodable(text: str) -> bool:
     # Looked at before encoding: the error of the encoder would carry the text.
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _refused(row: int, field: str) -> BadInput:
-    return BadInput(f"row {row}: {field}: missing or not allowed; allowed: {_ALLOWED[field]}.")

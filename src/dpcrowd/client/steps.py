@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -66,15 +66,42 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer; `why` is the kind of failure, such as ConnectError."""
+    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known."""
 
     why: str
-    distrusted: bool = False
+    reason: Literal["unreachable", "untrusted", "not-https", "hung-up"] = "unreachable"
+
+    @property
+    def passing(self) -> bool:
+        """Whether asking again may help."""
+        return self.reason in ("unreachable", "hung-up")
+
+
+_ADVICE = {
+    "unreachable": "is it running, and is the address right?",
+    "untrusted": "its certificate is of no authority known here; give that one's certificate (ca).",
+    "not-https": "what listens there does not speak HTTPS; is the address http://..., not https://...?",
+    "hung-up": "it hung up without a word; if the node has HTTPS, the address is https://..., not http://...",
+}
 
 
 def silence_of(error: Exception) -> Silence:
-    """Only the error's name, and whether a certificate is at fault: the error itself holds the request."""
-    return Silence(type(error).__name__, "CERTIFICATE_VERIFY_FAILED" in str(error))
+    """Only the error's name, and what its text gives away of the cause: the error itself holds the request."""
+    why, text = type(error).__name__, str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return Silence("HTTPS", "untrusted")
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return Silence("HTTPS", "not-https")
+    if "disconnected without sending a response" in text and _scheme(error) == "http":
+        return Silence("HTTP", "hung-up")
+    return Silence(why)
+
+
+def _scheme(error: Exception) -> str:
+    try:
+        return str(error.request.url.scheme)  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        return ""
 
 
 Steps = Generator[Ask | Wait, Reply | Silence | None, T]
@@ -115,7 +142,7 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
         if isinstance(reply, Reply) and reply.status in accepts:
             return reply
         error = problem(reply)
-        passing = (isinstance(reply, Silence) and not reply.distrusted) or (
+        passing = (isinstance(reply, Silence) and reply.passing) or (
             isinstance(reply, Reply) and reply.status in (429, 503)
         )
         asked = reply.retry_after if isinstance(reply, Reply) else None
@@ -130,14 +157,9 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
 def problem(reply: Reply | Silence | None) -> NodeError:
     """The error of an answer that is none, or no success."""
     if not isinstance(reply, Reply):
-        why = "no answer" if reply is None else reply.why
-        text = "is it running, and is the address right?"
-        if reply is not None and reply.distrusted:
-            why, text = (
-                "HTTPS",
-                "its certificate is of no authority known here; give that one's certificate (ca).",
-            )
-        return NodeUnreachable(f"the node does not answer ({why}): {text}", reason="unreachable", text=text)
+        why, reason = ("no answer", "unreachable") if reply is None else (reply.why, reply.reason)
+        text = _ADVICE[reason]
+        return NodeUnreachable(f"the node does not answer ({why}): {text}", reason=reason, text=text)
     told = _told(reply.content)
     if told is None:
         message = f"what answered with HTTP {reply.status} is not a dpcrowd node."

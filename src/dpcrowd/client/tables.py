@@ -1,10 +1,15 @@
-"""Estimates as a table of numpy columns, which polars, pandas and Arrow take as they are."""
+"""Estimates as a table of numpy columns, which numpy, polars, pandas and Arrow take as they are.
+
+Each library has its own door: polars and pyarrow come in by Arrow's stream, numpy by the array interface, and pandas
+iterates over rows. So there must be no `__array__`: pandas would prefer it, and make one column of records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import DpcrowdError, MissingExtra
 
-__all__ = ["COLUMNS", "Estimates", "Row", "from_rows", "joined"]
+__all__ = ["COLUMNS", "Estimate", "Estimates", "Row", "from_rows", "joined"]
 
 COLUMNS = ("slot", "start", "region", "estimate", "low", "high", "sampled")
 
@@ -29,9 +34,25 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     sampled: bool
 
 
+class Estimate(NamedTuple):
+    """One row of `Estimates`: one region in one slot."""
+
+    slot: int
+    start: datetime
+    region: str
+    estimate: float
+    low: float
+    high: float
+    sampled: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """One row a slot and region, oldest slot first. `dict(estimates)` gives the columns by name.
+    """One row a slot and region, oldest slot first. A loop goes over the rows; `dict(estimates)` gives the columns.
+
+    `pandas.DataFrame(estimates)`, `polars.DataFrame(estimates)`, `pyarrow.table(estimates)` and
+    `numpy.asarray(estimates)` (a structured array: one record a row, names of columns as fields) take it as it is; the
+    second and the third need pyarrow. Without any rows, pandas leaves the columns out as well: `to_pandas` does not.
 
     start     when the slot opened, UTC
     estimate  of the whole population; never clamped, NaN as long as nothing is known
@@ -67,8 +88,23 @@ class Estimates:
         column: NDArray[Any] = getattr(self, name)
         return column
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(COLUMNS)
+    def __contains__(self, name: object) -> bool:
+        return name in COLUMNS
+
+    def __iter__(self) -> Iterator[Estimate]:
+        columns = [self[name].tolist() for name in COLUMNS]
+        columns[COLUMNS.index("start")] = [
+            moment.replace(tzinfo=UTC) for moment in self.start.astype("datetime64[us]").tolist()
+        ]
+        return map(Estimate._make, zip(*columns, strict=True))
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For `numpy.asarray`: a structured array."""
+        table = self.to_numpy()
+        told: dict[str, Any] = table.__array_interface__
+        # As bytes, which numpy keeps alive: an address alone would outlive the array that is made here.
+        return {**told, "data": table.view(np.uint8) if len(table) else b""}
 
     def to_numpy(self) -> NDArray[np.void]:
         """A structured array: one record a row."""

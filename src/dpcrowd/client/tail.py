@@ -1,7 +1,8 @@
 """Check-ins from a file or a pipe, line by line, in batches that leave soon: what `dpcrowd feed` sends.
 
 A line is a JSON object of user, region and, if wanted, time. A file may grow (`follow_file`), be cut, or be replaced by
-a new one of its name. A line that is no check-in is left out and reported by its number; nothing of it is repeated.
+a new one of its name. A line that is no check-in is left out and reported by its number in its file; nothing of it is
+repeated. Bytes that are not UTF-8 spoil their own line only (`open_lines`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-__all__ = ["batches", "follow_file", "read_lines"]
+from dpcrowd.client.deliver import Checkin
+from dpcrowd.client.rows import ALLOWED, wrong_field
+
+__all__ = ["batches", "follow_file", "open_lines", "read_lines"]
 
 _NAP = 0.2
+_CHUNK = 1 << 20
 _WAITING = 10_000  # lines between the reader and the sender; then the reader waits
 
 Line = tuple[int, str]
+
+
+def open_lines(path: Path) -> TextIO:
+    """A file of lines; a byte that is not UTF-8 becomes a character that no check-in may have, and stops nobody."""
+    return path.open(encoding="utf-8", errors="surrogateescape")
 
 
 def read_lines(stream: TextIO) -> Iterator[Line]:
@@ -32,15 +42,15 @@ def read_lines(stream: TextIO) -> Iterator[Line]:
 def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False) -> Iterator[Line]:
     """(number, line) of a file that grows; of the next one when it is replaced or cut. Until `stop` says so.
 
+    A number is that of the line in its file, whatever was passed over.
+
     new  pass over what is in the file already, if it is there: lines without a time would count as of now
     """
-    number = 0
     while not stop():
         try:
-            with path.open(encoding="utf-8") as file:
+            with open_lines(path) as file:
                 inode = os.fstat(file.fileno()).st_ino
-                if new:
-                    file.seek(0, os.SEEK_END)
+                number = _pass_over(file) if new else 0
                 new, part = False, ""
                 while not stop():
                     piece = file.readline()
@@ -59,6 +69,18 @@ def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False) -> I
             time.sleep(_NAP)
 
 
+def _pass_over(file: TextIO) -> int:
+    """Go to the end of the last whole line; the number of lines before."""
+    lines = position = read = 0
+    while chunk := file.buffer.read(_CHUNK):
+        if b"\n" in chunk:
+            lines += chunk.count(b"\n")
+            position = read + chunk.rindex(b"\n") + 1
+        read += len(chunk)
+    file.seek(position)
+    return lines
+
+
 def _replaced(path: Path, inode: int, position: int) -> bool:
     try:
         now = path.stat()
@@ -74,14 +96,14 @@ def batches(
     size: int = 1000,
     seconds: float = 0.5,
     wake: float | None = None,
-) -> Iterator[list[dict[str, Any]]]:
+) -> Iterator[list[Checkin]]:
     """Check-ins in batches of `size`, or fewer if the oldest has waited for `seconds`; `wrong` hears of other lines.
 
     wake  give an empty batch whenever nothing has come for so long; None: wait for lines
     """
     waiting: queue.Queue[Line | BaseException | None] = queue.Queue(_WAITING)
     threading.Thread(target=_pump, args=(lines, waiting), daemon=True).start()
-    batch: list[dict[str, Any]] = []
+    batch: list[Checkin] = []
     oldest = 0.0
     while True:
         try:
@@ -116,15 +138,19 @@ def _pump(lines: Iterator[Line], waiting: queue.Queue[Line | BaseException | Non
         waiting.put(None)
 
 
-def _row(number: int, line: str, wrong: Callable[[int, str], None]) -> dict[str, Any] | None:
+def _row(number: int, line: str, wrong: Callable[[int, str], None]) -> Checkin | None:
     if not line.strip():
         return None
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         wrong(number, "not JSON")
         return None
     if not isinstance(row, dict) or not {"user", "region"} <= row.keys() <= {"user", "region", "time"}:
         wrong(number, "not an object of user, region and, if wanted, time")
         return None
-    return row
+    field = wrong_field(row["user"], row["region"], row.get("time"))
+    if field is not None:
+        wrong(number, f"{field}: missing or not allowed; allowed: {ALLOWED[field]}")
+        return None
+    return Checkin(number, row)

@@ -56,6 +56,8 @@ class Watch:
             if failure.status not in (429, 502, 503, 504):
                 raise problem(failure)
             wait = max(wait, retry_after(failure.retry_after) or 0.0)
+        elif not failure.passing:
+            raise problem(failure)
         if self._patience is not None and now + wait - self._alone_since > self._patience:
             raise problem(failure)
         self._failures = min(self._failures + 1, 10)

@@ -27,7 +27,7 @@ __all__ = ["Ingest", "take_checkins", "take_counts"]
 Take = Callable[[Context, str | None, bytes], Awaitable[Taken]]
 
 _log = logging.getLogger("dpcrowd.node.api")
-_STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403}
+_STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403, "too-large": 413}
 _DISCARDED = 16 << 20
 _TAKEN = Taken(True)
 _encode = msgspec.json.Encoder().encode
@@ -103,7 +103,7 @@ class Ingest:
             headers |= CHALLENGE
         elif status == 405:
             headers["allow"] = "POST"
-        rows = error.rows if isinstance(error, RowsNotTaken) else None
+        rows = error.rows if isinstance(error, (BodyRefused, RowsNotTaken)) else None
         await _respond(send, status, refusal_bytes(error.reason, str(error), rows), headers)
 
 

@@ -143,7 +143,7 @@ class ErrorDetail(Struct, frozen=True, omit_defaults=True):
     text: Annotated[str, Meta(description="A sentence for people.")]
     rows: Annotated[
         list[int] | None,
-        Meta(description="Rows of the body, counted from 0, that are late or from the future; the first 1,000."),
+        Meta(description="Rows of the body, counted from 0, that are wrong, late or from the future; the first 1,000."),
     ] = None
 
 

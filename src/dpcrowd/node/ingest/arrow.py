@@ -7,8 +7,9 @@ texts have a largest length, since many rows may point at one long text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,7 +18,16 @@ from numpy.typing import NDArray
 
 from dpcrowd.node.ingest import lean
 from dpcrowd.node.ingest.arrow_messages import compressed, stream_of_file
-from dpcrowd.node.ingest.batch import ALLOWED, ARRIVAL, MOST_ROWS, Batch, BodyRefused, refuse_field, refuse_malformed
+from dpcrowd.node.ingest.batch import (
+    ALLOWED,
+    ARRIVAL,
+    MOST_ROWS,
+    NAMED_ROWS,
+    Batch,
+    BodyRefused,
+    refuse_field,
+    refuse_malformed,
+)
 from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, Zoned, nanoseconds
 
 __all__ = ["decode_arrow"]
@@ -121,13 +131,18 @@ def _times(pyarrow: Any, column: Any) -> NDArray[np.int64] | None:
 
 
 def _text_times(texts: list[str | None]) -> NDArray[np.int64] | None:
-    row = 0
-    try:
+    with suppress(msgspec.ValidationError):
         return nanoseconds(msgspec.convert(texts, list[Zoned | None]))
-    except msgspec.ValidationError as error:
-        place = re.search(r"\$\[(\d+)\]`$", str(error))
-        row = int(place[1]) if place else 0
-    raise refuse_field(row, "time")
+    wrong = (row for row, text in enumerate(texts) if text is not None and not _is_time(text))
+    raise refuse_field(list(islice(wrong, NAMED_ROWS)), "time")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        msgspec.convert(text, Zoned)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _values(pyarrow: Any, column: Any, field: str) -> tuple[Any, NDArray[np.int64] | None]:
@@ -160,7 +175,7 @@ def _check_lengths(pyarrow: Any, values: Any, places: NDArray[np.int64] | None, 
         lengths = np.diff(np.frombuffer(values.buffers()[1], dtype=kind, count=end + 1)[begin:])
     wrong = ((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values)
     if places is not None and wrong.any():
-        raise refuse_field(None, field)  # also one that no row has
+        raise refuse_field((), field)  # also one that no row has
     _refuse_rows(wrong, places, field)
 
 
@@ -168,6 +183,6 @@ def _refuse_rows(
     wrong: NDArray[np.bool_], places: NDArray[np.int64] | None, field: str, *, unknown: bool = False
 ) -> None:
     if wrong.any():
-        rows = wrong if places is None else wrong[places]
-        if rows.any():
-            raise refuse_field(int(np.argmax(rows)), field, unknown=unknown)
+        rows = np.flatnonzero(wrong if places is None else wrong[places])[:NAMED_ROWS].tolist()
+        if rows:
+            raise refuse_field(rows, field, unknown=unknown)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ARRIVAL", "MOST_ROWS", "Batch", "BodyRefused", "refuse_field", "refuse_malformed"]
+__all__ = ["ARRIVAL", "MOST_ROWS", "NAMED_ROWS", "Batch", "BodyRefused", "refuse_field", "refuse_malformed"]
 
 ARRIVAL = -1
 """In `Batch.times_ns`: this check-in has no time of its own, the time at which it arrived counts."""
 MOST_ROWS = 1_000_000
 """Of one body, however small the format makes them."""
+NAMED_ROWS = 1_000
+"""In a refusal: more would make the answer as long as the body."""
 
 ALLOWED = {
     "user": "a text of 1 to 256 characters, or a whole number",
@@ -23,13 +25,17 @@ ALLOWED = {
 
 
 class BodyRefused(Exception):
-    """A body that is not taken. `reason` is a word, `text` a sentence: neither repeats anything of the body."""
+    """A body that is not taken. `reason` is a word, `text` a sentence: neither repeats anything of the body.
 
-    def __init__(self, status: int, reason: str, text: str) -> None:
+    rows  the first of those that are wrong, so that they can be left out; None: not known which, or it is not the rows
+    """
+
+    def __init__(self, status: int, reason: str, text: str, rows: Sequence[int] | None = None) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
         self.text = text
+        self.rows = None if rows is None else tuple(rows[:NAMED_ROWS])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +65,17 @@ class Batch:
         return [self.users[place] for place in places], [self.regions[place] for place in places]
 
 
-def refuse_field(row: int | None, field: str | None, *, unknown: bool = False) -> BodyRefused:
-    """A row that has a wrong field, or the name of an unknown region; None: not known which row or field."""
-    where = "a row" if row is None else f"row {row}"
+def refuse_field(rows: Sequence[int], field: str | None, *, unknown: bool = False) -> BodyRefused:
+    """Rows that have a wrong field (that of the first is named), or the name of an unknown region.
+
+    No rows: it is not known which. No field: the first is no check-in at all, or has a field too many.
+    """
+    where = f"row {rows[0]}" if rows else "a row"
     if field is None:
         text = f"{where}: not a check-in; allowed: an object of user, region and, if wanted, time, and no other field."
     else:
         text = f"{where}: {field}: missing or not allowed; allowed: {ALLOWED[field]}."
-    return BodyRefused(400, "unknown-region" if unknown else "field", text)
+    return BodyRefused(400, "unknown-region" if unknown else "field", text, rows or None)
 
 
 def refuse_malformed(what: str) -> BodyRefused:

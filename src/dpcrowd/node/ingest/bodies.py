@@ -1,7 +1,7 @@
 """Bodies of check-ins and of counts: JSON, NDJSON, MessagePack, Arrow; typed while they are decoded.
 
-A body is taken whole or refused whole. A refusal names the row and the field and what is allowed there, and repeats
-nothing of the body: msgspec's own texts hold names of unknown fields, so they are read for the place only.
+A body is taken whole or refused whole. A refusal names the wrong rows, the field of the first, what is allowed there,
+and repeats nothing of the body: msgspec's own texts hold names of unknown fields, so they are read for the place only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from dpcrowd.node.ingest.batch import MOST_ROWS, Batch, BodyRefused, refuse_field, refuse_malformed
+from dpcrowd.node.ingest.batch import MOST_ROWS, NAMED_ROWS, Batch, BodyRefused, refuse_field, refuse_malformed
 from dpcrowd.node.ingest.times import nanoseconds
 
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
@@ -58,6 +58,10 @@ COUNTS_TYPES = (_JSON, _MSGPACK)
 _json_rows = msgspec.json.Decoder(list[CheckIn])
 _json_row = msgspec.json.Decoder(CheckIn)
 _msgpack_rows = msgspec.msgpack.Decoder(list[CheckIn])
+_msgpack_row = msgspec.msgpack.Decoder(CheckIn)
+_json_parts = msgspec.json.Decoder(list[msgspec.Raw])
+_json_part = msgspec.json.Decoder(msgspec.Raw)
+_msgpack_parts = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _json_counts = msgspec.json.Decoder(Counts)
 _msgpack_counts = msgspec.msgpack.Decoder(Counts)
 
@@ -81,7 +85,7 @@ def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str,
     number = regions.get
     numbers = [number(row.region, -1) for row in rows]
     if -1 in numbers:
-        raise refuse_field(numbers.index(-1), "region", unknown=True)
+        raise refuse_field([row for row, found in enumerate(numbers) if found < 0], "region", unknown=True)
     return Batch(_user_bytes([row.user for row in rows]), numbers, nanoseconds([row.time for row in rows]))
 
 
@@ -102,9 +106,10 @@ def _decode_rows(kind: str, body: bytes) -> list[CheckIn] | BodyRefused:
             return _json_row.decode_lines(body)
         return (_json_rows if kind == _JSON else _msgpack_rows).decode(body)
     except msgspec.ValidationError as error:
-        return _refusal(str(error))
+        problem = str(error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return refuse_malformed(f"valid {kind}")
+    return _refusal(problem, kind, body)
 
 
 def _decode_counts(kind: str, body: bytes) -> Counts | BodyRefused:
@@ -121,12 +126,34 @@ def _decode_counts(kind: str, body: bytes) -> Counts | BodyRefused:
         return refuse_malformed(f"valid {kind}")
 
 
-def _refusal(problem: str) -> BodyRefused:
+def _refusal(problem: str, kind: str, body: bytes) -> BodyRefused:
     """What msgspec says, for its place alone; the match is with our own names of fields only."""
     place, missing = _PLACE.search(problem), _MISSING.search(problem)
     if place is None:
         return refuse_malformed("a list of check-ins")
-    return refuse_field(int(place[1]), missing[1] if missing else place[2])
+    first = int(place[1])
+    return refuse_field([first, *_wrong_after(first, kind, body)], missing[1] if missing else place[2])
+
+
+def _wrong_after(first: int, kind: str, body: bytes) -> list[int]:
+    """The other rows that are no check-ins, for msgspec stops at the first: whoever sends can leave all out at once."""
+    try:
+        if kind == _LINES:
+            parts = _json_part.decode_lines(body)
+        else:
+            parts = (_json_parts if kind == _JSON else _msgpack_parts).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []  # what stands behind the first wrong row is not even of the format
+    decode = (_msgpack_row if kind == _MSGPACK else _json_row).decode
+    wrong: list[int] = []
+    for row in range(first + 1, len(parts)):
+        try:
+            decode(parts[row])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            wrong.append(row)
+            if len(wrong) == NAMED_ROWS:
+                break
+    return wrong
 
 
 def _user_bytes(users: list[str | int]) -> list[bytes]:

@@ -14,25 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import ARRIVAL, Batch, refuse_field
+from dpcrowd.node.ingest.batch import ARRIVAL, NAMED_ROWS, Batch, refuse_field
 from dpcrowd.node.slots import SECOND, SlotClock
 
 __all__ = ["LAST_NS", "RowsNotTaken", "Zoned", "nanoseconds", "parse_time", "refuse_rows", "rfc3339", "slots_of"]
 
 LAST_NS = 2**63 - 1
 MILLISECOND = 1_000_000
-_NAMED_ROWS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class RowsNotTaken(NotTaken):
-    """Check-ins that are refused for their times; `rows` are the first of them, so that they can be left out."""
+    """Check-ins that are refused for their slots; `rows` are the first of them, so that they can be left out."""
 
     def __init__(self, reason: str, text: str, rows: Sequence[int]) -> None:
         super().__init__(reason, text)
-        self.rows = tuple(rows)
+        self.rows = tuple(rows[:NAMED_ROWS])
 
 
 def parse_time(text: str) -> int | None:
@@ -62,7 +61,7 @@ def nanoseconds(times: Sequence[datetime | int | None]) -> NDArray[np.int64] | N
     ]
     # No time that was given can become ARRIVAL: milliseconds and microseconds are multiples of 1,000 ns.
     if max(exact) > LAST_NS or min(exact) < ARRIVAL:
-        raise refuse_field(next(row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS), "time")
+        raise refuse_field([row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS], "time")
     return np.array(exact, dtype=np.int64)
 
 
@@ -98,7 +97,7 @@ def slots_of(
 
 def refuse_rows(wrong: NDArray[np.bool_], reason: str, why: str) -> None:
     """Of a batch, for their times."""
-    rows = np.flatnonzero(wrong)[:_NAMED_ROWS].tolist()
+    rows = np.flatnonzero(wrong).tolist()
     if rows:
         raise RowsNotTaken(reason, f"row {rows[0]}: time: {why}; nothing of the body was taken.", rows)
 
