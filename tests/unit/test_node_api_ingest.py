@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dpcrowd.node.api import ingest as api_ingest
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
@@ -315,3 +316,19 @@ def test_a_client_that_goes_away_leaves_nothing() -> None:
     assert caller.heard.empty()
     assert not service.batches
     assert not service.refusals
+
+
+def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that send a byte and wait would pile up until no file can be opened any more."""
+    monkeypatch.setattr(api_ingest, "SECONDS_TO_SEND", 0.05)
+    monkeypatch.setattr(api_ingest, "_SECONDS_TO_DISCARD", 0.05)
+    service = FakeService()
+    caller = Caller("/v1/checkins", headers=JSON)
+    caller.scope["method"] = "POST"
+    caller.said.get_nowait()
+    caller.said.put_nowait({"type": "http.request", "body": b"[", "more_body": True})
+    asyncio.run(asyncio.wait_for(app_of(service)(caller.scope, caller.receive, caller.send), 20))
+    start = caller.heard.get_nowait()
+    assert (start["status"], dict(start["headers"])[b"connection"]) == (408, b"close")
+    assert service.refusals == ["too-slow"]
+    assert not service.batches

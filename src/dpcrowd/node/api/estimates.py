@@ -21,7 +21,7 @@ from dpcrowd.node.ingest.times import LAST_NS, parse_time
 
 __all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes", "slot_number"]
 
-DEFAULT_ROWS, MOST_ROWS = 100_000, 1_000_000
+DEFAULT_ROWS, MOST_ROWS = 100_000, 250_000
 _NUMBER = re.compile(r"[0-9]+")
 _LOST_PLUS = re.compile(r"(?<=[0-9]) (?=[0-9]{2}:[0-9]{2}$)")
 

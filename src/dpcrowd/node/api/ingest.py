@@ -6,8 +6,10 @@ name of its class only, since its text and its traceback could quote a user.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
@@ -29,6 +31,7 @@ Take = Callable[[Context, str | None, bytes], Awaitable[Taken]]
 _log = logging.getLogger("dpcrowd.node.api")
 _STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403, "too-large": 413}
 _DISCARDED = 16 << 20
+SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
 _encode = msgspec.json.Encoder().encode
 
@@ -116,6 +119,14 @@ class _Sent:
 
     async def read(self, most: int) -> bytes | None:
         """All of it; None if the client went away."""
+        try:
+            async with asyncio.timeout(SECONDS_TO_SEND):
+                return await self._all(most)
+        except TimeoutError:
+            text = f"the body did not come within {SECONDS_TO_SEND:g} s; send smaller ones."
+            raise BodyRefused(408, "too-slow", text) from None
+
+    async def _all(self, most: int) -> bytes | None:
         parts: list[bytes] = []
         size = 0
         while not self._ended:
@@ -131,8 +142,10 @@ class _Sent:
     async def discard(self) -> bool:
         """Read on without keeping anything; whether the end was reached."""
         size = 0
-        while not self._ended and size <= _DISCARDED:
-            size += len(await self._part() or b"")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_DISCARD):
+                while not self._ended and size <= _DISCARDED:
+                    size += len(await self._part() or b"")
         return self._ended
 
     async def _part(self) -> bytes | None:
