@@ -47,7 +47,7 @@ layers: $(STAMP) ## import-linter: imports go downwards, the core does no I/O
 	$(BIN)/lint-imports
 
 unit: $(STAMP) ## the tests alone
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
 
 # Not --quiet: it would hide the warnings that --strict counts.
 docs: $(STAMP) ## build the documentation into site/

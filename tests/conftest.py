@@ -28,12 +28,19 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with processes, sockets and real clocks run one after another: beside each other they would be late."""
-    for item in items:
-        if "e2e" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("live"))
+@pytest.hookimpl(optionalhook=True)  # without xdist everything runs one after another anyway
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests with processes, sockets and real clocks run one after another: beside each other they would be late.
+
+    Not by xdist's own groups, which change a test's id: this pytest's ids cannot be changed, and nobody is told.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneByOne(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "live" if nodeid.startswith("tests/e2e/") else nodeid
+
+    return OneByOne(config, log)
 
 
 def _skips(config: pytest.Config) -> list[tuple[str, str]]:
