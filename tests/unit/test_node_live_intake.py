@@ -339,3 +339,36 @@ def test_a_disk_that_is_behind_is_told_before_anything_is_counted(
             assert made.seal(0) == [2, 0]
 
         run(story())
+
+
+def test_a_sealed_slots_key_is_in_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the key, hashes that a disk may still hold could be tried against every name."""
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            await made.intake.take_checkins(rows("ann", "bob", times=[opens(0), opens(1)]), opens(0))
+            assert set(made.intake._keys) == {0, 1}
+            made.seal(0)
+            assert set(made.intake._keys) == {1}
+
+        run(story())
+
+
+def test_slots_of_an_earlier_life_are_not_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started with a clock that is behind, the node would keep check-ins that it can never count."""
+    with bench(tmp_path, monkeypatch) as made:
+        made.journal.slot_key(opens(3))
+        made.intake.begin_after(5)
+        assert made.intake.restore(opens(3)) == set()
+        assert made.journal.pending() == []
+
+        async def story() -> None:
+            made.hands.now = opens(3)
+            with pytest.raises(NotTaken, match="behind"):
+                await made.intake.take_checkins(rows("ann"), opens(3))
+            with pytest.raises(NotTaken, match="sealed"):
+                await made.intake.take_counts(4, {0: 1}, opens(3))
+            assert made.journal.pending() == []
+            await made.intake.take_counts(6, {0: 1}, opens(6))
+
+        run(story())

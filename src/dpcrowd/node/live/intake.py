@@ -185,6 +185,8 @@ class Intake:
 
     async def _key(self, slot: int) -> bytes | None:
         """With which the users of a slot are hashed; None if the slot is over."""
+        if slot <= self._collector.sealed:
+            return None
         if slot not in self._keys:
             try:
                 key = await asyncio.to_thread(self._journal.slot_key, self._clock.opens(slot))
