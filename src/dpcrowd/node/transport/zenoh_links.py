@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from dpcrowd.node.transport.zenoh_settings import key_of_pair
 __all__ = ["Links"]
 
 _UNREAD = 256  # messages of one neighbour that the event loop has not taken yet; a flood beyond that is dropped
+_MOST_A_SECOND = 256  # of one neighbour, which has one thing to say in a slot, and says it again when it comes up
 _FAREWELL = 1.0  # seconds that `close` waits for neighbours that do not read: once to hand over, once to part
 
 
@@ -102,10 +104,16 @@ class Links:
 
     def _hearer(self, name: str) -> Callable[[Any], None]:
         unread = self._unread[name]
+        second, heard = 0.0, 0
 
         def hear(sample: Any) -> None:
+            nonlocal second, heard
+            now = time.monotonic()
+            if now - second >= 1.0:
+                second, heard = now, 0
+            heard += 1
             payload = sample.payload
-            if len(unread) >= _UNREAD or len(payload) > self._most_bytes:
+            if heard > _MOST_A_SECOND or len(unread) >= _UNREAD or len(payload) > self._most_bytes:
                 self.flood[name] += 1
                 return
             unread.append(payload.to_bytes())
