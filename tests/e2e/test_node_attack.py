@@ -86,6 +86,11 @@ def _prior(me: Liar, people: float) -> dict[str, bytes]:
     return {"prior": np.full(regions, people).tobytes(), "prior_known": b"\1" * regions}
 
 
+def _flipped(payload: bytes) -> bytes:
+    """With one bit of the signature, which comes last, changed: a fixed byte would be the true one now and then."""
+    return payload[:-1] + bytes([payload[-1] ^ 1])
+
+
 LIES: list[tuple[str, Lie]] = [
     ("not-finite", lambda me: me.payload(message=me.sample(np.nan))),
     ("not-finite", lambda me: me.payload(message=me.sample(matrix=np.inf))),
@@ -100,7 +105,7 @@ LIES: list[tuple[str, Lie]] = [
     ("wrong-sender", lambda me: me.payload(server=77)),
     ("wrong-sender", lambda me: me.heard[-1]),  # the server's own words, thrown back
     ("bad-signature", lambda me: me.payload(key=new_private_key())),
-    ("bad-signature", lambda me: me.payload(message=me.sample())[:-1] + b"\0"),
+    ("bad-signature", lambda me: _flipped(me.payload(message=me.sample()))),
     ("wrong-slot", lambda me: me.payload(slot=me.slot() + 50)),
     ("late", lambda me: me.payload(slot=me.slot() - 50)),
     ("version", lambda me: me.payload(version=9)),
