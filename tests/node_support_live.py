@@ -46,7 +46,7 @@ def write_network(
     guarantee: dict[str, Any],
     scheme: dict[str, Any],
 ) -> dict[str, Path]:
-    """network.toml, keys and a node.toml for each server, on loopback; slots of two seconds, for busy machines."""
+    """network.toml, keys and a node.toml for each server, on loopback; slots of two seconds; the servers take counts."""
     names = list(shares)
     keys = make_trial(folder / "keys", names, datetime.now(UTC))
     ports = free_ports(2 * len(names))
@@ -90,7 +90,7 @@ def write_network(
             checkin=[token_hash(TOKENS["checkin"])],
             admin=[token_hash(TOKENS["admin"])],
         )
-        files[name].write_text(text, encoding="utf-8")
+        files[name].write_text(text + '\n[ingest]\naccepts = "counts"\n', encoding="utf-8")
     return files
 
 

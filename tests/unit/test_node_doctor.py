@@ -109,6 +109,23 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "has 10 MiB left" in problems(look(net))["disk"]
 
 
+def test_more_people_than_the_limits_hold(net: Path) -> None:
+    """A slot that is not sampled, or whose message is late, for its many people tells that they were there."""
+    assert "ingest" not in problems(look(net))
+    file = net / "server-1" / "node.toml"
+    change(file, "[log]", '[ingest]\njournal_limit = "1MiB"\ncapacity = 5000\n\n[log]')
+    change(net / "network.toml", "population = 20000", "population = 60000")
+    findings = [one for one in of(look(net), "ingest") if one.outcome == "problem"]
+    assert [("journal_limit" in one.text, "capacity" in one.text) for one in findings] == [(True, False), (False, True)]
+    change(file, 'journal_limit = "1MiB"', 'journal_limit = "2MiB"')  # what the fix says
+    change(file, "capacity = 5000", "capacity = 20000")
+    assert 'journal_limit = "2MiB"' in findings[0].fix
+    assert "capacity = 20000" in findings[1].fix
+    assert "ingest" not in problems(look(net))
+    change(file, "capacity = 20000", 'capacity = 5\naccepts = "counts"')
+    assert of(look(net), "ingest") == [], "counts take no room"
+
+
 def test_ports_in_use(net: Path) -> None:
     """By a stranger it is a problem, by the node itself none."""
     node, _ = load_pair(net / "server-1" / "node.toml")

@@ -78,7 +78,7 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
     yield from (f"### {method.upper()} {path}", "", _sentence(operation["summary"]))
     if "description" in operation:
         yield operation["description"]
-    yield from (f"Needs {', '.join(rights)}." if rights else "Open to everybody.", "")
+    yield from (f"Needs {' or '.join(rights)}." if rights else "Open to everybody.", "")
     if "parameters" in operation:
         yield from ("| parameter | type | meaning |", "|---|---|---|")
         for one in operation["parameters"]:

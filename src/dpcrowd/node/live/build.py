@@ -50,7 +50,7 @@ def _coarsest(network: NetworkConfig) -> float:
     """Of a sample that costs an even share of the budget (no scheme asks for less), at the smallest share of people."""
     guarantee = network.guarantee()
     even = max(guarantee.total // guarantee.length, 1) / NANO
-    smallest = min(server.share for server in network.servers)
+    smallest = min(server.counted_share for server in network.servers)
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
@@ -154,7 +154,7 @@ def _server(node: NodeConfig, network: NetworkConfig, noise: Noise) -> Server:
         network.setting(node.server),
         noise,
         number=network.number_of(node.server),
-        share=network.server(node.server).share,
+        share=network.server(node.server).counted_share,
         max_degree=network.max_degree(),
         beta=network.beta,
     )
