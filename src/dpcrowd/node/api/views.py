@@ -95,6 +95,7 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
     epoch: Time
     slot_seconds: float
+    grace_seconds: Annotated[float, Meta(description="How long after a slot's end its check-ins are taken.")]
     slot: Annotated[int, Meta(description="The slot that is open now.")]
     regions: list[str]
     neighbours: list[NeighbourStatus]
