@@ -1,7 +1,8 @@
 """What the benchmarks of live nodes share: a network in a folder, its processes, their memory and time, and raw HTTP.
 
-Nodes are the processes that an operator would start, with TLS, SQLite with synchronous=FULL and exact noise. Their
-folder is a temporary one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
+Nodes are the processes that an operator would start, with TLS, exact noise, and everything on disk before it is
+acknowledged: a ledger in SQLite with synchronous=FULL, and a journal of one file per slot. Their folder is a temporary
+one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
 """
 
 from __future__ import annotations

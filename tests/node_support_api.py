@@ -128,6 +128,7 @@ class FakeService:
             digest="00",
             epoch="2026-01-01T00:00:00Z",
             slot_seconds=60.0,
+            grace_seconds=5.0,
             slot=100,
             regions=list(REGIONS),
             neighbours=[NeighbourStatus(name="b", connected=True, refused={"late": 2})],

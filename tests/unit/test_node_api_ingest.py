@@ -455,3 +455,12 @@ def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert (start["status"], dict(start["headers"])[b"connection"]) == (408, b"close")
     assert service.refusals == ["too-slow"]
     assert not service.batches
+
+
+def test_the_first_client_is_answered_as_it_knows() -> None:
+    """The feed of 0.1.0 sends a batch again for ever if its answer is 207."""
+    body = [{"user": "ann", "region": "north"}, {"user": "bob", "region": "nowhere"}]
+    for agent, status in (("dpcrowd", 202), ("dpcrowd/0.2.0", 207), ("curl/8", 207)):
+        client = Client(app_of(FakeService()))
+        told = client.post("/v1/checkins", json=body, headers={**bearer(CHECKIN), "User-Agent": agent})
+        assert (told.status_code, told.json()["accepted"]) == (status, 1)

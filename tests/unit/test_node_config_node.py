@@ -195,7 +195,7 @@ def test_a_setting_of_the_first_version_is_taken_and_named(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ('accepts = "both"', "accepts: given 'both'; allowed: \"checkins\" or \"counts\""),
+        ('accepts = "both"', 'accepts: given \'both\'; allowed: "checkins" or "counts"'),
         ('journal_limit = "1KiB"', "journal_limit: given 1KiB; allowed: 1MiB to 1024GiB"),
         ('max_downtime = "2d"', "max_downtime: given 2d; allowed: 0s to 1d"),
         ("requests_per_second = -1", "requests_per_second: given -1; allowed: a number from 0 to 1000000"),

@@ -32,6 +32,7 @@ _STATUS = {"late": 409, "future": 400, "unavailable": 503, "off": 403, "rate": 4
 _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
+_FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 sends a body for ever whose answer is neither 202 nor a refusal
 _FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
 
@@ -97,7 +98,8 @@ class Ingest:
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
-            await _respond(send, 207 if taken.refused else 202, _encode(taken), {})
+            old = _header(scope, b"user-agent") == _FIRST_CLIENT
+            await _respond(send, 207 if taken.refused and not old else 202, _encode(taken), {})
 
     def _check(self, scope: Scope) -> None:
         """Everything that can be refused before the body is read."""

@@ -96,6 +96,7 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
     epoch: Time
     slot_seconds: float
+    grace_seconds: Annotated[float, Meta(description="How long after a slot's end its check-ins are taken.")]
     slot: Annotated[int, Meta(description="The slot that is open now.")]
     regions: list[str]
     neighbours: list[NeighbourStatus]
@@ -112,8 +113,8 @@ class RefusedRow(Struct, frozen=True):
     reason: Annotated[
         Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"],
         Meta(
-            description="`late`: of a slot that is sealed; `future`: ahead of the server's clock; `unknown-region`: one "
-            "that network.toml does not have; `user`, `region`, `time`: missing or not allowed; `malformed`: no "
+            description="`late`: of a slot that is sealed; `future`: ahead of the server's clock; `unknown-region`: "
+            "one that network.toml does not have; `user`, `region`, `time`: missing or not allowed; `malformed`: no "
             "check-in at all."
         ),
     ]

@@ -108,6 +108,7 @@ def network_status(
         next_digest=None if following is None else digest(following).hex(),
         epoch=rfc3339(clock.epoch_ns),
         slot_seconds=clock.length_ns / 1e9,
+        grace_seconds=network.grace_ns / 1e9,
         slot=slot,
         regions=list(network.regions),
         neighbours=neighbours,
