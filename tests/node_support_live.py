@@ -46,7 +46,7 @@ def write_network(
     guarantee: dict[str, Any],
     scheme: dict[str, Any],
 ) -> dict[str, Path]:
-    """network.toml, keys and a node.toml for each server, on loopback: slots of two seconds, servers that take counts."""
+    """network.toml, keys and a node.toml for each server, on loopback: slots of two seconds; servers take counts."""
     names = list(shares)
     keys = make_trial(folder / "keys", names, datetime.now(UTC))
     ports = free_ports(2 * len(names))
