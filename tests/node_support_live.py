@@ -100,4 +100,5 @@ def live(path: Path, noise: Noise) -> Iterator[LiveNode]:
     node, network = load_pair(path)
     with Storage.open(node.data, network_id=network.id) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
-        yield LiveNode(node, network, storage, ZenohTransport(network.id, tls, node.listen.transport), noise)
+        transport = ZenohTransport(network.id, tls, node.listen.transport)
+        yield LiveNode(node, network, storage, transport, noise, allow_simulated_noise=True)
