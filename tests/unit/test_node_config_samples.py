@@ -69,7 +69,7 @@ def test_the_advanced_sample_of_a_node_shows_every_setting_with_its_default() ->
     text = _uncommented(sample_node("a", advanced=True))
     node = parse_node(text)
     plain = parse_node(sample_node("a"))
-    assert (node.ingest, node.retention) == (plain.ingest, plain.retention)
+    assert (node.ingest, node.noise, node.retention) == (plain.ingest, plain.noise, plain.retention)
     assert _leaves(tomllib.loads(text)) == set(settings(NodeConfig))
 
 
