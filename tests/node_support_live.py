@@ -88,6 +88,7 @@ def write_network(
             transport=endpoints[name],
             http=f"127.0.0.1:{ports[len(names) + place]}",
             checkin=[token_hash(TOKENS["checkin"])],
+            read="open",
             admin=[token_hash(TOKENS["admin"])],
         )
         files[name].write_text(text, encoding="utf-8")

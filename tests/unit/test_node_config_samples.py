@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, parse_network, parse_node
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, parse_network, parse_node, token_hash
 from dpcrowd.node.config.samples import sample_names, sample_network, sample_node
 from dpcrowd.node.config.schema import TUNING, network_schema, node_schema, settings
 from dpcrowd.schemes.tuning import Tuning
@@ -57,6 +57,15 @@ def test_samples_take_what_init_gives_them() -> None:
     assert text.count("placeholder") == 1
     with pytest.raises(BadInput, match="1 to 1000 servers"):
         sample_network(0)
+
+
+def test_a_sample_is_open_to_nobody_unless_it_is_said() -> None:
+    """An operator who starts from a sample would otherwise show the estimates to whoever reaches the API."""
+    hashed = token_hash("a token that may read")
+    assert parse_node(sample_node("a")).tokens.rights_of(None) == frozenset()
+    assert parse_node(sample_node("a", read=[hashed])).tokens.rights_of(None) == frozenset()
+    assert parse_node(sample_node("a", read=[hashed])).tokens.rights_of("a token that may read") == {"read"}
+    assert parse_node(sample_node("a", read="open")).tokens.rights_of(None) == {"read"}
 
 
 def _uncommented(text: str) -> str:
