@@ -91,13 +91,16 @@ def add_by_price(
     for name, array in (("counts", values), ("charge", charges), ("sensitivity", sensitivities)):
         if array.dtype.kind not in "iu":
             raise BadInput(f"noise needs whole numbers as {name}; given an array of {array.dtype}.")
-    prices = sorted({*zip(charges.tolist(), sensitivities.tolist(), strict=True)})
-    for price in prices:
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, price in enumerate(zip(charges.tolist(), sensitivities.tolist(), strict=True)):
+        places.setdefault(price, []).append(place)
+    for price in places:
         check_price(*price)  # all of them before the first draw
-    flat = result.ravel()
-    for price in prices:
-        same = (charges == price[0]) & (sensitivities == price[1])
-        flat[chosen[same]] = add(values[same].tolist(), *price)
+    noisy: list[int] = values.tolist()
+    for price, same in places.items():
+        for place, value in zip(same, add([noisy[place] for place in same], *price), strict=True):
+            noisy[place] = value
+    result.ravel()[chosen] = noisy
     return result
 
 
