@@ -113,6 +113,7 @@ def make_live(
             transport=endpoints[name],
             http=f"{_HOST}:{port}",
             checkin=[token_hash(TOKEN)],
+            read="open",
         )
         node.config.write_text(f"{text}\n[ingest]\ncapacity = 20000000\n", encoding="utf-8")
         nodes.append(node)

@@ -88,6 +88,7 @@ def write_network(
             transport=endpoints[name],
             http=f"127.0.0.1:{ports[len(names) + place]}",
             checkin=[token_hash(TOKENS["checkin"])],
+            read="open",
             admin=[token_hash(TOKENS["admin"])],
         )
         files[name].write_text(text + '\n[ingest]\naccepts = "counts"\n', encoding="utf-8")
@@ -100,4 +101,5 @@ def live(path: Path, noise: Noise) -> Iterator[LiveNode]:
     node, network = load_pair(path)
     with Storage.open(node.data, network_id=network.id) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
-        yield LiveNode(node, network, storage, ZenohTransport(network.id, tls, node.listen.transport), noise)
+        transport = ZenohTransport(network.id, tls, node.listen.transport)
+        yield LiveNode(node, network, storage, transport, noise, allow_simulated_noise=True)

@@ -44,6 +44,7 @@ def test_defaults_are_safe() -> None:
     assert (node.log.format, node.log.level) == ("json", "info")
     assert node.retention.releases == 90 * 86_400 * 10**9
     assert node.ledger.shared is None
+    assert node.noise.sampler == "exact"
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +175,21 @@ def test_what_is_allowed_but_dangerous_is_warned_of() -> None:
     assert "tokens.checkin is empty" in nobody
     assert "raw counts" in raw
     assert parse_node(sample_node("a", checkin=[token_hash(TOKEN)])).warnings() == ()
+
+
+def test_no_noise_but_exact_noise_can_be_configured() -> None:
+    """A file that could ask for the simulator's noise would void the promise; OpenDP's comes with its hazard."""
+    basic = sample_node("a", checkin=[token_hash(TOKEN)])
+    for sampler in ("seeded", "simulated", "none", ""):
+        text = refusal(basic + f'[noise]\nsampler = "{sampler}"\n')
+        assert text.startswith("noise.sampler: ")
+        assert '"exact" or "opendp"' in text
+    assert "allow_simulated_noise" in refusal(basic + "[noise]\nallow_simulated_noise = true\n")
+    chosen = parse_node(basic + '[noise]\nsampler = "opendp"\n')
+    assert chosen.noise.sampler == "opendp"
+    (hazard,) = chosen.warnings()
+    assert "noise.sampler is opendp" in hazard
+    assert "repeats its noise" in hazard
 
 
 def test_a_configuration_cannot_be_changed_by_mistake() -> None:

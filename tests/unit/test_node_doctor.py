@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,3 +215,17 @@ def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Storage, "inspect", refuse)
     assert "cannot be seen: Permission denied" in problems(look(net))["database"]
+
+
+def test_a_sampler_that_is_not_installed(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node would not start; the doctor says so beforehand, and says what a snapshot does to this sampler."""
+    file = net / "server-1" / "node.toml"
+    assert of(look(net), "noise") == []
+    file.write_text(file.read_text(encoding="utf-8") + '\n[noise]\nsampler = "opendp"\n', encoding="utf-8")
+    findings = look(net)
+    assert "noise" not in problems(findings)
+    assert any(one.outcome == "note" and "repeats its noise" in one.text for one in of(findings, "configuration"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opendp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    assert "needs opendp, which is not installed" in problems(look(net))["noise"]

@@ -346,12 +346,16 @@ def test_any_bytes_give_a_batch_or_a_refusal(seed: bytes, changes: list[tuple[fl
             assert found.status in (400, 413)
 
 
-def test_many_views_of_one_text_are_refused() -> None:
-    """16 bytes a row may each stand for a long text: a small body would become gigabytes."""
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_many_views_of_one_text_are_refused(nulls: int) -> None:
+    """16 bytes a row may each stand for a long text: a small body would become gigabytes; a null makes up for none."""
     text, size = b"x" * 1000, 70_000
     views = np.zeros(size, dtype=[("length", "<i4"), ("prefix", "S4"), ("buffer", "<i4"), ("offset", "<i4")])
     views["length"], views["prefix"] = len(text), text[:4]
-    users = pa.Array.from_buffers(pa.string_view(), size, [None, pa.py_buffer(views), pa.py_buffer(text)])
+    views["length"][:nulls] = -(2**31)
+    valid = np.packbits(np.arange(size) >= nulls, bitorder="little")
+    buffers = [pa.py_buffer(valid) if nulls else None, pa.py_buffer(views), pa.py_buffer(text)]
+    users = pa.Array.from_buffers(pa.string_view(), size, buffers)
     body = written(table(users, pa.array(["north"] * size).dictionary_encode()))
     assert len(body) < 2 << 20
     assert refusal(body).reason == "too-large"

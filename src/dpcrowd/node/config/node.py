@@ -22,6 +22,7 @@ __all__ = [
     "ListenSection",
     "LogSection",
     "NodeConfig",
+    "NoiseSection",
     "RetentionSection",
 ]
 
@@ -136,6 +137,19 @@ class IngestSection(Section, frozen=True, kw_only=True):
                 raise Refused(name, f"given {given}; allowed: 0s to 1d.")
 
 
+class NoiseSection(Section, frozen=True, kw_only=True):
+    """[noise]: who draws it. There is no setting for noise that is not exact."""
+
+    sampler: Annotated[
+        Literal["exact", "opendp"],
+        about(
+            "Who draws the noise: dpcrowd itself, from fresh entropy for every sample, or the library OpenDP, which "
+            "repeats its noise if an image of the process or the machine is resumed twice.",
+            '"exact" or "opendp"',
+        ),
+    ] = "exact"
+
+
 class LogSection(Section, frozen=True, kw_only=True):
     """[log]: what the node says about itself."""
 
@@ -192,6 +206,9 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     ingest: Annotated[IngestSection, about("What is taken in.", "a table [ingest]")] = field(
         default_factory=IngestSection
     )
+    noise: Annotated[NoiseSection, about("Who draws the noise.", "a table [noise]")] = field(
+        default_factory=NoiseSection
+    )
     log: Annotated[LogSection, about("What the node says about itself.", "a table [log]")] = field(
         default_factory=LogSection
     )
@@ -225,3 +242,8 @@ class NodeConfig(Section, frozen=True, kw_only=True):
             )
         if self.ingest.exact_counters:
             yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep it inside."
+        if self.noise.sampler == "opendp":
+            yield (
+                "noise.sampler is opendp: a process or a machine that is resumed twice from one image repeats its "
+                "noise, and the difference of two releases is then exact; never resume this server from a snapshot."
+            )

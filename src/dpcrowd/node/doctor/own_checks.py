@@ -1,4 +1,4 @@
-"""Checks of what belongs to this server: its certificate and its files."""
+"""Checks of what belongs to this server: its certificate, its files and its sampler."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
+from dpcrowd.node.sampler import make_noise
 
-__all__ = ["check_certificate", "check_files", "check_https", "check_ingest"]
+__all__ = ["check_certificate", "check_files", "check_https", "check_ingest", "check_sampler"]
 
 _ROW_BYTES, _CHECKINS = 20, 4  # per check-in in the journal; check-ins of a person in one slot, to be on the safe side
 
@@ -59,6 +60,18 @@ def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
         yield problem("https", wrong.what, wrong.fix)
     else:
         yield passed("https", f"the API has HTTPS with '{certificate}'.")
+
+
+def check_sampler(node: NodeConfig) -> Iterator[Finding]:
+    """Whether the library that draws the noise is there; the exact sampler needs none."""
+    if node.noise.sampler == "exact":
+        return
+    try:
+        make_noise(node)
+    except DpcrowdError as error:
+        yield problem("noise", str(error), 'Install it, or set sampler = "exact" in [noise] of node.toml.')
+    else:
+        yield passed("noise", f"drawn by {node.noise.sampler}, which is installed.")
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:

@@ -200,7 +200,7 @@ def _bytes_of(pyarrow: Any, kind: Any) -> Any:
 
 
 def _wrong_lengths(pyarrow: Any, values: Any, field: str) -> NDArray[np.bool_]:
-    """Where texts are empty, or too long to be copied."""
+    """Where texts are empty, or longer than any that is allowed."""
     lengths = _lengths(pyarrow, values, field)
     return np.asarray(((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values))
 
@@ -211,6 +211,7 @@ def _lengths(pyarrow: Any, values: Any, field: str) -> NDArray[Any]:
     if pyarrow.types.is_string_view(values.type):
         # 16 bytes a row, the first 4 of them its length.
         lengths = np.frombuffer(values.buffers()[1], dtype="<i4", count=4 * end)[::4][begin:]
+        lengths = np.where(lean.nulls(values), 0, lengths)  # a null may say that it is of any length, below 0 too
         if lengths.sum(dtype=np.int64) > _MOST_TEXT:
             raise BodyRefused(413, "too-large", f"column {field}: more than {_MOST_TEXT} bytes of text; send several.")
         return lengths

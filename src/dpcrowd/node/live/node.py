@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -24,7 +25,7 @@ from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.base import Peer, Transport, TransportFailed
-from dpcrowd.privacy import Noise
+from dpcrowd.privacy import Noise, check_noise
 
 __all__ = ["LiveNode"]
 
@@ -40,6 +41,9 @@ class LiveNode(Served):
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+
+    Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
+    configuration can say so.
     """
 
     def __init__(
@@ -52,7 +56,11 @@ class LiveNode(Served):
         clock: WallClock | None = None,
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
+        *,
+        allow_simulated_noise: bool = False,
     ) -> None:
+        check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
+        self._make_machine = partial(make_machine, allow_simulated_noise=allow_simulated_noise)
         self.config, self.revision, self.following = node, network, None
         self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
@@ -62,7 +70,7 @@ class LiveNode(Served):
         view = make_view(node, network)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
-        machine, self.found = make_machine(node, network, storage, noise, view, now, before=before)
+        machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
@@ -327,7 +335,7 @@ class LiveNode(Served):
             view = make_view(self.config, following)
             await self.keeper.in_thread(declare_promise, following, self._storage)
             machine, found = await self.keeper.in_thread(
-                make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
+                self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
         except DpcrowdError as failure:  # a full disk, a key that cannot be read: no reason to end
             text = "revision %d cannot take over yet, next try with the next slot: %s"
@@ -348,7 +356,7 @@ class LiveNode(Served):
         def book() -> str:
             now, machine = self._wall.now(), self.keeper.machine
             told = book_loss(self._storage, self.revision, machine.trust, now)
-            fresh, _ = make_machine(
+            fresh, _ = self._make_machine(
                 self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
             )
             self.keeper.machine = fresh
