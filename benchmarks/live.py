@@ -1,7 +1,8 @@
 """What the benchmarks of live nodes share: a network in a folder, its processes, their memory and time, and raw HTTP.
 
-Nodes are the processes that an operator would start, with TLS, SQLite with synchronous=FULL and exact noise. Their
-folder is a temporary one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
+Nodes are the processes that an operator would start, with TLS, exact noise, and everything on disk before it is
+acknowledged: a ledger in SQLite with synchronous=FULL, and a journal of one file per slot. Their folder is a temporary
+one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def make_live(
             transport=endpoints[name],
             http=f"{_HOST}:{port}",
             checkin=[token_hash(TOKEN)],
+            read="open",
         )
         node.config.write_text(f"{text}\n[ingest]\ncapacity = 20000000\n", encoding="utf-8")
         nodes.append(node)

@@ -42,12 +42,9 @@ def release(slot: int, regions: tuple[str, ...] = ("north", "south"), *, sampled
 
 def copy_files(folder: Path, target: Path) -> None:
     """What a process that is killed now leaves behind; the shared-memory index is rebuilt from the log by anyone."""
-    target.mkdir()
-    for file in folder.iterdir():
-        if file.is_file() and not file.name.endswith("-shm"):
-            shutil.copyfile(file, target / file.name)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*-shm"))
 
 
 def bytes_on_disk(folder: Path) -> bytes:
     """Everything that is in the folder's files."""
-    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file())
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())

@@ -152,3 +152,25 @@ def test_withdrawing_what_is_not_there(file: Path, capsys: pytest.CaptureFixture
     code, _, err = run(capsys, "withdraw", str(file), "trail", "--yes")
     assert code == 2
     assert "Did you mean 'trial'?" in err
+
+
+def test_forget_deletes_what_a_stopped_server_holds(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that stays down keeps the open slot's hashes beside their key, for anybody who finds the disk."""
+    code, _, err = run(capsys, "forget", str(file))
+    assert code == 2
+    assert "no server has run here" in err
+    paid(file)
+    node, network = load_pair(file)
+    with Storage.open(node.data, network_id=network.id) as storage:
+        storage.journal.slot_key(MINUTE)
+        storage.journal.append(MINUTE, b"somebody was here")
+        storage.journal.stamp(MINUTE)
+        code, _, err = run(capsys, "forget", str(file))
+        assert code == 3, "not while the server runs"
+        assert "in use" in err
+    code, out, _ = run(capsys, "forget", str(file), "--json")
+    assert code == 0
+    folder = node.data / "journal"
+    assert json.loads(out) == {"folder": str(folder), "forgotten": True}
+    assert list(folder.iterdir()) == [], "the sign of life, too: what came before it now counts as missed"
+    assert run(capsys, "forget", str(file))[0] == 0

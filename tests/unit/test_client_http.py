@@ -33,6 +33,7 @@ from dpcrowd.client import (
 )
 from dpcrowd.errors import BadInput, DpcrowdError, MissingExtra
 from dpcrowd.node.api import views
+from dpcrowd.node.collect import NotTaken as NodesNotTaken
 from dpcrowd.node.keys.trial import make_trial
 from node_support_api import CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
 
@@ -162,7 +163,7 @@ def failing(call: Callable[[dpcrowd.AsyncClient], Awaitable[object]], service: F
 
 def test_refusals_have_the_node_s_reason_and_text() -> None:
     """A program can tell them apart by class and reason, a person by the sentence."""
-    service = FakeService(capacity=1)
+    service = FakeService()
     error = failing(lambda client: client.checkin([SECRET], "nowhere"), service, CHECKIN)
     assert isinstance(error, RequestRefused)
     assert (error.status, error.reason) == (400, "unknown-region")
@@ -171,21 +172,24 @@ def test_refusals_have_the_node_s_reason_and_text() -> None:
     error = failing(lambda client: client.checkin([SECRET], "north", 5), service, CHECKIN)
     assert isinstance(error, NotTaken)
     assert (error.reason, error.rows) == ("late", [0])
+    service.fails = NodesNotTaken("unavailable", "nothing can be stored.")
     error = failing(lambda client: client.checkin([SECRET, "b"], "north"), service, CHECKIN)
     assert isinstance(error, NodeBusy)
-    assert (error.reason, error.retry_after) == ("full", 30.0)
+    assert (error.reason, error.retry_after) == ("unavailable", 30.0)
     assert isinstance(failing(lambda client: client.checkin([SECRET], "north"), service, READ), NotAllowed)
     assert failing(lambda client: client.budget(), service, None).reason == "no-token"
     assert failing(lambda client: client.estimates(regions="nowhere"), service, READ).reason == "query"
 
 
-def test_rows_of_a_later_batch_are_counted_from_the_beginning() -> None:
-    """`rows` are those of the list that was given, and `taken` says how many need not be sent again."""
+def test_one_late_row_does_not_cost_the_others() -> None:
+    """Of the node that this version has: whatever it answers, four of five people are counted, and row 3 is named."""
+    service = FakeService()
     times = [NOW // 10**6] * 5
     times[3] = 5
-    error = failing(lambda client: client.checkin([SECRET] * 5, "north", times, batch=2), FakeService(), CHECKIN)
-    assert (error.rows, error.taken) == ([3], 2)
-    assert str(error).startswith("in rows 2 to 3")
+    users = ["ann", "bob", "cid", "dan", "eve"]
+    delivery = use(service, CHECKIN, lambda client: client.checkin(users, "north", times, batch=2))
+    assert (delivery, list(delivery.refused)) == (4, [(3, "late")])
+    assert service.collector.seal(100).tolist() == [4, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
         with dpcrowd.Client(served.url, CHECKIN) as sender:
             assert sender.checkin(["ann"], ["north"]) == 1
             with pytest.raises(NotTaken):
-                sender.counts(100, {"north": 1})
+                sender.counts(10, {"north": 1})
         with dpcrowd.Client(served.url + "/", READ) as reader:
             assert reader.estimates(2).slot.tolist() == [2, 2, 2]
             assert reader.latest("south").slot.tolist() == [2]

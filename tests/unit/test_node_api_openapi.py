@@ -11,6 +11,7 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 from dpcrowd.node.api.openapi import document
+from dpcrowd.node.ingest.batch import _TEXTS as ROW_TEXTS
 from node_support_api import ADMIN, CHECKIN, READ, Client, FakeService, app_of, bearer, estimates_of
 
 DOCUMENT = document()
@@ -78,7 +79,10 @@ def test_it_is_served_to_everybody() -> None:
     ("method", "path", "token", "content", "status"),
     [
         ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north"}]', 202),
+        ("post", "/v1/checkins", CHECKIN, b"[]", 202),
+        ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north"},{"user":"ann"},5]', 207),
         ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north","time":5}]', 409),
+        ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"west"},{"user":" ","region":"north"}]', 400),
         ("post", "/v1/checkins", CHECKIN, b"[{", 400),
         ("post", "/v1/checkins", READ, b"[{", 403),
         ("post", "/v1/counts", CHECKIN, b'{"slot":100,"counts":{"north":1}}', 202),
@@ -87,6 +91,7 @@ def test_it_is_served_to_everybody() -> None:
         ("get", "/v1/budget", READ, None, 200),
         ("get", "/v1/budget", "", None, 401),
         ("get", "/v1/network", READ, None, 200),
+        ("get", "/v1/network", ADMIN, None, 200),
         ("get", "/healthz", "", None, 200),
         ("get", "/readyz", "", None, 200),
         ("post", "/v1/admin/reload", ADMIN, b"", 200),
@@ -104,3 +109,20 @@ def test_answers_are_as_described(method: str, path: str, token: str, content: b
     described = DOCUMENT["paths"][path][method]["responses"][str(status)]
     schema = {**described["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
     jsonschema.validate(response.json(), schema, cls=jsonschema.Draft202012Validator)
+
+
+def test_reasons_are_those_of_the_code() -> None:
+    """A client that switches over the reasons of the document must meet no other one."""
+    described = DOCUMENT["components"]["schemas"]["RefusedRow"]["properties"]["reason"]["enum"]
+    assert set(described) == set(ROW_TEXTS)
+
+
+def test_limits_and_the_other_kind_are_described() -> None:
+    """Too many requests, and a node that takes the other kind, are answers that a feed has to expect."""
+    for path, some in (("/v1/checkins", True), ("/v1/counts", False)):
+        operation = DOCUMENT["paths"][path]["post"]
+        assert {"202", "403", "429", "503"} <= operation["responses"].keys()
+        assert ("207" in operation["responses"]) == some
+        assert "Retry-After" in operation["responses"]["429"]["headers"]
+        assert "accepts" in operation["description"]
+    assert DOCUMENT["paths"]["/v1/network"]["get"]["security"] == [{"read": []}, {"admin": []}]

@@ -85,7 +85,10 @@ def test_a_server_can_start_from_its_setting() -> None:
     assert setting.model.noise_var.tolist() == [1, 2, 3, 4]
     noise = SeededNoise([np.random.SeedSequence(1)], servers=1, regions=4)
     number, share = network.number_of("b"), network.server("b").share
-    server = Server(network.scheme(), setting, noise, number=number, share=share, max_degree=network.max_degree())
+    degree = network.max_degree()
+    server = Server(
+        network.scheme(), setting, noise, number=number, share=share, max_degree=degree, allow_simulated_noise=True
+    )
     server.observe(0, [1, 2, 3, 4])
     assert server.hear().estimate.shape == (4,)
 

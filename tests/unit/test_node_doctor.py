@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,6 +110,23 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "has 10 MiB left" in problems(look(net))["disk"]
 
 
+def test_more_people_than_the_limits_hold(net: Path) -> None:
+    """A slot that is not sampled, or whose message is late, for its many people tells that they were there."""
+    assert "ingest" not in problems(look(net))
+    file = net / "server-1" / "node.toml"
+    change(file, "[log]", '[ingest]\njournal_limit = "1MiB"\ncapacity = 5000\n\n[log]')
+    change(net / "network.toml", "population = 20000", "population = 60000")
+    findings = [one for one in of(look(net), "ingest") if one.outcome == "problem"]
+    assert [("journal_limit" in one.text, "capacity" in one.text) for one in findings] == [(True, False), (False, True)]
+    change(file, 'journal_limit = "1MiB"', 'journal_limit = "2MiB"')  # what the fix says
+    change(file, "capacity = 5000", "capacity = 20000")
+    assert 'journal_limit = "2MiB"' in findings[0].fix
+    assert "capacity = 20000" in findings[1].fix
+    assert "ingest" not in problems(look(net))
+    change(file, "capacity = 20000", 'capacity = 5\naccepts = "counts"')
+    assert of(look(net), "ingest") == [], "counts take no room"
+
+
 def test_ports_in_use(net: Path) -> None:
     """By a stranger it is a problem, by the node itself none."""
     node, _ = load_pair(net / "server-1" / "node.toml")
@@ -197,3 +215,17 @@ def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Storage, "inspect", refuse)
     assert "cannot be seen: Permission denied" in problems(look(net))["database"]
+
+
+def test_a_sampler_that_is_not_installed(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node would not start; the doctor says so beforehand, and says what a snapshot does to this sampler."""
+    file = net / "server-1" / "node.toml"
+    assert of(look(net), "noise") == []
+    file.write_text(file.read_text(encoding="utf-8") + '\n[noise]\nsampler = "opendp"\n', encoding="utf-8")
+    findings = look(net)
+    assert "noise" not in problems(findings)
+    assert any(one.outcome == "note" and "repeats its noise" in one.text for one in of(findings, "configuration"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opendp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    assert "needs opendp, which is not installed" in problems(look(net))["noise"]

@@ -321,7 +321,9 @@ def test_a_matrix_that_no_measurement_has_is_absurd() -> None:
     """Negative along some direction: the fused covariance would not be one."""
     lone = Lone((1,))
     setting = make_setting(1, REGIONS, Guarantee.window(4, 2.0), form="matrix")
-    server = Server(make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3)
+    server = Server(
+        make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
+    )
     lone.machine = Machine(replace(lone.view, form="matrix"), server, vouched=True)
     lone.seal(3)
     known = np.ones((1, REGIONS), dtype=np.bool_)

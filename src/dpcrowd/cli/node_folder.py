@@ -13,10 +13,10 @@ import msgspec
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.node.config import NodeConfig, load_pair
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, forget_journal
 from dpcrowd.privacy.units import format_epsilon, from_nano
 
-__all__ = ["Decision", "backup_folder", "budget_of_folder", "new_horizon", "withdrawal"]
+__all__ = ["Decision", "backup_folder", "budget_of_folder", "forget_checkins", "new_horizon", "withdrawal"]
 
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
@@ -40,6 +40,14 @@ def backup_folder(file: Path, to: Path) -> int:
         raise BadInput(f"'{to.absolute().parent}' is no folder; make it first.")
     with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         return storage.backup(to)
+
+
+def forget_checkins(file: Path) -> Path:
+    """Of a node that does not run; gives the folder of its journal."""
+    node, _ = load_pair(file)
+    if not node.data.is_dir():
+        raise BadInput(f"'{node.data}' does not exist: no server has run here, and there is nothing to forget.")
+    return forget_journal(node.data)
 
 
 class Decision:

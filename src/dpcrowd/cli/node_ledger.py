@@ -74,4 +74,21 @@ def _decide(decision: Decision, question: str, yes: bool, as_json: bool) -> int:
     return 0
 
 
-COMMANDS = (backup, new_horizon, withdraw)
+@click.command()
+@options.file
+@options.as_json
+@options.numbered
+def forget(file: Path, as_json: bool) -> None:
+    """Delete the check-ins that a stopped server still holds for the slot in which it was stopped.
+
+    A server that is started again counts them; one that stays down keeps them, as hashes beside their key. The slot
+    in which it was stopped is then not sampled.
+    """
+    from dpcrowd.cli.node_folder import forget_checkins
+
+    folder = forget_checkins(file)
+    text = f"'{folder}' holds no check-ins any more."
+    click.echo(json.dumps({"folder": str(folder), "forgotten": True}) if as_json else text)
+
+
+COMMANDS = (backup, forget, new_horizon, withdraw)

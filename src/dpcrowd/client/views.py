@@ -52,7 +52,10 @@ class RefusedCheckins(Struct, frozen=True, kw_only=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """The network and the node's place in it; `slot` is open now."""
+    """The network and the node's place in it; `slot` is open now.
+
+    grace_seconds  how long after a slot's end its check-ins are taken; None: a node of 0.1.0, which does not tell
+    """
 
     network: str
     server: str
@@ -64,6 +67,7 @@ class Network(Struct, frozen=True, kw_only=True):
     next_digest: str | None = None
     epoch: datetime
     slot_seconds: float
+    grace_seconds: float | None = None
     slot: int
     regions: list[str]
     neighbours: list[Neighbour]

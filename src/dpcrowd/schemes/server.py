@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
-from dpcrowd.privacy import Noise
+from dpcrowd.privacy import Noise, check_noise
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
@@ -56,6 +56,8 @@ class Server:
     share       the public part of the population that it sees, 0 < share <= 1
     max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
     beta        the consensus step itself, instead
+
+    Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Server:
         share: float,
         max_degree: int = 0,
         beta: float | None = None,
+        allow_simulated_noise: bool = False,
     ) -> None:
+        check_noise(noise, "a server", allow_simulated_noise=allow_simulated_noise)
         if setting.servers != 1:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:

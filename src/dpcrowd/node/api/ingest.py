@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from dpcrowd.node.api.answers import refusal_bytes
-from dpcrowd.node.api.rights import CHALLENGE, denied
+from dpcrowd.node.api.answers import named_rows, refusal_bytes
+from dpcrowd.node.api.rights import CHALLENGE, bearer, denied
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.api.views import Taken
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import BodyRefused
+from dpcrowd.node.ingest.batch import BodyRefused, RefusedRow, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
-from dpcrowd.node.ingest.times import RowsNotTaken
 from dpcrowd.node.slots import SECOND
 
 __all__ = ["Ingest", "take_checkins", "take_counts"]
@@ -29,22 +28,42 @@ __all__ = ["Ingest", "take_checkins", "take_counts"]
 Take = Callable[[Context, str | None, bytes], Awaitable[Taken]]
 
 _log = logging.getLogger("dpcrowd.node.api")
-_STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403, "too-large": 413}
+_STATUS = {"late": 409, "future": 400, "unavailable": 503, "off": 403, "rate": 429}
 _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
+_FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 sends a body for ever whose answer is neither 202 nor a refusal
+_FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
+
+
+class RowsRefused(BodyRefused):
+    """A body of which not a single row can be taken; status and text are those of the first."""
+
+    def __init__(self, refused: Sequence[RefusedRow]) -> None:
+        reason = _reason(refused[0])
+        super().__init__(409 if reason == "late" else 400, reason, row_text(refused[0]))
+        self.refused = refused
 
 
 async def take_checkins(context: Context, content_type: str | None, body: bytes) -> Taken:
     """Decode and take. Whoever sends an empty list, to say that it is there, is told when the next slot opens."""
     arrived_ns = context.now()
     batch = decode_checkins(content_type, body, context.service.regions)
-    await context.service.take_checkins(batch, arrived_ns)
-    if len(batch):
-        return _TAKEN
+    rows = len(batch) + len(batch.refused)
+    if rows and not len(batch):
+        raise RowsRefused(batch.refused)
+    refused = await context.service.take_checkins(batch, arrived_ns)
+    if refused:
+        if len(refused) == rows:
+            raise RowsRefused(refused)
+        for reason in set(map(_reason, refused)):
+            context.service.refused(reason, arrived_ns)
+        return Taken(True, rows - len(refused), named_rows(refused), len(refused))
+    if rows:
+        return Taken(True, rows)
     now, clock = context.now(), context.service.clock
-    return Taken(True, (clock.closes(clock.slot_of(now)) - now) / SECOND)
+    return Taken(True, 0, seconds_left=(clock.closes(clock.slot_of(now)) - now) / SECOND)
 
 
 async def take_counts(context: Context, content_type: str | None, body: bytes) -> Taken:
@@ -79,8 +98,8 @@ class Ingest:
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
-            for message in _TAKEN_MESSAGES if taken is _TAKEN else _messages(202, _encode(taken), {}):
-                await send(message)
+            old = _header(scope, b"user-agent") == _FIRST_CLIENT
+            await _respond(send, 207 if taken.refused and not old else 202, _encode(taken), {})
 
     def _check(self, scope: Scope) -> None:
         """Everything that can be refused before the body is read."""
@@ -89,6 +108,8 @@ class Ingest:
         no = denied(self._context.tokens, "checkin", scope["headers"])
         if no is not None:
             raise BodyRefused(no.status, no.reason, no.text)
+        if not self._context.limit.take(bearer(scope["headers"]) or "", self._context.now()):
+            raise NotTaken("rate", "this token sends too many requests; send larger batches, and fewer of them.")
         if (_header(scope, b"content-encoding") or "identity").lower() != "identity":
             raise BodyRefused(415, "content-encoding", "a compressed body is not taken; send it as it is.")
         length = _header(scope, b"content-length") or "0"
@@ -106,8 +127,8 @@ class Ingest:
             headers |= CHALLENGE
         elif status == 405:
             headers["allow"] = "POST"
-        rows = error.rows if isinstance(error, (BodyRefused, RowsNotTaken)) else None
-        await _respond(send, status, refusal_bytes(error.reason, str(error), rows), headers)
+        refused = error.refused if isinstance(error, RowsRefused) else ()
+        await _respond(send, status, refusal_bytes(error.reason, str(error), refused), headers)
 
 
 class _Sent:
@@ -155,6 +176,11 @@ class _Sent:
         return None if gone else message.get("body", b"")
 
 
+def _reason(refused: RefusedRow) -> str:
+    """Of a whole request: whichever field is wrong, it is a field."""
+    return "field" if refused[1] in _FIELDS else refused[1]
+
+
 def _too_large(most: int) -> BodyRefused:
     return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes. Send several.")
 
@@ -176,6 +202,3 @@ def _messages(status: int, body: bytes, headers: dict[str, str]) -> tuple[Messag
     raw = [(name.encode(), value.encode()) for name, value in told.items()]
     start = {"type": "http.response.start", "status": status, "headers": raw}
     return start, {"type": "http.response.body", "body": body}
-
-
-_TAKEN_MESSAGES = _messages(202, _encode(_TAKEN), {})

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpcrowd.node.api.broadcast import Lost
+from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.config.tokens import Right
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.slots import SlotClock
 
 __all__ = ["Context", "Right", "Service", "Tokens"]
@@ -35,21 +36,21 @@ class Service(Protocol):
     def clock(self) -> SlotClock:
         """Slots and times."""
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
         """Returns once the check-ins are on disk, or among the counts of a slot that was sealed meanwhile.
 
-        An empty batch is kept too: its slot was fed. Raises `NotTaken`, and then has taken none: late, mixed, full,
-        future, unavailable.
+        Gives the rows of the body that were not taken. An empty batch is kept too: its slot was fed. Raises `NotTaken`
+        if nothing can be taken at present.
         """
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Likewise, for counts by the numbers of regions."""
+        """Likewise, for counts by the numbers of regions; `NotTaken` if they are late, or from the future."""
 
     def refused(self, reason: str, at_ns: int) -> None:
-        """A request to send check-ins was refused. Only that it happened may be kept, once a slot and reason."""
+        """A request to send check-ins was refused, or a row. That it happened may be kept in memory, for operators."""
 
     def retry_after(self, at_ns: int) -> int:
-        """Whole seconds, at least 1, until a node that is full may take check-ins again."""
+        """Whole seconds, at least 1, until a node that takes nothing at present may be asked again."""
 
     async def latest(self) -> SlotEstimates | None:
         """The last release; None before the first."""
@@ -65,8 +66,8 @@ class Service(Protocol):
     async def budget(self) -> BudgetView:
         """What was spent and what is left."""
 
-    async def network(self) -> NetworkStatus:
-        """Neighbours and refusals."""
+    async def network(self, *, operator: bool) -> NetworkStatus:
+        """Neighbours and refusals; an operator also sees for which reasons check-ins were refused."""
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the node can do all of its work, and what is wrong if not."""
@@ -90,9 +91,11 @@ class Context:
 
     max_body  the largest body in bytes
     now       nanoseconds since 1970
+    limit     on requests to send check-ins or counts
     """
 
     service: Service
     tokens: Tokens
     max_body: int
     now: Callable[[], int]
+    limit: RequestLimit

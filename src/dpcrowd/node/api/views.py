@@ -22,6 +22,7 @@ __all__ = [
     "NeighbourStatus",
     "NetworkStatus",
     "Readiness",
+    "RefusedRow",
     "SlotRefusals",
     "Taken",
 ]
@@ -95,17 +96,39 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
     epoch: Time
     slot_seconds: float
+    grace_seconds: Annotated[float, Meta(description="How long after a slot's end its check-ins are taken.")]
     slot: Annotated[int, Meta(description="The slot that is open now.")]
     regions: list[str]
     neighbours: list[NeighbourStatus]
     refused_messages: Annotated[dict[str, int], Meta(description="Messages that were not used, by reason.")] = {}
-    refused_checkins: list[SlotRefusals] = []
+    refused_checkins: Annotated[
+        list[SlotRefusals], Meta(description="In the last slots; shown to tokens of 'admin' only.")
+    ] = []
+
+
+class RefusedRow(Struct, frozen=True):
+    """A row that was not taken."""
+
+    row: Annotated[int, Meta(description="Its number in the body, counted from 0.")]
+    reason: Annotated[
+        Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"],
+        Meta(
+            description="`late`: of a slot that is sealed; `future`: ahead of the server's clock; `unknown-region`: "
+            "one that network.toml does not have; `user`, `region`, `time`: missing or not allowed; `malformed`: no "
+            "check-in at all."
+        ),
+    ]
 
 
 class Taken(Struct, frozen=True, omit_defaults=True):
-    """The check-ins, or counts, are on disk."""
+    """What was taken is on disk."""
 
     taken: bool
+    accepted: Annotated[int | None, Meta(description="Rows of the body that were taken.")] = None
+    refused: Annotated[
+        list[RefusedRow] | None, Meta(description="Rows that were not taken; the first 1,000 (status 207).")
+    ] = None
+    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
     seconds_left: Annotated[
         float | None, Meta(description="Only for an empty list of check-ins: until the next slot opens.")
     ] = None
@@ -145,6 +168,10 @@ class ErrorDetail(Struct, frozen=True, omit_defaults=True):
         list[int] | None,
         Meta(description="Rows of the body, counted from 0, that are wrong, late or from the future; the first 1,000."),
     ] = None
+    refused: Annotated[
+        list[RefusedRow] | None, Meta(description="The same rows with a reason for each; the first 1,000.")
+    ] = None
+    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
 
 
 class ErrorBody(Struct, frozen=True):

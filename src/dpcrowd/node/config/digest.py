@@ -32,6 +32,8 @@ def canonical(network: NetworkConfig) -> bytes:
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
+        if server["keep"] == 1.0:
+            del server["keep"]
     for link in plain["link"]:
         link["between"] = sorted(link["between"])
         link["from_slot"] = link["from_slot"] or 0

@@ -43,6 +43,11 @@ def load_pair(path: str | os.PathLike[str]) -> tuple[NodeConfig, NetworkConfig]:
     names = [server.name for server in network.servers]
     if node.server not in names:
         raise BadInput(f"{os.fspath(path)}: server: {unknown_name('server', node.server, names)}")
+    if network.server(node.server).keep < 1 and node.ingest.accepts == "counts":
+        raise BadInput(
+            f'{os.fspath(path)}: ingest.accepts: given "counts", but network.toml has keep below 1 for '
+            f"'{node.server}', which chooses users one by one; allowed: \"checkins\", or keep = 1."
+        )
     return node, network
 
 

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
+from typing import Literal
 
 from dpcrowd.errors import BadInput
 
@@ -88,10 +89,10 @@ def sample_node(
     transport: str = "tls/0.0.0.0:7447",
     http: str = "127.0.0.1:8080",
     checkin: Sequence[str] = (),
-    read: Sequence[str] | None = None,
+    read: Literal["open"] | Sequence[str] = (),
     admin: Sequence[str] = (),
 ) -> str:
-    """The text of a node.toml; tokens as they shall stand in it (`token_hash`), `read` None: open."""
+    """The text of a node.toml; tokens as they shall stand in it (`token_hash`). Nobody may do what no token is for."""
     values = {
         name: quoted(value)
         for name, value in (
@@ -106,7 +107,7 @@ def sample_node(
         )
     }
     lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
-    text = _template("node").substitute(values, read='"open"' if read is None else _list(read), **lists)
+    text = _template("node").substitute(values, read=quoted(read) if isinstance(read, str) else _list(read), **lists)
     return _chosen(text, advanced)
 
 

@@ -15,7 +15,13 @@ from dpcrowd.node.doctor.heard_checks import check_heard
 from dpcrowd.node.doctor.ledger_checks import LedgerState, read_ledger
 from dpcrowd.node.doctor.machine_checks import check_disk, check_ports, running_process
 from dpcrowd.node.doctor.neighbour_checks import try_neighbours
-from dpcrowd.node.doctor.own_checks import check_certificate, check_files, check_https
+from dpcrowd.node.doctor.own_checks import (
+    check_certificate,
+    check_files,
+    check_https,
+    check_ingest,
+    check_sampler,
+)
 from dpcrowd.node.doctor.running_checks import Ask, check_running
 from dpcrowd.node.live.revisions import current_revision
 
@@ -46,6 +52,8 @@ def examine(
         *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_https(node, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_files(node),
+        *check_ingest(node, current),
+        *check_sampler(node),
         *check_clock(current, at_ns, ledger.sealed_ns),
         check_synchronised(),
         *check_disk(node),

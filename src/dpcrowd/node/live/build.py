@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
@@ -50,7 +51,7 @@ def _coarsest(network: NetworkConfig) -> float:
     """Of a sample that costs an even share of the budget (no scheme asks for less), at the smallest share of people."""
     guarantee = network.guarantee()
     even = max(guarantee.total // guarantee.length, 1) / NANO
-    smallest = min(server.share for server in network.servers)
+    smallest = min(server.counted_share for server in network.servers)
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
@@ -73,19 +74,26 @@ def make_machine(
     *,
     vouched: bool = False,
     before: NetworkConfig | None = None,
+    allow_simulated_noise: bool = False,
 ) -> tuple[Machine, str]:
     """The machine that goes on where the folder stopped, and a sentence on what it found there.
 
     vouched  the operator has confirmed what was lost: the old state is not used, since it knows too little of it
     before   the revision under which the state was stored, if that is another one
+
+    For `allow_simulated_noise` see `Server`.
     """
+
+    def make(revision: NetworkConfig) -> Server:
+        return _server(node, revision, noise, allow_simulated_noise)
+
     state = None if vouched else storage.state()
     if state is None:
-        server, text = _server(node, network, noise), "no estimates are stored: begins anew."
+        server, text = make(network), "no estimates are stored: begins anew."
         if not storage.ledger.payments():
             text = "the folder is new: nothing is known, nothing was spent."
     else:
-        server, text = _go_on(node, network, noise, state, before)
+        server, text = _go_on(make, network, state, before)
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
         owed = debts(storage, network.guarantee(), view.clock, last, network.id)
@@ -97,23 +105,23 @@ def make_machine(
 
 
 def _go_on(
-    node: NodeConfig, network: NetworkConfig, noise: Noise, state: bytes, before: NetworkConfig | None
+    make: Callable[[NetworkConfig], Server], network: NetworkConfig, state: bytes, before: NetworkConfig | None
 ) -> tuple[Server, str]:
     """A server with what was stored, as far as it fits this revision."""
-    server = _server(node, network, noise)
+    server = make(network)
     try:
         server.restore(state)
         return server, f"goes on after slot {server.slot}."
     except BadInput:
-        server = _server(node, network, noise)
+        server = make(network)
     if before is not None:
         old = {region: place for place, region in enumerate(before.regions)}
         try:
-            server.take_over(state, _server(node, before, noise), [old.get(region) for region in network.regions])
+            server.take_over(state, make(before), [old.get(region) for region in network.regions])
             new = len(set(network.regions) - old.keys())
             return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
         except BadInput:
-            server = _server(node, network, noise)
+            server = make(network)
     return server, "the configuration has changed: estimates begin anew, what was spent stays spent."
 
 
@@ -148,13 +156,14 @@ def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int,
     return owed
 
 
-def _server(node: NodeConfig, network: NetworkConfig, noise: Noise) -> Server:
+def _server(node: NodeConfig, network: NetworkConfig, noise: Noise, allow_simulated_noise: bool) -> Server:
     return Server(
         network.scheme(),
         network.setting(node.server),
         noise,
         number=network.number_of(node.server),
-        share=network.server(node.server).share,
+        share=network.server(node.server).counted_share,
         max_degree=network.max_degree(),
         beta=network.beta,
+        allow_simulated_noise=allow_simulated_noise,
     )

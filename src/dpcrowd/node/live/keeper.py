@@ -160,10 +160,6 @@ class Keeper:
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 
-    def checkins_refused(self, opens_ns: int, reason: str) -> None:
-        """That it happened, once a slot and reason; written with the next release."""
-        self._refusals[Refusal(opens_ns, "check-in", reason)] = 1
-
     async def _store_release(self, release: ServerRelease, state: bytes, heard: int) -> None:
         clock = self.machine.view.clock
         stored = StoredRelease(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -15,6 +17,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.revisions import take_next
 from dpcrowd.node.live.service import Served
@@ -22,7 +25,7 @@ from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.base import Peer, Transport, TransportFailed
-from dpcrowd.privacy import Noise
+from dpcrowd.privacy import Noise, check_noise
 
 __all__ = ["LiveNode"]
 
@@ -30,6 +33,7 @@ log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
 _MOST_STRANGERS = 20
+_KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
 class LiveNode(Served):
@@ -37,6 +41,9 @@ class LiveNode(Served):
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+
+    Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
+    configuration can say so.
     """
 
     def __init__(
@@ -49,7 +56,11 @@ class LiveNode(Served):
         clock: WallClock | None = None,
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
+        *,
+        allow_simulated_noise: bool = False,
     ) -> None:
+        check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
+        self._make_machine = partial(make_machine, allow_simulated_noise=allow_simulated_noise)
         self.config, self.revision, self.following = node, network, None
         self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
@@ -59,25 +70,29 @@ class LiveNode(Served):
         view = make_view(node, network)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
-        machine, self.found = make_machine(node, network, storage, noise, view, now, before=before)
+        machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
+        journal = storage.journal
+        journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
         self.intake = Intake(
-            storage.journal,
+            journal,
             view.clock,
             grace_of=lambda slot: self._revision_of(slot).grace_ns,
             future_ns=int(node.ingest.future),
             capacity=node.ingest.capacity,
             now=self._wall.now,
+            keep_of=lambda slot: self._revision_of(slot).server(node.server).keep,
         )
         self.intake.learn(network.regions)
         if following is not None:
             self.expect(following)
         self.intake.begin_after(machine.server.slot)
-        self._restored = self.intake.restore(now)
-        # Slots of which this node has seen too little pass without a sample: it would tell of too few people.
-        current = view.clock.slot_of(now)
-        just_opened = now - view.clock.opens(current) < view.clock.length_ns // 10
-        self._first_whole = current if just_opened else current + 1
+        self.intake.restore(now)
+        given = node.ingest.max_downtime
+        most_missed = view.clock.length_ns // 10 if given is None else int(given)
+        self.presence = Presence(journal, view.clock, most_missed)
+        self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
+        self.refusals: dict[int, set[str]] = {}
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +102,13 @@ class LiveNode(Served):
     async def run(self, stop: asyncio.Event) -> None:
         """Everything; raises what breaks any part of it."""
         host, port = self.config.listen.http_address
-        app = make_app(self, self.config.tokens, max_body=self.config.ingest.max_body, now=self._wall.now)
+        app = make_app(
+            self,
+            self.config.tokens,
+            max_body=self.config.ingest.max_body,
+            now=self._wall.now,
+            requests_per_second=self.config.ingest.requests_per_second,
+        )
         server = make_server(
             app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
         )
@@ -96,7 +117,8 @@ class LiveNode(Served):
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self._slots(), name="slots"),
-            asyncio.create_task(server.serve(), name="http"),
+            asyncio.create_task(self._be_present(), name="presence"),
+            serving := asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
@@ -112,12 +134,13 @@ class LiveNode(Served):
             self.broadcast.close()
             server.should_exit = True
             await self.intake.close()
-            await asyncio.wait([parts[2]], timeout=5)
+            await asyncio.wait([serving], timeout=5)
             for task in (waiting, *parts, *self._tasks):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
             self.keeper.close()
+            self._leave()
             log.info("node stopped", extra={"server": self.config.server})
 
     async def _slots(self) -> None:
@@ -144,17 +167,60 @@ class LiveNode(Served):
         return self.clock.closes(slot) + self._revision_of(slot).grace_ns
 
     def _seal(self, slot: int, revision: NetworkConfig) -> None:
-        whole = slot >= self._first_whole or slot in self._restored
-        fed = self.intake.fed(slot) or not self.config.ingest.needs_feed
+        usable = self._usable(slot)
         counts = self.intake.seal(slot, revision.regions)
 
         async def seal() -> None:
             await self._relink_for(slot)
             room = await self.keeper.in_thread(self._purse.room, slot)
-            taken = whole and fed and revision is self.revision  # if it could not take over: the counts do not fit
-            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, counts if taken else None, room))
+            # If a revision could not take over, the counts do not fit.
+            taken = counts if usable and revision is self.revision else None
+            if usable and counts is None and revision is self.revision:
+                taken = await self.intake.count_journal(slot, revision.regions)
+            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
 
         self.keeper.give(seal)
+
+    def _usable(self, slot: int) -> bool:
+        """Whether the node was there to count a slot; if not, the log says why."""
+        missed, most = self.presence.missed(slot), self.presence.most_ns
+        if missed > most:
+            text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
+            why = f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime)."
+        elif self._storage.journal.limit_hit(self.clock.opens(slot)):
+            why = "its check-ins did not fit on the disk (ingest.journal_limit)."
+        elif self.config.ingest.needs_feed and not self.intake.fed(slot):
+            why = "no feed has spoken in it (ingest.needs_feed)."
+        else:
+            return True
+        log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
+        return False
+
+    async def _be_present(self) -> None:
+        """Open every slot when its time comes, and leave a sign of life on the disk."""
+        opened, due = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0
+        while True:
+            now = self._wall.now()
+            current = self.clock.slot_of(now)
+            try:
+                if current > opened:
+                    await asyncio.to_thread(self.presence.open, current, now)
+                    opened = current
+                if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
+                    await asyncio.to_thread(self.presence.stamp, now)
+                    due = now + self.presence.stamp_every_ns
+            except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
+                due = now + self.presence.stamp_every_ns
+                await self._wall.sleep_until(due)
+                continue
+            await self._wall.sleep_until(min(due, max(self.clock.opens(opened + 1), now)))
+
+    def _leave(self) -> None:
+        """At the end: check-ins of slots that are over by now are forgotten; those of open slots wait for a restart."""
+        now = self._wall.now()
+        with suppress(StorageFailed):
+            self.presence.stamp(now)
+            self._storage.journal.forget_before(self.clock.opens(self.intake.first_open(now)))
 
     async def _keep_watch(self) -> None:
         while True:
@@ -173,9 +239,11 @@ class LiveNode(Served):
         if seen.moved_ns > 0:
             self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
             self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
-        if seen.half:
-            self._first_whole = max(self._first_whole, self.clock.slot_of(now) + 1)
-            self._restored.clear()
+        with suppress(StorageFailed):
+            if seen.moved_ns > 0:
+                self.presence.distrust(now)
+            elif seen.still_ns:
+                self.presence.stood_still(now, seen.still_ns)
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
 
@@ -267,7 +335,7 @@ class LiveNode(Served):
             view = make_view(self.config, following)
             await self.keeper.in_thread(declare_promise, following, self._storage)
             machine, found = await self.keeper.in_thread(
-                make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
+                self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
         except DpcrowdError as failure:  # a full disk, a key that cannot be read: no reason to end
             text = "revision %d cannot take over yet, next try with the next slot: %s"
@@ -288,7 +356,7 @@ class LiveNode(Served):
         def book() -> str:
             now, machine = self._wall.now(), self.keeper.machine
             told = book_loss(self._storage, self.revision, machine.trust, now)
-            fresh, _ = make_machine(
+            fresh, _ = self._make_machine(
                 self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
             )
             self.keeper.machine = fresh

@@ -14,7 +14,7 @@ from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
 from dpcrowd.node.live.intake import Intake
@@ -28,6 +28,8 @@ from dpcrowd.node.transport.base import Transport
 __all__ = ["Served"]
 
 log = logging.getLogger("dpcrowd.node")
+
+_MOST_REFUSALS = 100  # slots of which it is kept
 
 
 class Served:
@@ -47,6 +49,7 @@ class Served:
     _transport: Transport
     _wall: WallClock
     _present: set[str]
+    refusals: dict[int, set[str]]
 
     @property
     def regions(self) -> Mapping[str, int]:
@@ -56,20 +59,27 @@ class Served:
     def clock(self) -> SlotClock:
         return self.keeper.machine.view.clock
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        await self.intake.take_checkins(batch, arrived_ns)
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+        self._accepts("checkins")
+        return await self.intake.take_checkins(batch, arrived_ns)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        if not self.config.ingest.counts:
-            raise NotTaken("off", "this node takes check-ins only: [ingest] counts is false.")
+        self._accepts("counts")
         await self.intake.take_counts(slot, counts, arrived_ns)
 
+    def _accepts(self, kind: str) -> None:
+        accepts = self.config.ingest.accepts
+        if accepts != kind:
+            raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+
     def refused(self, reason: str, at_ns: int) -> None:
-        self.keeper.checkins_refused(self.clock.opens(max(self.clock.slot_of(at_ns), 0)), reason)
+        """Kept in memory, for the operator alone: it may be one person's check-in."""
+        self.refusals.setdefault(max(self.clock.slot_of(at_ns), 0), set()).add(reason)
+        while len(self.refusals) > _MOST_REFUSALS:
+            del self.refusals[min(self.refusals)]
 
     def retry_after(self, at_ns: int) -> int:
-        left = self.clock.closes(self.clock.slot_of(at_ns)) - at_ns
-        return max(1, -(-left // 1_000_000_000))
+        return max(1, -(-(self.clock.epoch_ns - at_ns) // 1_000_000_000))
 
     async def latest(self) -> SlotEstimates | None:
         if self.keeper.last is not None:
@@ -95,16 +105,22 @@ class Served:
         now = self._wall.now()
         return await asyncio.to_thread(status.budget, self.revision, self._storage, self.keeper.machine.trust, now)
 
-    async def network(self) -> NetworkStatus:
+    async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
-        since = await asyncio.to_thread(self._storage.refusals.since, now - 100 * self.clock.length_ns)
         refused = self.keeper.refused + Counter(
             {(name, FLOOD): count for name, count in self._transport.dropped().items() if count}
         )
         machine = self.keeper.machine
         heard = {machine.view.names[number]: used for number, used in machine.used.items()}
         return status.network_status(
-            self.revision, self.config.server, self._present, heard, refused, since, now, self.following
+            self.revision,
+            self.config.server,
+            self._present,
+            heard,
+            refused,
+            self.refusals if operator else {},
+            now,
+            self.following,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:

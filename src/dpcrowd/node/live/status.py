@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
 
@@ -14,7 +14,7 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
 from dpcrowd.node.machine.trust import Trust
-from dpcrowd.node.storage import Refusal, Storage
+from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
 __all__ = ["budget", "distrust", "metrics", "network_status"]
@@ -73,11 +73,15 @@ def network_status(
     present: set[str],
     heard: dict[str, tuple[int, int]],
     refused: Counter[tuple[str, str]],
-    refusals: Iterable[Refusal],
+    checkins: Mapping[int, set[str]],
     now_ns: int,
     following: NetworkConfig | None = None,
 ) -> NetworkStatus:
-    """heard: name -> (slot, time) of the last message that was used."""
+    """A node and its neighbours.
+
+    heard     name -> (slot, time) of the last message that was used
+    checkins  slot -> reasons for which check-ins were refused in it
+    """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
     neighbours = [
@@ -93,10 +97,6 @@ def network_status(
     reasons: Counter[str] = Counter()
     for (_, reason), count in refused.items():
         reasons[reason] += count
-    checkins: dict[int, list[str]] = {}
-    for refusal in refusals:
-        if refusal.kind == "check-in":
-            checkins.setdefault(clock.slot_of(refusal.opens_ns), []).append(refusal.reason)
     return NetworkStatus(
         network=network.id,
         server=server,
@@ -108,6 +108,7 @@ def network_status(
         next_digest=None if following is None else digest(following).hex(),
         epoch=rfc3339(clock.epoch_ns),
         slot_seconds=clock.length_ns / 1e9,
+        grace_seconds=network.grace_ns / 1e9,
         slot=slot,
         regions=list(network.regions),
         neighbours=neighbours,

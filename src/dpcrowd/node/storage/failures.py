@@ -6,6 +6,7 @@ name files and kinds of failure only: no value that was to be written is ever pa
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,9 @@ def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None
 
 
 def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _, reason, fix = _KINDS[sqlite3.SQLITE_FULL]
+        return StorageFailed("full", f"{path}: {reason} ({errno.errorcode[error.errno]})", fix)
     if isinstance(error, OSError):
         return StorageFailed("io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and disk")
     if isinstance(error, sqlite3.ProgrammingError):

@@ -1,7 +1,7 @@
-"""The schema of each file, as a list of steps: a file of version n has had the first n of them.
+"""The schema of the ledger's file, as a list of steps: a file of version n has had the first n of them.
 
 A step is never changed once it is in a release; a new one is added behind it. The ledger is copied before it is
-migrated. The journal is not: a copy of check-ins would outlive their slot.
+migrated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import StorageFailed
 
-__all__ = ["JOURNAL_STEPS", "LEDGER_STEPS", "check_version", "migrate"]
+__all__ = ["LEDGER_STEPS", "check_version", "migrate"]
 
 Step = tuple[str, ...]
 
@@ -100,17 +100,6 @@ LEDGER_STEPS: tuple[Step, ...] = (
             moved_ns INTEGER NOT NULL CHECK (moved_ns > 0))""",
         # What a neighbour said is worth little to it without its signature: it need not believe others.
         "ALTER TABLE neighbour ADD COLUMN proof BLOB NOT NULL DEFAULT x''",
-    ),
-)
-
-JOURNAL_STEPS: tuple[Step, ...] = (
-    (
-        "CREATE TABLE slot (opens_ns INTEGER PRIMARY KEY, hash_key BLOB)",
-        """CREATE TABLE batch (
-            id INTEGER PRIMARY KEY,
-            opens_ns INTEGER NOT NULL REFERENCES slot (opens_ns),
-            batch BLOB NOT NULL)""",
-        "CREATE INDEX batch_slot ON batch (opens_ns)",
     ),
 )
 
