@@ -41,7 +41,6 @@ import re
 import shutil
 from pathlib import Path
 
-from dpcrowd.node.config.node import IngestSection
 from node_support_live import write_network
 from node_support_stories import DEADLINE, GRACE, LENGTH, REGIONS, Story
 from node_support_virtual import VirtualLoop, run_virtually
@@ -77,12 +76,11 @@ def observe(files: Path, folder: Path, story: Story, *, x: bool) -> Record:
     folder.mkdir(parents=True)
     for file in (files / ("alone" if story.alone else "pair")).glob("*.toml"):
         shutil.copyfile(file, folder / file.name)
-    settings = list(story.ingest)
-    if story.by_counts and "accepts" in IngestSection.__struct_fields__:
-        settings.append('accepts = "counts"')
     node = folder / f"{HERE}.toml"
-    text = re.sub(r"(?m)^read = .*$", f'read = ["{READER}"]', node.read_text(encoding="utf-8"), count=1)
-    node.write_text("\n".join([text, "[ingest]", *settings, ""]), encoding="utf-8")
+    text, _, _ = node.read_text(encoding="utf-8").partition("[ingest]")
+    text = re.sub(r"(?m)^read = .*$", f'read = ["{READER}"]', text, count=1)
+    accepts = "counts" if story.by_counts else "checkins"
+    node.write_text("\n".join([text, "[ingest]", f'accepts = "{accepts}"', *story.ingest, ""]), encoding="utf-8")
 
     async def tell(loop: VirtualLoop) -> Record:
         with World(folder, loop, x=x) as world:

@@ -228,7 +228,7 @@ class Story:
     """What happens in each slot, as (second of the slot, event), and under which settings of node.toml.
 
     ingest     lines of the section [ingest]
-    by_counts  the node is fed by POST /v1/counts, where it can be set up for one of the two only
+    by_counts  the node accepts counts, and no check-ins
     alone      the network has one server: nobody has to vouch for its ledger, so it samples right after a start
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import math
@@ -279,9 +278,8 @@ class World:
         watched = name == HERE
         transport = WatchedTransport(self.hub, self.note) if watched else MemoryTransport(self.hub)
         noise = AgreedNoise(self.record.draws if watched else [])
-        may_simulate = "allow_simulated_noise" in inspect.signature(LiveNode).parameters
-        options: dict[str, Any] = {"allow_simulated_noise": True} if may_simulate else {}
-        live = LiveNode(node, network, storage, transport, noise, clock=self.clocks[name], **options)
+        clock = self.clocks[name]
+        live = LiveNode(node, network, storage, transport, noise, clock, allow_simulated_noise=True)
         servers: list[NoSockets] = []
 
         def make_server(app: Asgi, *_: object, **__: object) -> NoSockets:

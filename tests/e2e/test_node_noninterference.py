@@ -162,7 +162,6 @@ def test_readers_and_monitors_see_the_same(worlds: tuple[World, World]) -> None:
     assert any(sampled for _, _, sampled in with_x.state["/v1/estimates"])
 
 
-@pytest.mark.xfail(reason="after a restart a slot is sampled only if somebody had checked in", strict=True)
 def test_an_abrupt_end_in_a_slot_is_followed_by_the_same_samples(worlds: tuple[World, World]) -> None:
     """In the slot of the end only x had checked in: a node that samples it for that reason tells that somebody was."""
     with_x, without = worlds
@@ -170,7 +169,6 @@ def test_an_abrupt_end_in_a_slot_is_followed_by_the_same_samples(worlds: tuple[W
     assert with_x.restart[2], "the node samples again"
 
 
-@pytest.mark.xfail(reason="journal.db keeps its largest size", strict=True)
 def test_the_same_files_of_the_same_sizes_are_left(worlds: tuple[World, World]) -> None:
     """A file that keeps the size of its fullest slot tells for ever how many were there."""
     with_x, without = worlds
