@@ -37,7 +37,7 @@ __all__ = ["Storage"]
 
 LEDGER_FILE = "dpcrowd.db"
 JOURNAL_FILE = "journal.db"
-_VITAL = ("account", "ledger", "noisy", "promise", "state")
+_VITAL = ("account", "ledger", "noisy", "promise", "paid_windows", "horizon", "state")
 _STEP = 500
 _OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
     SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
