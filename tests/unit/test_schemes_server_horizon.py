@@ -22,7 +22,15 @@ sampling = pytest.mark.parametrize("options", [{}, {"sampling": "fixed", "interv
 
 def finite_server(whose: Any = "pinned", **options: Any) -> Server:
     setting = make_setting(1, len(COUNTS), Guarantee.finite(LENGTH, EPSILON, users=whose))
-    return Server(make_scheme("dpcrowd", **options), setting, watched_noise(), number=0, share=0.5, max_degree=3, allow_simulated_noise=True)
+    return Server(
+        make_scheme("dpcrowd", **options),
+        setting,
+        watched_noise(),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        allow_simulated_noise=True,
+    )
 
 
 def at_the_end(whose: Any, options: dict[str, Any]) -> Server:
