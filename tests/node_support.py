@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
 from dpcrowd.schemes.server import Server, ServerRelease
@@ -22,7 +23,7 @@ from dpcrowd.schemes.server import Server, ServerRelease
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
 DIGEST = bytes(range(16))
 STORING = (do.StoreSample, do.StoreRelease)
-WRITING = (*STORING, do.RememberCounter, do.ForgetCheckIns)
+WRITING = (*STORING, do.StoreCounters, do.ForgetCheckIns)
 """Instructions that a full disk may refuse: those that must be durable, and all that write anything."""
 
 
@@ -70,6 +71,8 @@ class Disk:
     counter: int = 0
     heard: dict[str, tuple[int, int]] = field(default_factory=dict)
     proofs: dict[str, bytes] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    complete_until: int | None = None
     releases: dict[int, ServerRelease] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
@@ -126,8 +129,15 @@ class Node:
         server = self.make()
         if self.disk.state is not None:
             server.restore(self.disk.state)
-        heard = {name: (*said, self.disk.proofs[name]) for name, said in self.disk.heard.items()}
-        return Machine(self.view, server, counter=self.disk.counter, heard=heard, vouched=vouched)
+        heard = {name: (*said, self.disk.proofs[name], self.disk.since[name]) for name, said in self.disk.heard.items()}
+        return Machine(
+            self.view,
+            server,
+            counter=self.disk.counter,
+            heard=heard,
+            vouched=vouched,
+            complete_until=self.disk.complete_until,
+        )
 
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
@@ -159,14 +169,18 @@ class Node:
             case do.StoreSample(slot, nano, counter, noisy, state):
                 assert slot not in self.disk.samples, "a second draw for one slot"
                 self.disk.samples[slot] = nano, noisy
-                self.disk.counter, self.disk.state = counter, state
-            case do.StoreRelease(release, state, _):
+                self.disk.counter, self.disk.state, self.disk.complete_until = counter, state, slot
+            case do.StoreRelease(release, state, _, counters, complete_until):
                 self.disk.releases[release.slot], self.disk.state = release, state
-            case do.RememberCounter(neighbour, slot, counter, proof):
-                self.disk.heard[neighbour], self.disk.proofs[neighbour] = (slot, counter), proof
+                self.disk.complete_until = complete_until
+                self._remember(counters)
+            case do.StoreCounters(counters):
+                self._remember(counters)
             case do.Send(_, payload, _):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
+                for number, (_, counter) in body_of(payload).heard.items():
+                    assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
                 self.outbox.append(instruction)
             case do.ScheduleDeadline(slot, at_ns):
                 self.deadlines[slot] = at_ns
@@ -177,6 +191,10 @@ class Node:
                 self.refused.append(instruction)
             case do.Report():
                 self.reports.append(instruction)
+
+    def _remember(self, counters: Mapping[str, Remembered]) -> None:
+        for name, (slot, counter, proof, since) in counters.items():
+            self.disk.heard[name], self.disk.proofs[name], self.disk.since[name] = (slot, counter), proof, since
 
     def _is_paid(self, origin: int, slot: int) -> bool:
         """Whether the price and the values of the own sample are on the disk now."""

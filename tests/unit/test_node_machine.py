@@ -312,7 +312,7 @@ def test_after_time_was_lost_a_neighbour_has_to_vouch_again() -> None:
     node.give(on.TimeLost(node.view.clock.opens(5)))
     for slot in (5, 6):
         node.seal(slot)
-        node.hear(1, beat(1, slot, echo=node.disk.counter))
+        node.hear(1, beat(1, slot, echo=2, ago=slot - 1))
         node.pass_deadline(slot)
     assert sorted(node.disk.samples) == [0, 1, 6]
 

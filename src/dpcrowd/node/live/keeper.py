@@ -54,7 +54,6 @@ class Keeper:
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
-        self._heard: dict[str, tuple[int, int, bytes]] = {}
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
@@ -119,8 +118,10 @@ class Keeper:
                 if counter != self.machine.trust.counter:  # a commit that had failed was on the disk after all
                     self.machine.trust.counter = counter
                     self.machine.trust.paid_in.clear()
-            case do.StoreRelease(release, state, heard):
-                await self._store_release(release, state, len(heard))
+            case do.StoreRelease():
+                await self._store_release(instruction)
+            case do.StoreCounters(counters):
+                await self.in_thread(self._storage.memory.remember, counters)
             case do.Publish(release):
                 self.last = self._told(release)
                 self._broadcast.publish(self.last)
@@ -134,8 +135,6 @@ class Keeper:
                 await self.in_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, at_ns):
                 self._schedule(slot, at_ns)
-            case do.RememberCounter(neighbour, slot, counter, proof):
-                self._heard[neighbour] = slot, counter, proof
             case do.RefuseMessage():
                 self._refuse(instruction)
             case do.Report(event, text):
@@ -164,8 +163,8 @@ class Keeper:
         """That it happened, once a slot and reason; written with the next release."""
         self._refusals[Refusal(opens_ns, "check-in", reason)] = 1
 
-    async def _store_release(self, release: ServerRelease, state: bytes, heard: int) -> None:
-        clock = self.machine.view.clock
+    async def _store_release(self, instruction: do.StoreRelease) -> None:
+        clock, release = self.machine.view.clock, instruction.release
         stored = StoredRelease(
             slot=release.slot,
             opens_ns=clock.opens(release.slot),
@@ -175,15 +174,17 @@ class Keeper:
             variance=release.variance,
             sampled=bool(release.sampled.any()),
             nano=round(release.epsilon * NANO),
-            heard=heard,
+            heard=len(instruction.heard),
         )
-        said, refused = dict(self._heard), self._refusals.copy()
-        counted = [replace(one, count=count) for one, count in refused.items()]
-        call: Callable[[], None] = lambda: self._storage.commit_release(  # noqa: E731
-            [stored], state, heard=said, refused=counted
+        refused = self._refusals.copy()
+        await self.in_thread(
+            self._storage.commit_release,
+            [stored],
+            instruction.state,
+            heard=instruction.counters,
+            refused=[replace(one, count=count) for one, count in refused.items()],
+            complete_until=instruction.complete_until,
         )
-        await self.in_thread(call)
-        self._heard = {name: what for name, what in self._heard.items() if said.get(name) != what}
         self._refusals -= refused
 
     def _told(self, release: ServerRelease) -> SlotEstimates:

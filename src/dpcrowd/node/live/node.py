@@ -281,7 +281,8 @@ class LiveNode(Served):
 
     async def confirm_loss(self) -> str:
         """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        if self.keeper.machine.trust.lost_at is None:
+        trust = self.keeper.machine.trust
+        if trust.lost_at is None and not trust.nobody_remembers:
             raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -36,7 +36,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     text = distrust(trust) or short
     waits_for: Waits = "budget" if short else None
     if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None else "operator"
+        waits_for = "vouching" if trust.lost_at is None and not trust.nobody_remembers else "operator"
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, network.id, slot)
     return BudgetView(
@@ -62,6 +62,11 @@ def distrust(trust: Trust) -> str:
         return ""
     if trust.lost_at is not None:
         return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."

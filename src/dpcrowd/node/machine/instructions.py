@@ -5,8 +5,10 @@ So an instruction to send that follows an instruction to store is never carried 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.schemes.server import ServerRelease
 
 __all__ = [
@@ -14,10 +16,10 @@ __all__ = [
     "Instruction",
     "Publish",
     "RefuseMessage",
-    "RememberCounter",
     "Report",
     "ScheduleDeadline",
     "Send",
+    "StoreCounters",
     "StoreRelease",
     "StoreSample",
 ]
@@ -60,11 +62,18 @@ class ScheduleDeadline:
 
 @dataclass(frozen=True)
 class StoreRelease:
-    """The release and the state after it."""
+    """The release and the state after it.
+
+    heard           names of the neighbours whose messages are in it
+    counters        what neighbours said of their own ledgers since the last time, by name
+    complete_until  the last slot up to which the own ledger was known to be complete
+    """
 
     release: ServerRelease
     state: bytes
     heard: tuple[str, ...]
+    counters: Mapping[str, Remembered] = field(default_factory=dict)
+    complete_until: int = -1
 
 
 @dataclass(frozen=True)
@@ -75,13 +84,10 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class RememberCounter:
-    """What a neighbour said of its own ledger, and its signature under that; echoed to it for ever after."""
+class StoreCounters:
+    """What neighbours said of their own ledgers, by name, and their signatures under that. Before it is echoed."""
 
-    neighbour: str
-    slot: int
-    counter: int
-    proof: bytes = b""
+    counters: Mapping[str, Remembered]
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ Instruction = (
     | ScheduleDeadline
     | StoreRelease
     | Publish
-    | RememberCounter
+    | StoreCounters
     | RefuseMessage
     | Report
 )

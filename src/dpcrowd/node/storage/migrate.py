@@ -101,6 +101,12 @@ LEDGER_STEPS: tuple[Step, ...] = (
         # What a neighbour said is worth little to it without its signature: it need not believe others.
         "ALTER TABLE neighbour ADD COLUMN proof BLOB NOT NULL DEFAULT x''",
     ),
+    (
+        # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first said.
+        "ALTER TABLE neighbour ADD COLUMN since INTEGER",
+        # The last slot up to which this ledger was known to be complete, because the node could sample then.
+        "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",
+    ),
 )
 
 JOURNAL_STEPS: tuple[Step, ...] = (
