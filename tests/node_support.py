@@ -44,7 +44,13 @@ def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
 
 
 def make_view(
-    number: int, servers: int, links: Callable[[int], frozenset[int]], *, regions: int, form: str = "diagonal"
+    number: int,
+    servers: int,
+    links: Callable[[int], frozenset[int]],
+    *,
+    regions: int,
+    form: str = "diagonal",
+    send_offset_ns: int = 0,
 ) -> NetworkView:
     """Slots of one second from the year 1970 on."""
     return NetworkView(
@@ -54,6 +60,7 @@ def make_view(
         clock=SlotClock(0, SECOND),
         grace_ns=GRACE,
         deadline_ns=DEADLINE,
+        send_offset_ns=send_offset_ns,
         regions=regions,
         form=form,
         links=links,
@@ -111,12 +118,14 @@ class Node:
     """A machine, its disk, and the part of the shell that carries instructions out.
 
     told     every instruction that was carried out, of all lives
+    waiting  messages whose time to leave has not come
     crash_in how many more instructions are carried out before the process is killed; None: it lives
     """
 
     def __init__(self, view: NetworkView, make: Callable[[], Server], disk: Disk | None = None) -> None:
         self.view, self.make, self.disk = view, make, disk or Disk()
         self.outbox: list[do.Send] = []
+        self.waiting: list[do.Send] = []
         self.published: list[ServerRelease] = []
         self.refused: list[do.RefuseMessage] = []
         self.reports: list[do.Report] = []
@@ -143,6 +152,7 @@ class Node:
         """Killed and started again: only the disk is left."""
         self.deadlines.clear()
         self.outbox.clear()
+        self.waiting.clear()
         self.crash_in = None
         self.machine = self._machine(vouched=vouched)
         self.give(on.Started(at_ns))
@@ -176,12 +186,12 @@ class Node:
                 self._remember(counters)
             case do.StoreCounters(counters):
                 self._remember(counters)
-            case do.Send(_, payload, _):
+            case do.Send(_, payload, _, at_ns):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
                 for number, (_, counter) in body_of(payload).heard.items():
                     assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
-                self.outbox.append(instruction)
+                (self.outbox if at_ns is None else self.waiting).append(instruction)
             case do.ScheduleDeadline(slot, at_ns):
                 self.deadlines[slot] = at_ns
             case do.Publish(release):
@@ -191,6 +201,14 @@ class Node:
                 self.refused.append(instruction)
             case do.Report():
                 self.reports.append(instruction)
+
+    def leave(self, at_ns: int | None = None) -> None:
+        """The time of the messages that wait has come, or a later one."""
+        waiting, self.waiting = self.waiting, []
+        for message in waiting:
+            assert message.at_ns is not None
+            self.outbox.append(message)
+            self.give(on.MessageSent(message.at_ns if at_ns is None else at_ns, message.slot))
 
     def _remember(self, counters: Mapping[str, Remembered]) -> None:
         for name, (slot, counter, proof, since) in counters.items():

@@ -1,8 +1,8 @@
 """Whether one network.toml may follow another while the network runs.
 
-A next revision may bring new servers, links, shares, population, regions, keys, times of grace and deadline, and with
-the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the scheme:
-state and ledger of the running network would mean something else.
+A next revision may bring new servers, links, shares, population, regions, keys, times of grace, deadline and sending,
+and with the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the
+scheme: state and ledger of the running network would mean something else.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         clock=network.clock(),
         grace_ns=network.grace_ns,
         deadline_ns=network.deadline_ns,
+        send_offset_ns=network.send_offset_ns,
         regions=len(network.regions),
         form=network.setting(node.server).form,
         links=links,

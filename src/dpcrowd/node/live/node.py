@@ -60,7 +60,7 @@ class LiveNode(Served):
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
         machine, self.found = make_machine(node, network, storage, noise, view, now, before=before)
-        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
+        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall)
         self.intake = Intake(
             storage.journal,
             view.clock,
@@ -117,6 +117,7 @@ class LiveNode(Served):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
+            await self.keeper.forget_sealed()
             self.keeper.close()
             log.info("node stopped", extra={"server": self.config.server})
 
@@ -209,9 +210,9 @@ class LiveNode(Served):
         most_bytes = self.keeper.machine.view.most_bytes
         if (peers, most_bytes) == self._linked:
             return
+        self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
         await self._transport.close()
         self._present.clear()
-        self._linked, self.keeper.linked = None, frozenset()
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)

@@ -122,7 +122,14 @@ def network_status(
 
 
 def metrics(
-    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
+    view: BudgetView,
+    status: NetworkStatus,
+    last_slot: int | None,
+    sent: int,
+    ready: bool,
+    *,
+    late: int = 0,
+    taken: int | None,
 ) -> str:
     """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
     plain: dict[str, str] = {}
@@ -140,6 +147,12 @@ def metrics(
             Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
             Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
             Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
+            Metric(
+                "dpcrowd_messages_late_total",
+                "counter",
+                "Of those, messages that left later than send_offset after the seal.",
+                [(plain, float(late))],
+            ),
             Metric(
                 "dpcrowd_messages_refused_total",
                 "counter",

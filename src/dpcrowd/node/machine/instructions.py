@@ -38,18 +38,26 @@ class StoreSample:
 
 @dataclass(frozen=True)
 class ForgetCheckIns:
-    """Delete the check-ins of all slots up to this one, and their hash keys."""
+    """Delete the check-ins of all slots up to this one, and their hash keys.
+
+    This takes the longer the more there are: nothing that others can see may wait for it.
+    """
 
     slot: int
 
 
 @dataclass(frozen=True)
 class Send:
-    """To neighbours, by name. Sending the same payload twice is harmless."""
+    """To neighbours, by name. Sending the same payload twice is harmless.
+
+    at_ns  not before this time, and as soon after it as can be; meanwhile other instructions and stimuli go on. When it
+           has left, the machine is told (`MessageSent`). None: now.
+    """
 
     slot: int
     payload: bytes
     to: tuple[str, ...]
+    at_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@ message leave. Without a sample a heartbeat leaves, so that nobody waits. Slot t
 messages are checked and kept until all have spoken or the deadline passes, then they are fused, and the release is
 stored and published. Meanwhile slot t + 1 collects.
 
+How long counting, drawing and storing take depends on what was counted, which is nobody's business. So the message of a
+slot leaves at a moment of the clock, `send_offset` after the seal, a sample and a heartbeat alike; nothing is fused
+before it; and check-ins are forgotten after the release, since that takes the longer the more there are.
+
 What never happens: a second draw for a slot (the server refuses to observe a slot twice, and a restored state brings
 its draw with it), a message before its payment is durable (order of instructions), a sample while the ledger may be
 an old copy (`Trust`) or cannot be written, a raw count in an instruction.
@@ -39,6 +43,7 @@ from dpcrowd.node.machine.stimuli import (
     DeadlinePassed,
     LossConfirmed,
     MessageArrived,
+    MessageSent,
     NeighbourUp,
     SlotSealed,
     Started,
@@ -89,6 +94,7 @@ class Machine:
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._own: tuple[int, InfoMessages | None] = -1, None  # the last slot that was told, and the sample in it
         self._last_payloads: dict[int, bytes] = {}
+        self._unsent: int | None = None  # the slot that was released before its message left
         self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
         self._told: list[Instruction] = []  # what was to be done about the last stimulus
 
@@ -110,6 +116,8 @@ class Machine:
                 return self._seal(at_ns, slot, counts, room)
             case MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
+            case MessageSent(_, slot):
+                return self._sent(slot)
             case DeadlinePassed(_, slot):
                 return self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
             case NeighbourUp(_, neighbour):
@@ -152,7 +160,7 @@ class Machine:
         if at_ns >= self.view.ends(slot):
             self._exchange = Exchange(slot, b"", self.view.links(slot))
             return self._fuse()
-        return self._open_exchange(at_ns, slot, self.server.pending_message())
+        return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
     def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
         if slot <= self.server.slot:
@@ -160,7 +168,8 @@ class Machine:
             return [ForgetCheckIns(slot), Report("clock-behind", text)]
         done: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
-            done += self._fuse()
+            # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
+            done += [one for one in self._fuse() if not isinstance(one, ForgetCheckIns)]
         done += self._catch_up(slot)
         if counts is not None and not (self.trust.may_sample and self._can_store):
             counts = None
@@ -171,7 +180,6 @@ class Machine:
             nano, noisy = sample
             counter = self.trust.paid(slot)
             done.append(StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
-        done.append(ForgetCheckIns(slot))
         return [*done, *self._open_exchange(at_ns, slot, message)]
 
     def _catch_up(self, slot: int) -> list[Instruction]:
@@ -184,16 +192,20 @@ class Machine:
             self.server.hear()
         return [Report("slots-missed", f"slots {last + 1} to {slot - 1} passed without this node: no samples there.")]
 
-    def _open_exchange(self, at_ns: int, slot: int, message: object) -> list[Instruction]:
+    def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
+        """again: after a restart; whatever was to be kept from telling by its time has been told or is over."""
         view, expected = self.view, self.view.links(slot)
         done: list[Instruction] = []
         if self._can_store and self._memory.unsaved().keys() & expected:
             done.append(StoreCounters(self._counters()))
         self._own = slot, message if isinstance(message, InfoMessages) else None
-        self._exchange = Exchange(slot, own := self._own_payload(), expected)
+        waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
+        self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
         self.trust.told(slot)
+        if expected or waits:
+            to = tuple(view.names[number] for number in sorted(expected))
+            done.append(Send(slot, own, to, view.sends(slot) if waits else None))
         if expected:
-            done.append(Send(slot, own, tuple(view.names[number] for number in sorted(expected))))
             done.append(ScheduleDeadline(slot, view.ends(slot)))
         for number, payload in self._early.take(slot):
             done += self._hear(at_ns, view.names[number], payload)
@@ -230,7 +242,19 @@ class Machine:
         unproven = self.trust.passed(exchange.slot)
         state, counters = self.server.save(), self._counters()
         done += [StoreRelease(release, state, heard, counters, self.trust.complete_until), Publish(release)]
-        return [*done, *map(_unproven, unproven)]
+        self._unsent = None if exchange.sent else exchange.slot
+        forget = [ForgetCheckIns(exchange.slot)] if exchange.sent else []
+        return [*done, *map(_unproven, unproven), *forget]
+
+    def _sent(self, slot: int) -> list[Instruction]:
+        exchange = self._exchange
+        if exchange is not None and exchange.slot == slot:
+            exchange.sent = True
+            return self._fuse() if exchange.complete else []
+        if self._unsent != slot:
+            return []
+        self._unsent = None
+        return [ForgetCheckIns(slot)]
 
     # ------------------------------------------------------------------------------------------------- messages
 
@@ -303,7 +327,7 @@ class Machine:
 
     def _send_again(self, neighbour: str) -> list[Instruction]:
         exchange, number = self._exchange, self.view.number(neighbour)
-        if exchange is None or number not in exchange.expected:
+        if exchange is None or number not in exchange.expected or not exchange.sent:
             return []
         return [Send(exchange.slot, exchange.payload, (neighbour,))]
 
@@ -340,7 +364,7 @@ class Machine:
         self.trust.unpaid()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
-        return [ForgetCheckIns(slot), *self._open_exchange(at_ns, slot, None)]
+        return self._open_exchange(at_ns, slot, None)
 
 
 def _unproven(name: str) -> Report:
