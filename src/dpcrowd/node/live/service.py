@@ -142,7 +142,13 @@ class Served:
         last = None if self.keeper.last is None else self.keeper.last.slot
         taken = self.intake.taken if self.config.ingest.exact_counters else None
         return status.metrics(
-            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
+            await self.budget(),
+            await self.network(),
+            last,
+            self.keeper.sent,
+            self.ready()[0],
+            late=self.keeper.late,
+            taken=taken,
         )
 
     async def reload(self) -> str:

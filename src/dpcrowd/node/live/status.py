@@ -36,7 +36,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     text = distrust(trust) or short
     waits_for: Waits = "budget" if short else None
     if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None else "operator"
+        waits_for = "vouching" if trust.lost_at is None and not trust.nobody_remembers else "operator"
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
@@ -62,6 +62,11 @@ def distrust(trust: Trust) -> str:
         return ""
     if trust.lost_at is not None:
         return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
@@ -118,7 +123,14 @@ def network_status(
 
 
 def metrics(
-    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
+    view: BudgetView,
+    status: NetworkStatus,
+    last_slot: int | None,
+    sent: int,
+    ready: bool,
+    *,
+    late: int = 0,
+    taken: int | None,
 ) -> str:
     """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
     plain: dict[str, str] = {}
@@ -136,6 +148,12 @@ def metrics(
             Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
             Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
             Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
+            Metric(
+                "dpcrowd_messages_late_total",
+                "counter",
+                "Of those, messages that left later than send_offset after the seal.",
+                [(plain, float(late))],
+            ),
             Metric(
                 "dpcrowd_messages_refused_total",
                 "counter",
