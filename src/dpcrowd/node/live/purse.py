@@ -107,12 +107,14 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
     if room.nano >= max(guarantee.total // guarantee.length, 1):
         return ""
     spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
-    if room.spent > room.promise.nano:
+    more = room.spent > room.promise.nano
+    if room.lost:
         return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
     if room.promise.network != network:
-        return (
-            f"network '{room.promise.network}' shares this ledger and promises ε={promised}, of which {spent} is spent."
-        )
+        how_much = f"but ε={spent} is spent already." if more else f"of which {spent} is spent."
+        return f"network '{room.promise.network}' shares this ledger and promises ε={promised}, {how_much}"
+    if more:
+        return f"ε={spent} is spent, more than the {promised} that is promised now."
     return f"ε={spent} of {promised} is spent."
 
 

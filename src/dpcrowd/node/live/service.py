@@ -127,11 +127,12 @@ class Served:
         problems = []
         if self._storage.failure is not None:
             problems.append(str(self._storage.failure))
-        if not self.keeper.machine.trust.may_sample:
-            problems.append(f"the node may not sample yet (/v1/budget): {status.distrust(self.keeper.machine.trust)}")
-        machine = self.keeper.machine
+        machine, now = self.keeper.machine, self._wall.now()
+        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, now)
+        if early or not machine.trust.may_sample:
+            problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
         last = machine.server.slot
-        if 0 <= last >= machine.view.next_seal(self._wall.now()):
+        if 0 <= last >= machine.view.next_seal(now):
             problems.append(
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."

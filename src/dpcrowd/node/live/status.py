@@ -14,10 +14,11 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status"]
+__all__ = ["budget", "distrust", "metrics", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
@@ -33,10 +34,14 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
-    text = distrust(trust) or short
+    text = _hindrance(storage, trust, clock, now_ns) or short
     waits_for: Waits = "budget" if short else None
-    if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None else "operator"
+    if trust.lost_at is not None:
+        waits_for = "operator"
+    elif storage.failure is not None or opening(clock, now_ns):
+        waits_for = None  # for neither of the three that there are; the text says for what
+    elif not trust.may_sample:
+        waits_for = "vouching"
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, network.id, slot)
     return BudgetView(
@@ -50,10 +55,22 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=waits_for is None,
+        samples=not text,
         waits_for=waits_for,
         text=text,
     )
+
+
+def _hindrance(storage: Storage, trust: Trust, clock: SlotClock, now_ns: int) -> str:
+    """Why nothing is sampled, whatever the budget is; the operator's own business first."""
+    if trust.lost_at is not None:
+        return distrust(trust)
+    return str(storage.failure or "") or opening(clock, now_ns) or distrust(trust)
+
+
+def opening(clock: SlotClock, now_ns: int) -> str:
+    """When the network begins; empty if it has."""
+    return "" if now_ns >= clock.epoch_ns else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def distrust(trust: Trust) -> str:

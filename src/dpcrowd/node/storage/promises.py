@@ -22,6 +22,8 @@ __all__ = ["Promise", "Promises", "Room", "check_nano"]
 
 _ALL = "SELECT network, nano, span_ns, since_ns, sensitivity, roaming FROM promise ORDER BY network"
 
+_LOST = "SELECT 1 FROM ledger WHERE closes_ns > ? AND kind = 'lost' LIMIT 1"
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -63,11 +65,15 @@ class Promise:
 
 @dataclass(frozen=True)
 class Room:
-    """What a slot may still cost, because `promise`, of which `spent` is used up, allows no more."""
+    """What a slot may still cost, because `promise`, of which `spent` is used up, allows no more.
+
+    lost  whether losses that were confirmed are why more is spent than the promise allows
+    """
 
     nano: int
     spent: int
     promise: Promise
+    lost: bool = False
 
 
 class Promises:
@@ -137,7 +143,8 @@ class Promises:
             if promise.span_ns is not None:
                 after = elapsed_start(moved, after)
             ((spent,),) = fetch("SELECT coalesce(sum(nano), 0) FROM ledger WHERE closes_ns > ?", (after,))
-            rooms.append(Room(max(promise.nano - spent, 0), spent, promise))
+            lost = spent > promise.nano and bool(fetch(_LOST, (after,)))
+            rooms.append(Room(max(promise.nano - spent, 0), spent, promise, lost))
         return min(rooms, key=lambda room: (room.nano, room.promise.network != self._network))
 
     def check(self, fetch: Fetch, opens_ns: int, closes_ns: int, nano: int) -> None:
