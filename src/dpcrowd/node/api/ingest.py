@@ -96,7 +96,8 @@ class Ingest:
             waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
             await self._refuse(send, error, keep=not waits and await sent.discard())
         except Exception as error:
-            _log.error("a request to %s failed: %s", scope["path"], type(error).__name__)
+            text = "a request to %s failed: %s"
+            _log.error(text, scope["path"], type(error).__name__, extra={"event": "request-failed"})
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:

@@ -174,7 +174,7 @@ class Served:
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
-        log.log(logging.getLevelName(level.upper()), "the log level is %s", level)
+        log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
 
 
 def _told(stored: StoredRelease) -> SlotEstimates:
