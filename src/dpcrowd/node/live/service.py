@@ -103,7 +103,9 @@ class Served:
 
     async def budget(self) -> BudgetView:
         now = self._wall.now()
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, self.keeper.machine.trust, now)
+        machine = self.keeper.machine
+        early = status.opening(self.clock, machine.server.slot, now)
+        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
@@ -128,10 +130,10 @@ class Served:
         if self._storage.failure is not None:
             problems.append(str(self._storage.failure))
         machine, now = self.keeper.machine, self._wall.now()
-        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, now)
+        last = machine.server.slot
+        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, last, now)
         if early or not machine.trust.may_sample:
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
-        last = machine.server.slot
         if 0 <= last >= machine.view.next_seal(now):
             problems.append(
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "

@@ -24,8 +24,8 @@ __all__ = ["budget", "distrust", "metrics", "network_status", "opening"]
 Waits = Literal["vouching", "operator", "budget"] | None
 
 
-def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
-    """From the durable ledger."""
+def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
+    """From the durable ledger; `early` says that the network has not begun, see `opening`."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     owed = debts(storage, guarantee, clock, slot, network.id)
@@ -34,14 +34,15 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
-    text = _hindrance(storage, trust, clock, now_ns) or short
-    waits_for: Waits = "budget" if short else None
+    waits_for: Waits
     if trust.lost_at is not None:
-        waits_for = "operator"
-    elif storage.failure is not None or opening(clock, now_ns):
-        waits_for = None  # for neither of the three that there are; the text says for what
+        waits_for, text = "operator", distrust(trust)
+    elif storage.failure is not None or early:
+        waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
     elif not trust.may_sample:
-        waits_for = "vouching"
+        waits_for, text = "vouching", distrust(trust)
+    else:
+        waits_for, text = "budget" if short else None, short
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
@@ -61,16 +62,10 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     )
 
 
-def _hindrance(storage: Storage, trust: Trust, clock: SlotClock, now_ns: int) -> str:
-    """Why nothing is sampled, whatever the budget is; the operator's own business first."""
-    if trust.lost_at is not None:
-        return distrust(trust)
-    return str(storage.failure or "") or opening(clock, now_ns) or distrust(trust)
-
-
-def opening(clock: SlotClock, now_ns: int) -> str:
-    """When the network begins; empty if it has."""
-    return "" if now_ns >= clock.epoch_ns else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
+def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
+    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
+    begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def distrust(trust: Trust) -> str:
