@@ -59,9 +59,13 @@ A user is a text or a whole number. A text is taken without spaces around it and
 and the number 42 is the same user as the text "42": one person counts once, however the id was typed. Upper and lower \
 case differ. `time` is RFC 3339 with an offset, or a whole number of milliseconds (not seconds) since 1970.
 
+A body may be packed (`Content-Encoding: gzip`); what it is unpacked to must not be larger than `max_body` either. \
+Arrow's formats need the extra `parquet` on the node.
+
 A node with `accepts = "counts"` in `[ingest]` of node.toml takes no check-ins (403, `off`)."""
 _COUNTS = """\
-The counts of one slot, all or none. Sending a slot's counts again replaces them. Only a node with \
+The counts of one slot, all or none. Sending a slot's counts again replaces them. A body may be packed \
+(`Content-Encoding: gzip`). Only a node with \
 `accepts = "counts"` in `[ingest]` of node.toml takes them (otherwise 403, `off`): a sum of counts and check-ins could \
 count a person twice."""
 

@@ -70,8 +70,8 @@ for one wrong row: the client leaves out the rows that it names, and sends the o
 
 Sending twice is harmless: a node counts the distinct users of a slot, so a request that is sent again because its
 answer was lost counts nobody twice. But a check-in without a time counts when it arrives, so a retry may fall into the
-next slot: give times where that matters. The client uses no proxy of the environment; `proxy=` names one, `ca=` the
-authority of a node with HTTPS.
+next slot: give times where that matters. `compress=True` packs bodies with gzip, for a narrow line. The client uses no
+proxy of the environment; `proxy=` names one, `ca=` the authority of a node with HTTPS.
 """
 
 

@@ -39,7 +39,8 @@ class CheckIn(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     time: Annotated[
         Time | int | None,
         msgspec.Meta(
-            description="With an offset; as a number, milliseconds since 1970. Without it, the time of arrival counts."
+            description="With an offset; as a whole number, milliseconds since 1970: numbers that can only be seconds "
+            "are refused. Without it, the time of arrival counts."
         ),
     ] = None
 

@@ -125,7 +125,7 @@ class Keeper:
 
     async def _carry_out(self, instruction: do.Instruction) -> None:
         clock = self.machine.view.clock
-        log.debug(_in_short(instruction))
+        log.debug(_in_short(instruction), extra={"event": "instruction"})
         match instruction:
             case do.StoreSample(slot, nano, _, noisy, state):
                 opens = clock.opens(slot)
@@ -199,13 +199,22 @@ class Keeper:
             self._logged = slot, set()
         if kind not in self._logged[1]:
             self._logged[1].add(kind)
-            extra = {"sender": said.sender, "reason": said.reason, "text": said.text, "slot": slot}
-            log.warning("message refused", extra=extra)
+            log.warning(
+                "message refused",
+                extra={
+                    "event": "message-refused",
+                    "sender": said.sender,
+                    "reason": said.reason,
+                    "text": said.text,
+                    "slot": slot,
+                },
+            )
 
     def stranger(self, slot: int, name: str) -> None:
         """Somebody is connected who is no neighbour; counted once a slot, told once."""
         if (name, STRANGER) not in self.refused:
-            log.warning("a stranger is connected; nothing it says is heard", extra={"sender": name, "reason": STRANGER})
+            text = "a stranger is connected; nothing it says is heard"
+            log.warning(text, extra={"event": "stranger", "sender": name, "reason": STRANGER})
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 

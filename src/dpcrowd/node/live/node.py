@@ -125,7 +125,11 @@ class LiveNode(Served):
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
-        log.info("node started: %s", self.found, extra={"server": self.config.server, "network": self.revision.id})
+        log.info(
+            "node started: %s",
+            self.found,
+            extra={"event": "started", "server": self.config.server, "network": self.revision.id},
+        )
         try:
             await asyncio.wait([waiting, *parts], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
@@ -143,7 +147,7 @@ class LiveNode(Served):
             await self.keeper.forget_sealed()
             self.keeper.close()
             self._leave()
-            log.info("node stopped", extra={"server": self.config.server})
+            log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
 
     async def _slots(self) -> None:
         """Seal one slot after another, when its grace is over."""
@@ -316,7 +320,11 @@ class LiveNode(Served):
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
-        log.info("neighbour %s", "up" if up else "down", extra={"neighbour": neighbour})
+        log.info(
+            "neighbour %s",
+            "up" if up else "down",
+            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
+        )
         self.keeper.give(kind(self._wall.now(), neighbour))
 
     # --------------------------------------------------------------------------------------- revisions, and loss

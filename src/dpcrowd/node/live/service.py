@@ -103,7 +103,9 @@ class Served:
 
     async def budget(self) -> BudgetView:
         now = self._wall.now()
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, self.keeper.machine.trust, now)
+        machine = self.keeper.machine
+        early = status.opening(self.clock, machine.server.slot, now)
+        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
@@ -127,11 +129,12 @@ class Served:
         problems = []
         if self._storage.failure is not None:
             problems.append(str(self._storage.failure))
-        if not self.keeper.machine.trust.may_sample:
-            problems.append(f"the node may not sample yet (/v1/budget): {status.distrust(self.keeper.machine.trust)}")
-        machine = self.keeper.machine
+        machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
-        if 0 <= last >= machine.view.next_seal(self._wall.now()):
+        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, last, now)
+        if early or not machine.trust.may_sample:
+            problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
+        if 0 <= last >= machine.view.next_seal(now):
             problems.append(
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."
@@ -179,7 +182,7 @@ class Served:
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
-        log.log(logging.getLevelName(level.upper()), "the log level is %s", level)
+        log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
 
 
 def _told(stored: StoredRelease) -> SlotEstimates:

@@ -14,17 +14,18 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status"]
+__all__ = ["budget", "distrust", "metrics", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
 
 
-def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
-    """From the durable ledger."""
+def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
+    """From the durable ledger; `early` says that the network has not begun, see `opening`."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     owed = debts(storage, guarantee, clock, slot, network.id)
@@ -33,10 +34,15 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
-    text = distrust(trust) or short
-    waits_for: Waits = "budget" if short else None
-    if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None and not trust.nobody_remembers else "operator"
+    waits_for: Waits
+    if trust.lost_at is not None or trust.nobody_remembers:
+        waits_for, text = "operator", distrust(trust)
+    elif storage.failure is not None or early:
+        waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
+    elif not trust.may_sample:
+        waits_for, text = "vouching", distrust(trust)
+    else:
+        waits_for, text = "budget" if short else None, short
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
@@ -50,10 +56,16 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=waits_for is None,
+        samples=not text,
         waits_for=waits_for,
         text=text,
     )
+
+
+def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
+    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
+    begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def distrust(trust: Trust) -> str:
