@@ -13,7 +13,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
+from dpcrowd.node.config import NetworkConfig, NodeConfig, check_member, check_next, digest, load_network
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
@@ -150,7 +150,7 @@ class Served:
         if digest(following) == self.keeper.machine.view.digest:
             return f"network.toml is that of revision {self.revision.revision}, which is in use."
         check_next(self.revision, following)
-        following.number_of(self.config.server)  # refuses a revision that no longer has this server
+        check_member(following, self.config.server)
         try:
             await asyncio.to_thread(keep_next, self.config, following)
         except OSError as error:
