@@ -72,6 +72,9 @@ class Service(Protocol):
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the node can do all of its work, and what is wrong if not."""
 
+    def warnings(self) -> Sequence[str]:
+        """What will be wrong if nobody acts; the node can do its work all the same."""
+
     async def metrics(self) -> str:
         """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
 

@@ -15,6 +15,7 @@ from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
+from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
@@ -33,6 +34,7 @@ log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
 _MOST_STRANGERS = 20
+_LAST_SECOND = 1.5  # TLS accepts a certificate until the second in which it expires is over
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
@@ -67,7 +69,8 @@ class LiveNode(Served):
         self.broadcast = Broadcast()
         declare_promise(network, storage)
         now = self._wall.now()
-        view = make_view(node, network)
+        self.certificates = Certificates(node)
+        view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
@@ -225,6 +228,7 @@ class LiveNode(Served):
     async def _keep_watch(self) -> None:
         while True:
             self._look_at_clock()
+            self._look_at_certificates()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
@@ -271,15 +275,21 @@ class LiveNode(Served):
     # ------------------------------------------------------------------------------------------------ the links
 
     async def _link_for(self, slot: int) -> None:
-        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
+        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew.
+
+        Nobody is linked with once the own certificate has expired: TLS checks it when a link is made, and never again.
+        """
         named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
         peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
         most_bytes = self.keeper.machine.view.most_bytes
-        if (peers, most_bytes) == self._linked:
+        over = self.certificates.links_over(self._wall.now())
+        if (peers, most_bytes) == self._linked and not over:
             return
         await self._transport.close()
         self._present.clear()
         self._linked, self.keeper.linked = None, frozenset()
+        if over:
+            return
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
@@ -300,6 +310,34 @@ class LiveNode(Served):
             self.keeper.give(lambda: self._relink_for(slot + 1))
 
         self._start(later())
+
+    def _look_at_certificates(self) -> None:
+        """Tell of those that expire; a link does not outlive the certificate of either end."""
+        for one, problem in self.certificates.news(self.expiries(), self._wall.now()):
+            over = one.over(utc(self._wall.now()))
+            log.log(
+                logging.ERROR if over else logging.WARNING,
+                f"{problem.what} {problem.fix}",
+                extra={"event": "certificate", "certificate": one.holder, "subject": one.name},
+            )
+            if over and one.holder == "neighbour":
+                self._start(self._part_with(one.name))
+            elif over:
+                self.keeper.give(self._relink)
+
+    async def _part_with(self, neighbour: str) -> None:
+        """A neighbour whose certificate has expired and who is linked all the same: another handshake refuses it."""
+        await asyncio.sleep(_LAST_SECOND)
+        if neighbour in self._present:
+            self.keeper.give(self._open_anew)
+
+    async def _open_anew(self) -> None:
+        """All links once more, with handshakes of their own."""
+        self._linked = None
+        await self._relink()
+
+    async def _relink(self) -> None:
+        await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
 
     async def _look_for_strangers(self) -> None:
         """Once a slot. Whoever has a certificate of the authority can connect; access control keeps it to that."""
@@ -332,7 +370,7 @@ class LiveNode(Served):
         if before.exchanging is not None:
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
         try:
-            view = make_view(self.config, following)
+            view = make_view(self.config, following, self.certificates.expires)
             await self.keeper.in_thread(declare_promise, following, self._storage)
             machine, found = await self.keeper.in_thread(
                 self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision

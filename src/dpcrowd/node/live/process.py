@@ -101,7 +101,7 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
 
 def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
     """Refuse keys that no neighbour would accept: better before the start than as "handshake failed" in a log."""
-    from dpcrowd.node.keys.checks import certificate_problems, expires_soon
+    from dpcrowd.node.keys.checks import certificate_problems
     from dpcrowd.node.keys.files import read_pem, read_private_key
     from dpcrowd.node.keys.signing import public_text
 
@@ -117,9 +117,6 @@ def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
     )
     if problems:
         raise _CannotLink(f"{problems[0].what} {problems[0].fix}")
-    soon = expires_soon(certificate, me.certificate_name, now)
-    if soon is not None:
-        log.warning("%s %s", soon.what, soon.fix, extra={"event": "certificate"})
 
 
 def check_http_files(node: NodeConfig, now: datetime) -> None:

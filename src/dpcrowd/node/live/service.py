@@ -17,6 +17,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, check_member, check_n
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
+from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.revisions import differences, keep_next
@@ -43,6 +44,7 @@ class Served:
     revision: NetworkConfig
     following: NetworkConfig | None
     keeper: Keeper
+    certificates: Certificates
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
@@ -136,13 +138,34 @@ class Served:
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."
             )
+        problems += self.certificates.problems(self._wall.now())
         return not problems, problems
+
+    def warnings(self) -> Sequence[str]:
+        return self.certificates.warnings(self._wall.now())
+
+    def expiries(self) -> dict[str, int]:
+        """When the certificates of neighbours expire, by their own words: seconds since 1970."""
+        machine = self.keeper.machine
+        now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
+        return {machine.view.names[number]: at for number, at in machine.expires.items() if number in now}
 
     async def metrics(self) -> str:
         last = None if self.keeper.last is None else self.keeper.last.slot
         taken = self.intake.taken if self.config.ingest.exact_counters else None
+        now = utc(self._wall.now())
+        days_left = [
+            ({"certificate": one.holder, "name": one.name}, one.days_left(now))
+            for one in self.certificates.known(self.expiries())
+        ]
         return status.metrics(
-            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
+            await self.budget(),
+            await self.network(),
+            last,
+            self.keeper.sent,
+            self.ready()[0],
+            taken=taken,
+            days_left=days_left,
         )
 
     async def reload(self) -> str:

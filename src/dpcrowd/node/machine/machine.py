@@ -86,6 +86,7 @@ class Machine:
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._last_payloads: dict[int, bytes] = {}
         self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
+        self.expires: dict[int, int] = {}  # number: when its certificate expires, by its own words
         self._told: list[Instruction] = []  # what was to be done about the last stimulus
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
@@ -127,6 +128,9 @@ class Machine:
         for number, used in before.used.items():
             if (new := renumbered[number]) is not None:
                 self.used[new] = used
+        for number, expires in before.expires.items():
+            if (new := renumbered[number]) is not None:
+                self.expires[new] = expires
         self._early.follow(before._early, renumbered)
 
     @property
@@ -186,7 +190,8 @@ class Machine:
             known = message.prior_known[0].astype("u1").tobytes()
         expected = view.links(slot)
         heard, proofs = self._memory.echoes(slot, expected)
-        body = Body(VERSION, view.digest, view.me, slot, 1, self.trust.counter, heard, prior, known, records, proofs)
+        head = VERSION, view.digest, view.me, slot, 1, self.trust.counter
+        body = Body(*head, heard, prior, known, records, proofs, view.expires)
         own = encode(body, view.sign)
         self._exchange = Exchange(slot, own, expected)
         done: list[Instruction] = []
@@ -262,6 +267,8 @@ class Machine:
         done: list[Instruction] = []
         if (remembered := self._memory.hear(number, heard, ahead=not vouches)) is not None:
             done.append(RememberCounter(name, *remembered))
+        if body.expires:
+            self.expires[number] = body.expires
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
         shown = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
