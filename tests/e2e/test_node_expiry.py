@@ -8,13 +8,15 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dpcrowd.node.keys.authority import Authority
-from dpcrowd.node.keys.identity import KeyFolder
+from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
 from dpcrowd.node.keys.signing import key_of_certificate
+from dpcrowd.node.keys.words import verifier
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.open import open_node
 from node_support_expiring import expire_in, issue, old_authority
@@ -125,6 +127,16 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert any("expired on" in text for text in told(caplog, "neighbour", other)) == (other in short)
             slot = a.keeper.last.slot if a.keeper.last is not None else -1
             await until(lambda: a.keeper.last is not None and a.keeper.last.slot > slot, "a goes on alone")
+            for name in short:
+                ends = expire_in(authority, keys[name], LONG)
+                text = await nodes[name].reload()
+                assert "Links are opened anew now, with the server's renewed certificate, which is valid until" in text
+                assert nodes[name].certificates.expires == ends.timestamp()
+            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            for name, node in nodes.items():
+                assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
+                other = "b" if name == "a" else "a"
+                await until(lambda n=node, o=other: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
 
     asyncio.run(scenario())
 
@@ -151,5 +163,41 @@ def test_who_is_linked_with_an_expired_certificate_all_the_same_is_parted_with(
                 "whose certificate is good is back",
             )
             assert any("its link is closed and refused" in text for text in told(caplog, "neighbour", "a"))
+
+    asyncio.run(scenario())
+
+
+def test_a_renewed_key_signs_and_links_between_two_slots(tmp_path: Path) -> None:
+    """A renewal that needs a restart is put off; what the old key signs is refused once nobody pins it any more."""
+
+    async def scenario() -> None:
+        authority, files, keys = network_in(tmp_path, "ab")
+        folder = keys["a"].folder
+        old = key_of_certificate(keys["a"].certificate.read_bytes())
+        renewal = renew(folder)
+        expire_in(authority, renewal, LONG + 86_400)
+        new = key_of_certificate(renewal.certificate.read_bytes())
+        text = (tmp_path / "network.toml").read_text()
+        (tmp_path / "network.toml").write_text(text.replace(f'"{old}"', f'"{old}", "{new}"'))
+        async with running(files["a"]) as a:
+
+            def signs(key: str) -> bool:
+                return verifier("trial", [[key]])(0, a.keeper.machine.view.sign(b"words"), b"words")
+
+            finish_renewal(folder, datetime.now(UTC))
+            await until(lambda: a.keeper.machine.exchanging is not None, "a slot whose neighbour is waited for")
+            busy, opened = a.keeper.machine.exchanging, a._linked
+            assert busy is not None
+            assert f"Links are opened anew after the exchange of slot {busy}" in await a.reload()
+            assert signs(old)
+            assert a._linked is opened, "messages of this slot may still come over the links that there are"
+            await until(lambda: signs(new), "the new key")
+            assert time.time_ns() >= a.keeper.machine.view.ends(busy)
+            assert not signs(old)
+            async with running(files["b"]) as b:
+                await until(lambda: b.expiries() == {"a": a.certificates.expires}, "b hears it, over a new link")
+                assert a.certificates.expires > time.time() + LONG
+                assert ("a", "bad-signature") not in b.keeper.refused
+                assert await certificates(b) == ("a",)
 
     asyncio.run(scenario())

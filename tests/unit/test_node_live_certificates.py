@@ -11,7 +11,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig, parse_node
 from dpcrowd.node.config.samples import sample_node
 from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
-from dpcrowd.node.live.certificates import Certificates, identity_of
+from dpcrowd.node.live.certificates import Certificates
 from node_support_keys import NOW, authority_in, server_in
 from node_support_tls import Authority as Minter
 
@@ -153,17 +153,3 @@ def test_a_file_that_cannot_be_read_leaves_the_others(
     assert "is not a certificate (PEM)" in caplog.text
     with pytest.raises(BadInput, match="there is no certificate at"):
         read_expiry(tmp_path / "nowhere.crt", "server")
-
-
-def test_any_change_of_the_files_is_seen(plain: NodeConfig) -> None:
-    """A renewal may change the certificate alone, or the key with it; a reload has to see either."""
-    seen = {identity_of(plain)}
-    for path in (plain.keys.certificate, plain.keys.key, plain.keys.ca):
-        before = path.read_bytes()
-        path.write_bytes(before + b"\n")
-        seen.add(identity_of(plain))
-        path.write_bytes(before)
-    assert len(seen) == 4
-    assert Certificates(plain).identity == identity_of(plain)
-    plain.keys.key.unlink()
-    assert identity_of(plain) not in seen

@@ -7,11 +7,9 @@ nothing is known.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig
@@ -35,8 +33,6 @@ class Certificates:
     def __init__(self, node: NodeConfig) -> None:
         self._own: tuple[Expiry, ...] = ()
         self._told: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
-        self.identity = b""
-        """Stands for the content of key, certificate and authority, as they were read."""
         self.read(node)
 
     def read(self, node: NodeConfig) -> None:
@@ -52,7 +48,7 @@ class Certificates:
                     found.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
             except BadInput as error:  # a start refuses such a file; a node that runs has the one before in use
                 log.error(str(error), extra={"event": "certificate"})
-        self._own, self.identity = tuple(found), identity_of(node)
+        self._own = tuple(found)
         self._told.clear()
 
     @property
@@ -102,21 +98,6 @@ class Certificates:
             if found is not None:
                 told.append((one, found))
         return told
-
-
-def identity_of(node: NodeConfig) -> bytes:
-    """A hash of the content of key, certificate and authority; of what cannot be read, of nothing."""
-    total = hashlib.sha256()
-    for path in (node.keys.key, node.keys.certificate, node.keys.ca):
-        total.update(hashlib.sha256(_content(path)).digest())
-    return total.digest()
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def utc(now_ns: int) -> datetime:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -15,13 +16,14 @@ from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
-from dpcrowd.node.live.certificates import Certificates, utc
+from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.live.reload import Content
+from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next
-from dpcrowd.node.live.service import Served
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
@@ -34,15 +36,15 @@ log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
 _MOST_STRANGERS = 20
-_LAST_SECOND = 1.5  # TLS accepts a certificate until the second in which it expires is over
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
-class LiveNode(Served):
+class LiveNode(Renewing):
     """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+    path       of node.toml, for a reload; None: what was in it stays
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
     configuration can say so.
@@ -59,6 +61,7 @@ class LiveNode(Served):
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
         *,
+        path: Path | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
         check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
@@ -99,6 +102,8 @@ class LiveNode(Served):
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._path, self._http, self._content = path, None, Content.of(node)
+        self._reloading = asyncio.Lock()
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -107,7 +112,7 @@ class LiveNode(Served):
         host, port = self.config.listen.http_address
         app = make_app(
             self,
-            self.config.tokens,
+            CurrentTokens(self),
             max_body=self.config.ingest.max_body,
             now=self._wall.now,
             requests_per_second=self.config.ingest.requests_per_second,
@@ -115,6 +120,8 @@ class LiveNode(Served):
         server = make_server(
             app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
         )
+        self._http = server
+        await asyncio.to_thread(keep_served, self.config)
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
         parts = [
@@ -310,34 +317,6 @@ class LiveNode(Served):
             self.keeper.give(lambda: self._relink_for(slot + 1))
 
         self._start(later())
-
-    def _look_at_certificates(self) -> None:
-        """Tell of those that expire; a link does not outlive the certificate of either end."""
-        for one, problem in self.certificates.news(self.expiries(), self._wall.now()):
-            over = one.over(utc(self._wall.now()))
-            log.log(
-                logging.ERROR if over else logging.WARNING,
-                f"{problem.what} {problem.fix}",
-                extra={"event": "certificate", "certificate": one.holder, "subject": one.name},
-            )
-            if over and one.holder == "neighbour":
-                self._start(self._part_with(one.name))
-            elif over:
-                self.keeper.give(self._relink)
-
-    async def _part_with(self, neighbour: str) -> None:
-        """A neighbour whose certificate has expired and who is linked all the same: another handshake refuses it."""
-        await asyncio.sleep(_LAST_SECOND)
-        if neighbour in self._present:
-            self.keeper.give(self._open_anew)
-
-    async def _open_anew(self) -> None:
-        """All links once more, with handshakes of their own."""
-        self._linked = None
-        await self._relink()
-
-    async def _relink(self) -> None:
-        await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
 
     async def _look_for_strangers(self) -> None:
         """Once a slot. Whoever has a certificate of the authority can connect; access control keeps it to that."""

@@ -8,19 +8,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_member, check_next, digest, load_network
+from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
-from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
@@ -166,27 +164,6 @@ class Served:
             self.ready()[0],
             taken=taken,
             days_left=days_left,
-        )
-
-    async def reload(self) -> str:
-        following = await asyncio.to_thread(load_network, self.config.network)
-        if digest(following) == self.keeper.machine.view.digest:
-            return f"network.toml is that of revision {self.revision.revision}, which is in use."
-        check_next(self.revision, following)
-        check_member(following, self.config.server)
-        try:
-            await asyncio.to_thread(keep_next, self.config, following)
-        except OSError as error:
-            raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
-        self.expect(following)
-        sealing = self.keeper.machine.view.next_seal(self._wall.now())
-        first = max(following.valid_from_slot, sealing)
-        late = (
-            f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
-        )
-        return (
-            f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
-            f"digest {digest(following).hex()}{differences(self.revision, following)}."
         )
 
     def expect(self, following: NetworkConfig) -> None:
