@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import check_member, check_next
+from dpcrowd.node.config import check_member, check_next, digest
+from dpcrowd.node.config.digest import canonical
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.schemes.server import Server
 from node_support_config import changed, network_of, tables
@@ -169,6 +171,49 @@ def test_other_warnings() -> None:
     assert "promises little" in weak
     assert "horizon ended at slot 100" in over
     assert "one server only" in lonely
+
+
+def _finite() -> dict[str, Any]:
+    plain = tables()
+    plain["guarantee"]["kind"] = "finite"
+    plain["scheme"]["name"] = "dpcrowd"
+    return plain
+
+
+def test_a_horizon_begins_with_a_revision() -> None:
+    """From a slot to come, servers would begin it by different files; of a window it would forget what was paid."""
+    plain = _finite()
+    plain["network"]["valid_from_slot"] = 7
+    for slot in (0, 3, 7):
+        assert network_of(changed(plain, "guarantee.horizon_from_slot", slot)).promise.horizon_from_slot == slot
+    with pytest.raises(
+        BadInput, match=r"guarantee\.horizon_from_slot: given 8; allowed: at most 7 \(valid_from_slot\)"
+    ):
+        network_of(changed(plain, "guarantee.horizon_from_slot", 8))
+    window = changed(tables(), "network.valid_from_slot", 7)
+    with pytest.raises(BadInput, match=r'horizon_from_slot: given 7 with kind = "window"'):
+        network_of(changed(window, "guarantee.horizon_from_slot", 7))
+
+
+def test_a_horizon_is_part_of_the_digest_once_there_is_one() -> None:
+    """Servers with different horizons must not hear each other; a file of version 0.1.0 must mean what it meant."""
+    plain = _finite()
+    plain["network"]["valid_from_slot"] = 7
+    without, none, some, other = (
+        digest(network_of(changed(plain, "guarantee.horizon_from_slot", slot))) for slot in (..., 0, 6, 7)
+    )
+    assert without == none
+    assert b"horizon" not in canonical(network_of(plain))
+    assert len({without, some, other}) == 3
+
+
+def test_a_horizon_that_is_over_is_counted_from_its_own_start() -> None:
+    """Otherwise each revision after the first horizon would warn that nobody samples."""
+    plain = changed(_finite(), "network.valid_from_slot", 150)
+    assert any("horizon ended at slot 100" in line for line in network_of(plain).warnings())
+    assert network_of(changed(plain, "guarantee.horizon_from_slot", 150)).warnings() == ()
+    over = changed(changed(plain, "guarantee.horizon_from_slot", 40), "guarantee.length", 110)
+    assert any("horizon ended at slot 150" in line for line in network_of(over).warnings())
 
 
 def test_a_next_revision_may_change_members_but_not_the_promise() -> None:

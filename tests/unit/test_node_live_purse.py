@@ -68,7 +68,7 @@ def test_another_networks_promise_is_named(tmp_path: Path) -> None:
         open_storage(tmp_path / "b", "crowd", ledger=shared, nano=NANO, slots=4) as storage,
     ):
         draw(storage, 0, nano=NANO // 2)
-        room = storage.ledger.room(opens(1), opens(2))
+        room = storage.ledger.room(opens(1))
         text = shortage(WINDOW, room, 1, 0, "crowd")
         assert "'a' shares this ledger and promises ε=0.5, of which 0.5 is spent" in text
 
@@ -83,16 +83,16 @@ def test_what_comes_back_is_said_by_the_promise_that_binds(tmp_path: Path) -> No
         draw(storage, 0, nano=NANO // 2)
         draw(other, 1, nano=NANO // 4)
         (theirs, own) = storage.ledger.promises.all()
-        assert comes_back(storage, CLOCK, own, "crowd", 2) == (4, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, "crowd", 2) == (11, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, "crowd", 11) == (12, NANO // 4)
-        assert [storage.ledger.room(opens(slot), opens(slot + 1)).nano for slot in (10, 11, 12)] == [
+        assert comes_back(storage, CLOCK, own, 2) == (4, NANO // 2)
+        assert comes_back(storage, CLOCK, theirs, 2) == (10, NANO // 2)
+        assert comes_back(storage, CLOCK, theirs, 10) == (11, NANO // 4)
+        assert [storage.ledger.room(opens(slot)).nano for slot in (9, 10, 11)] == [
             NANO // 4,
             3 * NANO // 4,
             NANO,
         ]
-        assert comes_back(storage, CLOCK, Promise("a", NANO, None, 0), "crowd", 2) == (None, 0)
-        assert comes_back(storage, CLOCK, own, "crowd", 30) == (None, 0)
+        assert comes_back(storage, CLOCK, Promise("a", NANO, None, 0), 2) == (None, 0)
+        assert comes_back(storage, CLOCK, own, 30) == (None, 0)
 
 
 @pytest.mark.parametrize(("nano", "short"), [(NANO // 4 - 1, True), (NANO // 4, False)])

@@ -30,6 +30,8 @@ def digest(network: NetworkConfig) -> bytes:
 def canonical(network: NetworkConfig) -> bytes:
     """One encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
+    if not plain["guarantee"]["horizon_from_slot"]:
+        del plain["guarantee"]["horizon_from_slot"]
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
         if server["keep"] == 1.0:

@@ -2,7 +2,8 @@
 
 A next revision may bring new servers, links, shares, population, regions, keys, times of grace and deadline, and with
 the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the scheme:
-state and ledger of the running network would mean something else.
+state and ledger of the running network would mean something else. One thing it may do about the promise: begin a new
+horizon of a finite one, with its own first slot, so that all servers begin it alike.
 """
 
 from __future__ import annotations
@@ -56,7 +57,15 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     for name in ("id", "epoch", "slot"):
         _same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
     for name in current.promise.__struct_fields__:
-        _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
+        if name != "horizon_from_slot":
+            _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
+    began, begins = current.promise.horizon_from_slot, following.promise.horizon_from_slot
+    if begins not in (began, following.valid_from_slot):
+        raise Refused(
+            "guarantee.horizon_from_slot",
+            f"given {begins}; allowed: {began}, where the present horizon began, or {following.valid_from_slot} "
+            "(valid_from_slot), to begin a new one with this revision.",
+        )
     for name in current.method.__struct_fields__:
         if name not in _FREE_IN_SCHEME:
             _same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))

@@ -14,12 +14,12 @@ from dpcrowd.node.live.purse import horizon, own_promise
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, UserBounds
 from dpcrowd.privacy import Guarantee, Noise
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
-__all__ = ["book_loss", "debts", "declare_promise", "make_machine", "make_view"]
+__all__ = ["book_loss", "debts", "make_machine", "make_view"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -59,15 +59,6 @@ def _coarsest(network: NetworkConfig) -> float:
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
-def declare_promise(network: NetworkConfig, storage: Storage) -> None:
-    """Tell the durable ledger what this network promises; it refuses any payment that would break it."""
-    guarantee, clock = network.guarantee(), network.clock()
-    span = guarantee.length * clock.length_ns if guarantee.kind == "window" else None
-    storage.ledger.promises.declare(
-        guarantee.total, span, sensitivity=guarantee.sensitivity, roaming=guarantee.users == "roaming"
-    )
-
-
 def make_machine(
     node: NodeConfig,
     network: NetworkConfig,
@@ -98,10 +89,13 @@ def make_machine(
             text = "the folder is new: nothing is known, nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
+    first = horizon(storage, view.clock, network.id)
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
-        owed = debts(storage, network.guarantee(), view.clock, last, network.id)
-        server.carry_over(owed, last, horizon(storage, view.clock, network.id))
+        server.carry_over(debts(storage, network.guarantee(), view.clock, last, network.id), last, first)
+    elif server.horizon not in (None, first):  # the state is of a horizon that has ended, perhaps during a standstill
+        server.begin_horizon(debts(storage, network.guarantee(), view.clock, server.slot, network.id), first)
+        text = f"{text} A new horizon begins with slot {first}."
     alone = len(view.names) == 1
     counter = storage.ledger.counter()
     machine = Machine(view, server, counter=counter, heard=storage.memory.remembered(), vouched=alone or vouched)
@@ -149,14 +143,19 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
 def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
     """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
 
-    A payment under another epoch or slot length is counted in the last slot that it touches: it stays longest there.
+    A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
+    the last slot that it touches: it stays longest there.
     """
     own = own_promise(storage, network)
-    since = clock.opens(before - guarantee.length) if guarantee.kind == "window" else own.since_ns if own else 0
+    if guarantee.kind == "window":
+        entries = storage.ledger.spent_since(clock.opens(before - guarantee.length))
+    else:
+        entries = storage.ledger.dated_after(own.since_ns if own else 0)
+    bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
     owed: dict[int, int] = {}
-    for entry in storage.ledger.spent_since(since):
-        slot = min(clock.slot_of(entry.opens_ns + entry.length_ns - 1), before)
-        owed[slot] = owed.get(slot, 0) + entry.nano
+    for entry in entries:
+        slot = min(clock.slot_of(entry.closes_ns - 1), before)
+        owed[slot] = owed.get(slot, 0) + bounds.cost(entry.nano, entry.bounds)
     return owed
 
 

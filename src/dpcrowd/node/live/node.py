@@ -15,8 +15,9 @@ from dpcrowd.node.api import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
+from dpcrowd.node.live.build import book_loss, make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
+from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
@@ -70,8 +71,8 @@ class LiveNode(Renewing):
         self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
         self.broadcast = Broadcast()
-        declare_promise(network, storage)
         now = self._wall.now()
+        _tell_horizon(declare_promise(network, storage, now))
         self.certificates = Certificates(node)
         view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
@@ -350,7 +351,7 @@ class LiveNode(Renewing):
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
         try:
             view = make_view(self.config, following, self.certificates.expires)
-            await self.keeper.in_thread(declare_promise, following, self._storage)
+            _tell_horizon(await self.keeper.in_thread(declare_promise, following, self._storage, now))
             machine, found = await self.keeper.in_thread(
                 self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
@@ -389,6 +390,11 @@ class LiveNode(Renewing):
         told = await done
         log.warning(told, extra={"event": "loss-confirmed"})
         return told
+
+
+def _tell_horizon(text: str) -> None:
+    if text:
+        log.warning("a new horizon begins: %s", text, extra={"event": "new-horizon"})
 
 
 def _raise_what_broke(part: asyncio.Task[None]) -> None:

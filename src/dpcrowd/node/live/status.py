@@ -30,7 +30,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     owed = debts(storage, guarantee, clock, slot, network.id)
     window = guarantee.kind == "window"
     spent = sum(nano for at, nano in owed.items() if not window or at > slot - guarantee.length)
-    room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
+    room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
     text = distrust(trust) or short
@@ -38,7 +38,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     if not trust.may_sample:
         waits_for = "vouching" if trust.lost_at is None else "operator"
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back, returns = comes_back(storage, clock, room.promise, network.id, slot)
+    back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
