@@ -44,6 +44,7 @@ class Node(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.ready = True
+        self.warnings: list[str] = []
         self.asked: list[tuple[str, str, str | None, bytes]] = []
         self.junk = False
 
@@ -58,6 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, answer = 200, {"text": "done."}
         if self.path == "/readyz":
             status, answer = (200 if self.server.ready else 503), {"ready": self.server.ready, "problems": ["full."]}  # type: ignore[dict-item]
+            if self.server.warnings:
+                answer["warnings"] = self.server.warnings  # type: ignore[assignment]
         elif self.path == "/v1/network":
             answer = NETWORK
         elif self.path == "/v1/budget":

@@ -244,6 +244,10 @@ def test_state() -> None:
     assert client.get("/metrics", headers=READER).text == "up 1\n"
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"ready": True, "problems": []}
+    service.soon = ["the certificate of 'a' expires in 3 days."]
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()["ready"]) == (200, True), "what still works is not drained"
+    assert response.json()["warnings"] == service.soon
     service.problems = ["the disk is full."]
     response = client.get("/readyz")
     assert (response.status_code, response.json()["problems"]) == (503, ["the disk is full."])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import check_next, digest
+from dpcrowd.node.config import check_member, check_next, digest
 from dpcrowd.node.config.digest import canonical
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.schemes.server import Server
@@ -273,3 +273,17 @@ def test_names_that_do_not_exist_are_refused() -> None:
     """A KeyError would reach the operator as a traceback."""
     with pytest.raises(BadInput, match=r"unknown server 'aa'\. Did you mean 'a'"):
         network_of(tables()).server("aa")
+
+
+def test_a_server_that_was_removed_is_told_so() -> None:
+    """'Did you mean 'clinic-c'?' would have its operator run a server in the name of another organisation."""
+    network = network_of(changed(tables(), "network.revision", 7))
+    check_member(network, "b")
+    with pytest.raises(BadInput) as caught:
+        check_member(network, "bb", "next.toml")
+    told = str(caught.value)
+    assert told.startswith("next.toml: revision 7 of 'trial' has no server 'bb', only a, b, c. If it has left")
+    assert "stop it for good" in told
+    assert "Did you mean" not in told
+    with pytest.raises(BadInput, match=r", x and 2 more\. If it"):
+        check_member(network_of(tables(26)), "bb")

@@ -193,7 +193,7 @@ def _admin() -> Part:
 
     level = {"application/json": {"schema": reference("LogLevel")}}
     return {
-        "/v1/admin/reload": command("reload", "Take the next revision of network.toml", errors(409)),
+        "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
         "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
         "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
     }

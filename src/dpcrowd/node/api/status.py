@@ -36,7 +36,7 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def readyz(_: Request) -> Response:
         ready, problems = service.ready()
-        return answer(Readiness(ready, list(problems)), 200 if ready else 503)
+        return answer(Readiness(ready, list(problems), list(service.warnings())), 200 if ready else 503)
 
     async def openapi(_: Request) -> Response:
         return answer(document())

@@ -143,11 +143,14 @@ class Health(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class Readiness(Struct, frozen=True):
+class Readiness(Struct, frozen=True, omit_defaults=True):
     """Whether the node can do all of its work."""
 
     ready: bool
     problems: list[str]
+    warnings: Annotated[
+        list[str], Meta(description="What will be a problem if nobody acts: certificates that expire within 30 days.")
+    ] = []
 
 
 class LogLevel(Struct, frozen=True, forbid_unknown_fields=True):

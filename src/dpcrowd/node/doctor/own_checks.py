@@ -15,6 +15,7 @@ from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
+from dpcrowd.node.keys.expiry import read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
 from dpcrowd.node.sampler import make_noise
@@ -44,10 +45,11 @@ def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -
         yield problem("certificate", one.what, one.fix)
     if found:
         return
-    soon = expires_soon(certificate, me.certificate_name, now)
-    if soon is not None:
-        yield problem("certificate", soon.what, soon.fix)
-    else:
+    root = read_expiry(node.keys.ca, "authority").problem(now)
+    soon = [one for one in (expires_soon(certificate, me.certificate_name, now), root) if one is not None]
+    for one in soon:
+        yield problem("certificate", one.what, one.fix)
+    if not soon:
         yield passed("certificate", f"'{me.certificate_name}' at {host}, signed by the authority, key pinned.")
 
 
@@ -56,7 +58,7 @@ def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
     certificate, key = node.listen.http_certificate, node.listen.http_key
     if certificate is None or key is None:
         return
-    wrong = https_problem(certificate, key, now)
+    wrong = https_problem(certificate, key, now) or read_expiry(certificate, "https").problem(now)
     if wrong is not None:
         yield problem("https", wrong.what, wrong.fix)
     else:

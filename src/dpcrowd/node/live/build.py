@@ -22,8 +22,11 @@ from dpcrowd.schemes.server import Server
 __all__ = ["book_loss", "debts", "make_machine", "make_view"]
 
 
-def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
-    """One revision as this server sees it; reads the private key."""
+def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
+    """One revision as this server sees it; reads the private key.
+
+    expires  when its certificate does, in seconds since 1970; neighbours are told
+    """
     key = read_private_key(node.keys.key)
     me = network.number_of(node.server)
 
@@ -45,6 +48,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         population=network.population,
         coarsest=_coarsest(network),
         verify=verifier(network.id, [server.keys for server in network.servers]),
+        expires=expires,
     )
 
 

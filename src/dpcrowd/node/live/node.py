@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -15,13 +16,15 @@ from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.live.reload import Content
+from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next
-from dpcrowd.node.live.service import Served
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
@@ -37,11 +40,12 @@ _MOST_STRANGERS = 20
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
-class LiveNode(Served):
+class LiveNode(Renewing):
     """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+    path       of node.toml, for a reload; None: what was in it stays
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
     configuration can say so.
@@ -58,6 +62,7 @@ class LiveNode(Served):
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
         *,
+        path: Path | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
         check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
@@ -68,7 +73,8 @@ class LiveNode(Served):
         self.broadcast = Broadcast()
         now = self._wall.now()
         _tell_horizon(declare_promise(network, storage, now))
-        view = make_view(node, network)
+        self.certificates = Certificates(node)
+        view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
@@ -97,6 +103,8 @@ class LiveNode(Served):
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._path, self._http, self._content = path, None, Content.of(node)
+        self._reloading = asyncio.Lock()
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -105,7 +113,7 @@ class LiveNode(Served):
         host, port = self.config.listen.http_address
         app = make_app(
             self,
-            self.config.tokens,
+            CurrentTokens(self),
             max_body=self.config.ingest.max_body,
             now=self._wall.now,
             requests_per_second=self.config.ingest.requests_per_second,
@@ -113,6 +121,8 @@ class LiveNode(Served):
         server = make_server(
             app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
         )
+        self._http = server
+        await asyncio.to_thread(keep_served, self.config)
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
         parts = [
@@ -231,6 +241,7 @@ class LiveNode(Served):
     async def _keep_watch(self) -> None:
         while True:
             self._look_at_clock()
+            self._look_at_certificates()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
@@ -277,15 +288,21 @@ class LiveNode(Served):
     # ------------------------------------------------------------------------------------------------ the links
 
     async def _link_for(self, slot: int) -> None:
-        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
+        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew.
+
+        Nobody is linked with once the own certificate has expired: TLS checks it when a link is made, and never again.
+        """
         named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
         peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
         most_bytes = self.keeper.machine.view.most_bytes
-        if (peers, most_bytes) == self._linked:
+        over = self.certificates.links_over(self._wall.now())
+        if (peers, most_bytes) == self._linked and not over:
             return
         self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
         await self._transport.close()
         self._present.clear()
+        if over:
+            return
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
@@ -342,7 +359,7 @@ class LiveNode(Served):
         if before.exchanging is not None:
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
         try:
-            view = make_view(self.config, following)
+            view = make_view(self.config, following, self.certificates.expires)
             _tell_horizon(await self.keeper.in_thread(declare_promise, following, self._storage, now))
             machine, found = await self.keeper.in_thread(
                 self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision

@@ -31,7 +31,16 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
         found = current_revision(node, network, time.time_ns())
-        live = LiveNode(node, found.current, storage, transport, noise, before=found.before, following=found.following)
+        live = LiveNode(
+            node,
+            found.current,
+            storage,
+            transport,
+            noise,
+            before=found.before,
+            following=found.following,
+            path=path.absolute(),
+        )
         with translated(node.data):
             keep_current(node, found.current)
             if found.following is not None:

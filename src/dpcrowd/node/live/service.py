@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
+from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
+from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
-from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
@@ -43,6 +42,7 @@ class Served:
     revision: NetworkConfig
     following: NetworkConfig | None
     keeper: Keeper
+    certificates: Certificates
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
@@ -139,11 +139,26 @@ class Served:
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."
             )
+        problems += self.certificates.problems(self._wall.now())
         return not problems, problems
+
+    def warnings(self) -> Sequence[str]:
+        return self.certificates.warnings(self._wall.now())
+
+    def expiries(self) -> dict[str, int]:
+        """When the certificates of neighbours expire, by their own words: seconds since 1970."""
+        machine = self.keeper.machine
+        now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
+        return {machine.view.names[number]: at for number, at in machine.expires.items() if number in now}
 
     async def metrics(self) -> str:
         last = None if self.keeper.last is None else self.keeper.last.slot
         taken = self.intake.taken if self.config.ingest.exact_counters else None
+        now = utc(self._wall.now())
+        days_left = [
+            ({"certificate": one.holder, "name": one.name}, one.days_left(now))
+            for one in self.certificates.known(self.expiries())
+        ]
         return status.metrics(
             await self.budget(),
             await self.network(),
@@ -152,27 +167,7 @@ class Served:
             self.ready()[0],
             late=self.keeper.late,
             taken=taken,
-        )
-
-    async def reload(self) -> str:
-        following = await asyncio.to_thread(load_network, self.config.network)
-        if digest(following) == self.keeper.machine.view.digest:
-            return f"network.toml is that of revision {self.revision.revision}, which is in use."
-        check_next(self.revision, following)
-        following.number_of(self.config.server)  # refuses a revision that no longer has this server
-        try:
-            await asyncio.to_thread(keep_next, self.config, following)
-        except OSError as error:
-            raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
-        self.expect(following)
-        sealing = self.keeper.machine.view.next_seal(self._wall.now())
-        first = max(following.valid_from_slot, sealing)
-        late = (
-            f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
-        )
-        return (
-            f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
-            f"digest {digest(following).hex()}{differences(self.revision, following)}."
+            days_left=days_left,
         )
 
     def expect(self, following: NetworkConfig) -> None:

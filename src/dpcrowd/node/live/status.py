@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Literal
 
@@ -143,8 +143,12 @@ def metrics(
     *,
     late: int = 0,
     taken: int | None,
+    days_left: Sequence[tuple[Mapping[str, str], float]] = (),
 ) -> str:
-    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
+    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on.
+
+    days_left  of certificates: whose it is, as labels, and how long it is valid
+    """
     plain: dict[str, str] = {}
     return render(
         [
@@ -183,6 +187,12 @@ def metrics(
                 "gauge",
                 "1 if the neighbour can be reached.",
                 [({"neighbour": one.name}, float(one.connected)) for one in status.neighbours],
+            ),
+            Metric(
+                "dpcrowd_certificate_days_left",
+                "gauge",
+                "Days until a certificate expires; below zero if it has. A neighbour's is known by its own words.",
+                list(days_left),
             ),
         ]
     )
