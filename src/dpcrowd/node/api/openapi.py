@@ -175,7 +175,12 @@ def _state() -> Part:
             ("read", "admin"),
             "`refused_checkins` is shown to a token of `admin` only, since it may be one person's check-in.",
         ),
-        "/metrics": read("metrics", "Metrics", {"200": metrics, **closed}),
+        "/metrics": read(
+            "metrics",
+            "Metrics",
+            {"200": metrics, **closed},
+            more="Those that depend on how busy the node is are shown to a token that has the right `admin` as well.",
+        ),
         "/healthz": read("health", "Whether the process answers", {"200": json_answer("It does.", "Health")}, None),
         "/readyz": read("ready", "Whether the node can work", ready, None),
         "/openapi.json": read("openapi", "This document", {"200": description}, None),

@@ -75,6 +75,9 @@ class Service(Protocol):
     async def metrics(self) -> str:
         """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
 
+    async def operator_metrics(self) -> str:
+        """The same, and what depends on how busy the node is: processor time, memory, open files, free space."""
+
     async def reload(self) -> str:
         """Read the next revision of network.toml; says what will happen. `DpcrowdError` if it cannot be used."""
 

@@ -17,6 +17,7 @@ from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
@@ -38,6 +39,7 @@ class Keeper:
     """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
 
     schedule  called with (slot, time) where the machine wants to be told of a deadline
+    meter     counts what was done
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class Keeper:
         broadcast: Broadcast,
         regions: tuple[str, ...],
         schedule: Callable[[int, int], None],
+        meter: SlotMeter | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._schedule = broadcast, schedule
+        self._meter = meter or SlotMeter()
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
@@ -60,7 +64,7 @@ class Keeper:
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
         self.last: SlotEstimates | None = None
         self.sent = 0
-        self._broken = False  # what was to be stored last could not be
+        self._broken = False
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
@@ -77,6 +81,11 @@ class Keeper:
             given = await self._queue.get()
             await (given() if callable(given) else self.handle(given))
 
+    @property
+    def broken(self) -> bool:
+        """Whether what was to be stored last could not be."""
+        return self._broken
+
     def close(self) -> None:
         """After `run` has been cancelled."""
         self._thread.shutdown(wait=False)
@@ -90,12 +99,14 @@ class Keeper:
             try:
                 await self._carry_out(instruction)
             except DpcrowdError as failure:
+                self._meter.failed(failure)
                 # None of the instructions after it: what is not paid for must not leave.
                 await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
                 self._broken = isinstance(failure, StorageFailed)
                 if not self._broken:  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageMended(stimulus.at_ns))
                 return
+            self._meter.carried_out(instruction, self.machine.view)
             if self._broken and isinstance(instruction, do.StoreRelease):
                 self._broken = False
                 await self.handle(on.StorageMended(stimulus.at_ns))
