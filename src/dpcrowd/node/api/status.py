@@ -40,8 +40,9 @@ def routes(context: Context) -> list[BaseRoute]:
         ready, problems = service.ready()
         return answer(Readiness(ready, list(problems)), 200 if ready else 503)
 
-    async def openapi(_: Request) -> Response:
-        return answer(document())
+    async def openapi(request: Request) -> Response:
+        known = context.tokens.rights_of(bearer(request.headers.raw))
+        return answer(document(tuple(service.regions) if known else None))
 
     return [
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
