@@ -91,7 +91,7 @@ def test_no_message_leaves_before_its_moment(tmp_path: Path) -> None:
             view = a.keeper.machine.view
             assert view.send_offset_ns == 25_000_000
             assert all(left >= view.sends(slot) for slot, left in sent.left.items())
-            assert "dpcrowd_messages_late_total" in await a.metrics()
+            assert "dpcrowd_messages_late_total" in await a.operator_metrics()
 
     asyncio.run(scenario())
 

@@ -124,6 +124,9 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
 
 def _type(name: str, schema: Part) -> Iterator[str]:
     yield from (f"### {name}", "", " ".join(schema.get("description", "").split()), "")
+    if "properties" not in schema:
+        yield from (f"A {_kind(schema)}.", "")
+        return
     yield from ("| field | type | meaning |", "|---|---|---|")
     required = set(schema.get("required", ()))
     for field, part in schema["properties"].items():
@@ -150,7 +153,8 @@ def _kind(schema: Part) -> str:
     if schema["type"] == "array":
         return f"list of {_kind(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_kind(schema['additionalProperties'])}"
+        names = f" by {_kind(schema['propertyNames'])}" if "propertyNames" in schema else ""
+        return f"object of {_kind(schema['additionalProperties'])}{names}"
     if schema.get("format") == "date-time":
         return "time"
     kind = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(schema["type"], schema["type"])

@@ -21,7 +21,9 @@ from dpcrowd.node.ingest.users import LONGEST_USER, user_bytes
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 
 _MOST = 2**40  # people, or slots; sums over regions stay exact in the filters' float64
-User = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_USER)]
+User = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=LONGEST_USER, extra_json_schema={"pattern": r"\S"})
+]  # the pattern is for the description only: `user_bytes` refuses what is all spaces
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 

@@ -34,6 +34,11 @@ class Purse:
         """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
         self._jumps.append((at_ns, moved_ns))
 
+    @property
+    def short(self) -> bool:
+        """Whether the budget allowed no sample when it was asked last."""
+        return bool(self._told)
+
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
         with suppress(StorageFailed):

@@ -1,13 +1,12 @@
-"""What a node tells about itself: its budget, its neighbours, its metrics. Nothing here has seen a raw count."""
+"""What a node tells about itself: its budget and its neighbours. Nothing here has seen a raw count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
 
-from dpcrowd.node.api.prometheus import Metric, render
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
@@ -18,7 +17,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status", "opening"]
+__all__ = ["budget", "distrust", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
@@ -131,68 +130,4 @@ def network_status(
         neighbours=neighbours,
         refused_messages=dict(reasons),
         refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
-    )
-
-
-def metrics(
-    view: BudgetView,
-    status: NetworkStatus,
-    last_slot: int | None,
-    sent: int,
-    ready: bool,
-    *,
-    late: int = 0,
-    taken: int | None,
-    days_left: Sequence[tuple[Mapping[str, str], float]] = (),
-) -> str:
-    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on.
-
-    days_left  of certificates: whose it is, as labels, and how long it is valid
-    """
-    plain: dict[str, str] = {}
-    return render(
-        [
-            Metric("dpcrowd_ready", "gauge", "1 if the node can do all of its work.", [(plain, float(ready))]),
-            Metric("dpcrowd_slot", "gauge", "The open slot.", [(plain, float(status.slot))]),
-            Metric(
-                "dpcrowd_released_slot",
-                "gauge",
-                "The last released slot.",
-                [] if last_slot is None else [(plain, float(last_slot))],
-            ),
-            Metric("dpcrowd_epsilon", "gauge", "The promised budget.", [(plain, view.epsilon)]),
-            Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
-            Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
-            Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
-            Metric(
-                "dpcrowd_messages_late_total",
-                "counter",
-                "Of those, messages that left later than send_offset after the seal.",
-                [(plain, float(late))],
-            ),
-            Metric(
-                "dpcrowd_messages_refused_total",
-                "counter",
-                "Messages of neighbours that were not used.",
-                [({"reason": reason}, float(count)) for reason, count in status.refused_messages.items()],
-            ),
-            Metric(
-                "dpcrowd_checkins_taken_total",
-                "counter",
-                "Check-ins since the start: exact, not private, for inside these walls only.",
-                [] if taken is None else [(plain, float(taken))],
-            ),
-            Metric(
-                "dpcrowd_neighbour_up",
-                "gauge",
-                "1 if the neighbour can be reached.",
-                [({"neighbour": one.name}, float(one.connected)) for one in status.neighbours],
-            ),
-            Metric(
-                "dpcrowd_certificate_days_left",
-                "gauge",
-                "Days until a certificate expires; below zero if it has. A neighbour's is known by its own words.",
-                list(days_left),
-            ),
-        ]
     )
