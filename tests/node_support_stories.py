@@ -94,7 +94,7 @@ class Body:
     """A body of POST /v1/checkins.
 
     crowd   so many other users stand before the rows and so many behind them; nothing is wrong with theirs
-    broken  the last byte is missing
+    broken  the last byte is missing; of NDJSON, where that would be one row's fault, a line that is no row comes first
     parts   in how many pieces it arrives
     token   whether the client may send check-ins
     """
@@ -136,7 +136,9 @@ class Body:
                 raw = msgspec.msgpack.encode(rows)
             case "arrow":
                 raw = _arrow(rows)
-        return CONTENT_TYPES[self.kind], raw[:-1] if self.broken else raw
+        if self.broken:
+            raw = b"{\n" + raw if self.kind == "ndjson" else raw[:-1]
+        return CONTENT_TYPES[self.kind], raw
 
 
 def _arrow(rows: list[dict[str, Any]]) -> bytes:

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
@@ -28,6 +30,8 @@ log = logging.getLogger("dpcrowd.node")
 
 STRANGER, FLOOD = "stranger", "flood"
 _MANY = 100
+_PUNCTUAL = 5_000_000  # nanoseconds: what a timer may be late by
+_TURNS = 10  # of the loop, in which readers get what was published; forgetting many check-ins would hold them up
 _GRAVE = ("ledger-rolled-back", "storage-failed")
 
 Call = Callable[[], Awaitable[None]]
@@ -38,6 +42,7 @@ class Keeper:
     """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
 
     schedule  called with (slot, time) where the machine wants to be told of a deadline
+    clock     by which messages leave
     """
 
     def __init__(
@@ -48,18 +53,20 @@ class Keeper:
         broadcast: Broadcast,
         regions: tuple[str, ...],
         schedule: Callable[[int, int], None],
+        clock: WallClock | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
-        self._broadcast, self._schedule = broadcast, schedule
+        self._broadcast, self._schedule, self._clock = broadcast, schedule, clock or WallClock()
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
-        self._heard: dict[str, tuple[int, int, bytes]] = {}
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
         self.last: SlotEstimates | None = None
         self.sent = 0
+        self.late = 0  # of those
+        self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
         self._broken = False  # what was to be stored last could not be
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
@@ -71,11 +78,20 @@ class Keeper:
         self._queue.put_nowait(stimulus)
 
     async def run(self) -> None:
-        while True:
-            if self._queue.empty():
-                self.idle.set()
-            given = await self._queue.get()
-            await (given() if callable(given) else self.handle(given))
+        try:
+            while True:
+                if self._queue.empty():
+                    self.idle.set()
+                given = await self._queue.get()
+                await (given() if callable(given) else self.handle(given))
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+
+    async def forget_sealed(self) -> None:
+        """At the end: check-ins of a slot whose exchange is still open must not outlive the process."""
+        with suppress(StorageFailed):  # the next start forgets them
+            await self._carry_out(do.ForgetCheckIns(self.machine.server.slot))
 
     def close(self) -> None:
         """After `run` has been cancelled."""
@@ -119,27 +135,60 @@ class Keeper:
                 if counter != self.machine.trust.counter:  # a commit that had failed was on the disk after all
                     self.machine.trust.counter = counter
                     self.machine.trust.paid_in.clear()
-            case do.StoreRelease(release, state, heard):
-                await self._store_release(release, state, len(heard))
+            case do.StoreRelease():
+                await self._store_release(instruction)
+            case do.StoreCounters(counters):
+                await self.in_thread(self._storage.memory.remember, counters)
             case do.Publish(release):
                 self.last = self._told(release)
                 self._broadcast.publish(self.last)
-            case do.Send(_, payload, to):
-                # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
-                reached = [name for name in to if name in self.linked]
-                if reached:
-                    await self._transport.send(payload, reached)
-                self.sent += len(reached)
+            case do.Send(at_ns=None):
+                await self._send(instruction)
+            case do.Send():
+                timer = asyncio.create_task(self._send_in_time(instruction))
+                self._timers.add(timer)
+                timer.add_done_callback(self._timer_ended)
             case do.ForgetCheckIns(slot):
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
                 await self.in_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, at_ns):
                 self._schedule(slot, at_ns)
-            case do.RememberCounter(neighbour, slot, counter, proof):
-                self._heard[neighbour] = slot, counter, proof
             case do.RefuseMessage():
                 self._refuse(instruction)
             case do.Report(event, text):
                 log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
+
+    async def _send(self, message: do.Send) -> int:
+        """How many neighbours it was sent to."""
+        # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
+        reached = [name for name in message.to if name in self.linked]
+        if reached:
+            await self._transport.send(message.payload, reached)
+        self.sent += len(reached)
+        return len(reached)
+
+    async def _send_in_time(self, message: do.Send) -> None:
+        """At its moment, past the queue: whatever is being done there must not show. By how much it is late would."""
+        assert message.at_ns is not None
+        late = self._clock.now() > message.at_ns
+        await self._clock.sleep_until(message.at_ns)
+        late |= self._clock.now() > message.at_ns + _PUNCTUAL
+        reached = await self._send(message)
+        if late and reached:
+            self.late += reached
+            text = "the message of slot %d left late; if that happens often, send_offset is too short for this machine."
+            log.warning(text, message.slot, extra={"event": "sent-late"})
+        self.give(on.MessageSent(self._clock.now(), message.slot))
+
+    def _timer_ended(self, timer: asyncio.Task[None]) -> None:
+        self._timers.discard(timer)
+        if not timer.cancelled() and (error := timer.exception()) is not None:
+
+            async def broke() -> None:
+                raise error
+
+            self.give(broke)
 
     def _refuse(self, said: do.RefuseMessage) -> None:
         """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
@@ -169,8 +218,8 @@ class Keeper:
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 
-    async def _store_release(self, release: ServerRelease, state: bytes, heard: int) -> None:
-        clock = self.machine.view.clock
+    async def _store_release(self, instruction: do.StoreRelease) -> None:
+        clock, release = self.machine.view.clock, instruction.release
         stored = StoredRelease(
             slot=release.slot,
             opens_ns=clock.opens(release.slot),
@@ -180,15 +229,17 @@ class Keeper:
             variance=release.variance,
             sampled=bool(release.sampled.any()),
             nano=round(release.epsilon * NANO),
-            heard=heard,
+            heard=len(instruction.heard),
         )
-        said, refused = dict(self._heard), self._refusals.copy()
-        counted = [replace(one, count=count) for one, count in refused.items()]
-        call: Callable[[], None] = lambda: self._storage.commit_release(  # noqa: E731
-            [stored], state, heard=said, refused=counted
+        refused = self._refusals.copy()
+        await self.in_thread(
+            self._storage.commit_release,
+            [stored],
+            instruction.state,
+            heard=instruction.counters,
+            refused=[replace(one, count=count) for one, count in refused.items()],
+            complete_until=instruction.complete_until,
         )
-        await self.in_thread(call)
-        self._heard = {name: what for name, what in self._heard.items() if said.get(name) != what}
         self._refusals -= refused
 
     def _told(self, release: ServerRelease) -> SlotEstimates:

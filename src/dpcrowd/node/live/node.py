@@ -72,7 +72,7 @@ class LiveNode(Served):
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
-        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
+        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall)
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
         self.intake = Intake(
@@ -144,6 +144,7 @@ class LiveNode(Served):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
+            await self.keeper.forget_sealed()
             self.keeper.close()
             self._leave()
             log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
@@ -282,9 +283,9 @@ class LiveNode(Served):
         most_bytes = self.keeper.machine.view.most_bytes
         if (peers, most_bytes) == self._linked:
             return
+        self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
         await self._transport.close()
         self._present.clear()
-        self._linked, self.keeper.linked = None, frozenset()
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
@@ -358,7 +359,8 @@ class LiveNode(Served):
 
     async def confirm_loss(self) -> str:
         """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        if self.keeper.machine.trust.lost_at is None:
+        trust = self.keeper.machine.trust
+        if trust.lost_at is None and not trust.nobody_remembers:
             raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

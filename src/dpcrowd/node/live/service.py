@@ -131,7 +131,7 @@ class Served:
             problems.append(str(self._storage.failure))
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
-        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, last, now)
+        early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
         if early or not machine.trust.may_sample:
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
         if 0 <= last >= machine.view.next_seal(now):
@@ -145,7 +145,13 @@ class Served:
         last = None if self.keeper.last is None else self.keeper.last.slot
         taken = self.intake.taken if self.config.ingest.exact_counters else None
         return status.metrics(
-            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
+            await self.budget(),
+            await self.network(),
+            last,
+            self.keeper.sent,
+            self.ready()[0],
+            late=self.keeper.late,
+            taken=taken,
         )
 
     async def reload(self) -> str:

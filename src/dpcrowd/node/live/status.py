@@ -18,7 +18,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status", "opening"]
+__all__ = ["budget", "distrust", "metrics", "needs_operator", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
@@ -35,7 +35,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
     waits_for: Waits
-    if trust.lost_at is not None:
+    if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)
     elif storage.failure is not None or early:
         waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
@@ -68,12 +68,22 @@ def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
     return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
+def needs_operator(trust: Trust) -> bool:
+    """Whether nobody but the operator can let the node sample again."""
+    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
+
+
 def distrust(trust: Trust) -> str:
     """Why the ledger is not trusted; empty if it is."""
     if trust.may_sample:
         return ""
     if trust.lost_at is not None:
         return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
@@ -130,7 +140,14 @@ def network_status(
 
 
 def metrics(
-    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
+    view: BudgetView,
+    status: NetworkStatus,
+    last_slot: int | None,
+    sent: int,
+    ready: bool,
+    *,
+    late: int = 0,
+    taken: int | None,
 ) -> str:
     """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
     plain: dict[str, str] = {}
@@ -148,6 +165,12 @@ def metrics(
             Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
             Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
             Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
+            Metric(
+                "dpcrowd_messages_late_total",
+                "counter",
+                "Of those, messages that left later than send_offset after the seal.",
+                [(plain, float(late))],
+            ),
             Metric(
                 "dpcrowd_messages_refused_total",
                 "counter",
