@@ -138,7 +138,7 @@ class Served:
             problems.append(str(self._storage.failure))
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
-        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, last, now)
+        early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
         if early or not machine.trust.may_sample:
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
         if 0 <= last >= machine.view.next_seal(now):
