@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
@@ -49,6 +50,7 @@ class Served:
     _transport: Transport
     _wall: WallClock
     _present: set[str]
+    server: ApiServer | None
     refusals: dict[int, set[str]]
 
     @property
@@ -142,7 +144,14 @@ class Served:
         last = None if self.keeper.last is None else self.keeper.last.slot
         taken = self.intake.taken if self.config.ingest.exact_counters else None
         return status.metrics(
-            await self.budget(), await self.network(), last, self.keeper.sent, self.ready()[0], taken=taken
+            await self.budget(),
+            await self.network(),
+            last,
+            self.keeper.sent,
+            self.ready()[0],
+            taken=taken,
+            refused_connections=self._transport.refused_connections(),
+            api_limited=self.server is not None and self.server.places.limited,
         )
 
     async def reload(self) -> str:

@@ -118,7 +118,15 @@ def network_status(
 
 
 def metrics(
-    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
+    view: BudgetView,
+    status: NetworkStatus,
+    last_slot: int | None,
+    sent: int,
+    ready: bool,
+    *,
+    taken: int | None,
+    refused_connections: Mapping[str, int],
+    api_limited: bool,
 ) -> str:
     """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
     plain: dict[str, str] = {}
@@ -147,6 +155,18 @@ def metrics(
                 "counter",
                 "Check-ins since the start: exact, not private, for inside these walls only.",
                 [] if taken is None else [(plain, float(taken))],
+            ),
+            Metric(
+                "dpcrowd_connections_refused_total",
+                "counter",
+                "Connections to the transport's port that did not become a neighbour's.",
+                [({"port": "transport", "reason": why}, float(count)) for why, count in refused_connections.items()],
+            ),
+            Metric(
+                "dpcrowd_api_limited",
+                "gauge",
+                "1 if connections to the API were ended or refused in the last minute because there were too many.",
+                [(plain, float(api_limited))],
             ),
             Metric(
                 "dpcrowd_neighbour_up",
