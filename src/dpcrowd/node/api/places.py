@@ -2,8 +2,8 @@
 
     waiting  connected, but no complete header of a request yet, or between two requests; the newest is always let in,
              and the oldest of the address that has most leaves for it (`Waiting`)
-    busy     from the header of a request to the end of its answer, streams included; whoever comes when all of these
-             places are taken, or its address has too many of them, is answered 503
+    busy     from the header of a request to the end of its answer; whoever comes when all of these places are taken, or
+             its address has too many of them, is answered 503. Streams, which stay, get at most half of these places
 
 There are as many places as the process has descriptors for, so that storage and neighbours always have theirs. A few
 places for busy connections are kept for this machine itself: its operator has to get an answer when others do not.
@@ -55,14 +55,16 @@ class Places:
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        waiting = max(most // 4, 2)
-        self._most_busy = max(most - waiting, 2)
-        self._most_busy_per_address = max(self._most_busy // 2, 1)
-        self._kept = min(_KEPT, self._most_busy // 2)
+        self.most_waiting = max(most // 4, 2)
+        self._most_busy = max(most - self.most_waiting, 4)
+        self._most_streams = self._most_busy // 2
+        self._kept = min(_KEPT, self._most_busy // 4)
         self._clock = clock
-        self._waiting: Waiting[Connection] = Waiting(waiting)
-        self._busy: dict[Connection, None] = {}
-        self._busy_by_address: Counter[str] = Counter()
+        self._waiting: Waiting[Connection] = Waiting(self.most_waiting)
+        self._busy: dict[Connection, bool] = {}
+        """Whether it is a stream."""
+        self._by_address: Counter[tuple[str, bool]] = Counter()
+        self._streams = 0
         self._limited = float("-inf")
         self._logged = float("-inf")
 
@@ -76,34 +78,40 @@ class Places:
 
     def wait(self, connection: Connection) -> None:
         """A connection begins to wait for a request."""
-        self._leave_busy(connection)
-        self._waiting.leave(connection)
+        self.leave(connection)
         displaced = self._waiting.enter(connection, connection.address, self._clock())
         if displaced is not None:
             self._note("too many connections wait with a request that is not complete")
             displaced.end()
 
-    def work(self, connection: Connection) -> bool:
+    def work(self, connection: Connection, *, stream: bool = False) -> bool:
         """The header of a request is complete; False if it cannot be answered now."""
         if connection in self._busy:  # requests that follow one another without waiting for answers
             return True
         address = connection.address
-        kept = 0 if _is_own(address) else self._kept
-        if len(self._busy) >= self._most_busy - kept:
-            self._note("too many requests and streams are open")
+        most = self._most_streams if stream else self._most_busy - (0 if _is_own(address) else self._kept)
+        if (self._streams if stream else len(self._busy)) >= most:
+            self._note("too many streams are open" if stream else "too many requests are open")
             return False
-        if self._busy_by_address[address] >= self._most_busy_per_address:
-            self._note("one address has too many requests and streams open")
+        if self._by_address[address, stream] >= max(most // 2, 1):
+            self._note("one address has too many requests or streams open")
             return False
         self._waiting.leave(connection)
-        self._busy[connection] = None
-        self._busy_by_address[address] += 1
+        self._busy[connection] = stream
+        self._by_address[address, stream] += 1
+        self._streams += stream
         return True
 
     def leave(self, connection: Connection) -> None:
         """A connection has ended."""
         self._waiting.leave(connection)
-        self._leave_busy(connection)
+        stream = self._busy.pop(connection, None)
+        if stream is not None:
+            kind = connection.address, stream
+            self._by_address[kind] -= 1
+            if not self._by_address[kind]:
+                del self._by_address[kind]
+            self._streams -= stream
 
     def sweep(self) -> None:
         """End connections that have kept the node waiting for too long."""
@@ -113,13 +121,6 @@ class Places:
             connection.end()
         for connection in [one for one in self._busy if one.stuck(now)]:
             connection.end()
-
-    def _leave_busy(self, connection: Connection) -> None:
-        if connection in self._busy:
-            del self._busy[connection]
-            self._busy_by_address[connection.address] -= 1
-            if not self._busy_by_address[connection.address]:
-                del self._busy_by_address[connection.address]
 
     def _note(self, what: str) -> None:
         self._limited = now = self._clock()

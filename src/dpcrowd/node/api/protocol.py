@@ -21,6 +21,7 @@ from dpcrowd.node.api.places import CLOSE_SECONDS, READ_SECONDS, REQUEST_SECONDS
 __all__ = ["LimitedHttp", "LimitedWebSocket"]
 
 _MOST_HEADER = 64 << 10
+_STREAM = b"/v1/stream"  # see `dpcrowd.node.api.stream`
 
 
 class Client:
@@ -42,6 +43,11 @@ class Client:
             self.transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        self.transport = None  # an asyncio transport that is closed cannot even be aborted
+        self.places.leave(self)
 
     def stuck(self, now: float) -> bool:
         if self.transport is None:
@@ -70,7 +76,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._client.places.leave(self._client)
+        self._client.lost()
 
     def data_received(self, data: bytes) -> None:
         before = self._header
@@ -83,7 +89,8 @@ class LimitedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._header = -1
         self._client.request_since = time.monotonic()
-        if not self._client.places.work(self._client):
+        stream = self.url.partition(b"?")[0] == _STREAM
+        if not self._client.places.work(self._client, stream=stream):
             self.app = _unavailable
         super().on_headers_complete()
 
@@ -130,7 +137,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self.client_of_api is not None:
-            self.client_of_api.places.leave(self.client_of_api)
+            self.client_of_api.lost()
 
     def pause_writing(self) -> None:
         if self.client_of_api is not None:

@@ -46,10 +46,11 @@ class ApiServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn does it for a host and a port; there is no lifespan."""
         try:
-            listener = Listener(sockets or bind(self.config.host, self.config.port), self._accepted)
+            found = sockets or bind(self.config.host, self.config.port)
         except OSError as error:
             logging.getLogger("uvicorn.error").error(error)
             sys.exit(STARTUP_FAILURE)
+        listener = Listener(found, self._accepted, places=self.places.most_waiting)
         self.servers = [cast(asyncio.Server, listener)]
         listener.start()
         self.started = True

@@ -2,7 +2,8 @@
 
 An event loop's own server accepts whatever has arrived before anybody is asked, and 2,000 connections at once would
 use up the descriptors that the limits are there to keep. Here somebody decides about each connection before the next
-few are accepted; the others wait in the kernel.
+few are accepted; the others wait in the kernel. So few at a time that a connection which says at once what it wants is
+heard before it could lose its place to those that come after it: that takes some turns of the event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 __all__ = ["Listener", "bind", "shown_address"]
 
-_AT_ONCE = 16
+_TURNS = 8
 _BACKLOG = 1024
 _PAUSE = 0.1  # seconds, where there is no descriptor left
 _NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}  # an address of a host name that this machine does not have
@@ -27,12 +28,16 @@ OnConnection = Callable[[socket.socket, str], None]
 
 
 class Listener:
-    """Accepts connections of bound sockets, from `start` to `close`."""
+    """Accepts connections of bound sockets, from `start` to `close`.
 
-    def __init__(self, sockets: Iterable[socket.socket], on_connection: OnConnection) -> None:
+    places  that there are for connections which have said nothing yet
+    """
+
+    def __init__(self, sockets: Iterable[socket.socket], on_connection: OnConnection, *, places: int) -> None:
         self.sockets: Sequence[socket.socket] = list(sockets)
         self._on_connection = on_connection
         self._loop = asyncio.get_running_loop()
+        self._at_once = max(places // _TURNS, 1)
         self._open = False
         self.starved = 0
         """How often nothing could be accepted for want of a descriptor or of memory."""
@@ -58,7 +63,7 @@ class Listener:
         """As an event loop's server has it; there is nothing to wait for."""
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(self._at_once):
             if not self._open:
                 return
             try:

@@ -95,6 +95,7 @@ class Caller(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.closing_since = self.closing_since or time.monotonic()
+        self._transport = None  # an asyncio transport that is closed cannot even be aborted
         if self._session is not None:
             self._session.close()
         self._owner.lost(self)
@@ -224,6 +225,7 @@ class _Session(asyncio.Protocol):
         self._caller.send(data)
 
     def connection_lost(self, _: Exception | None) -> None:
+        self._transport = None
         self._caller.finish()
 
     def pause_writing(self) -> None:

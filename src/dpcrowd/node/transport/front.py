@@ -45,7 +45,7 @@ _SWEEP = 0.5
 _FAREWELL = 1.0
 _GOODBYE_SECONDS = 5.0
 _PER_NEIGHBOUR = 4  # links of one neighbour: the old one may not know yet that it is over
-_KNOWN_PLACES = 8
+_KNOWN_PLACES = 16
 _MOST_STRANGERS = 20
 _SHOWN_ADDRESSES = 10
 
@@ -73,7 +73,7 @@ class Front:
     ) -> None:
         self._context, self._sessions, self._neighbours = context, sessions, neighbours
         self._rate, self._known, self._tally = rate, known, tally
-        self._listener = Listener(sockets, self._accepted)
+        self._listener = Listener(sockets, self._accepted, places=_KNOWN_PLACES)
         self._waiting: Waiting[Caller] = Waiting(
             waiting, per_address=max(waiting // 4, _KNOWN_PLACES), known=lambda address: address in known
         )
