@@ -26,6 +26,8 @@ from dpcrowd.node.transport.known import KnownAddresses
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
 from node_support_tls import Authority, CertificateFiles
 
+uvloop = pytest.importorskip("uvloop")
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
 
 PATIENCE = 20.0
@@ -123,12 +125,15 @@ class Scene:
 
 
 def play(scene: Callable[[], Scene], act: Callable[[Scene], Any]) -> None:
+    """In the event loop of a node; tests of the transport over Zenoh use Python's own."""
+
     async def run() -> None:
         async with scene().open() as opened:
             await act(opened)
         await asyncio.sleep(0.05)  # connections that were aborted end in the next turns of the loop
 
-    asyncio.run(asyncio.wait_for(run(), 3 * PATIENCE))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(run(), 3 * PATIENCE))
 
 
 def test_a_neighbour_is_connected_with_its_session(tmp_path: Path) -> None:
@@ -156,10 +161,11 @@ def test_what_a_session_has_sent_arrives_before_the_end(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         reader, _ = await scene.call(scene.authority.mint("a"))
         await until(lambda: bool(scene.sessions), "the session")
+        reading = asyncio.create_task(reader.read())
         scene.sessions[0].write(bytes(1_000_000))
         scene.sessions[0].close()
         await scene.front.close()
-        assert len(await asyncio.wait_for(reader.read(), PATIENCE)) == 1_000_000
+        assert len(await asyncio.wait_for(reading, PATIENCE)) == 1_000_000
 
     play(lambda: Scene(tmp_path), act)
 
