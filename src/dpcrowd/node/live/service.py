@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig
@@ -54,6 +55,7 @@ class Served:
     _transport: Transport
     _wall: WallClock
     _present: set[str]
+    _http: ApiServer | None
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
@@ -175,6 +177,9 @@ class Served:
         gauges.set(families.READY, self.ready()[0])
         gauges.set(families.MESSAGES_SENT, self.keeper.sent)
         gauges.set(families.MESSAGES_LATE, self.keeper.late)
+        for reason, count in self._transport.refused_connections().items():
+            gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
+        gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
         for one in self.certificates.known(self.expiries()):
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
