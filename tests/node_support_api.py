@@ -145,6 +145,9 @@ class FakeService:
     async def metrics(self) -> str:
         return "up 1\n"
 
+    async def operator_metrics(self) -> str:
+        return "up 1\nload 5\n"
+
     async def reload(self) -> str:
         return "revision 2 is valid from slot 200."
 

@@ -121,7 +121,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def paid(file: Path, kind: str = "window", nano: int = 250_000_000) -> Path:
     """Make the folder of a node that has paid ε=0.25 a minute ago."""
     path = file.parent.parent / "network.toml"
-    scheme = "dpcrowd" if kind == "finite" else "dpcrowd-plus"
+    scheme = "dpcrowd" if kind == "finite" else "dpcrowd-w"
     path.write_text(sample_network(3, network_id="trial", kind=kind, scheme=scheme), encoding="utf-8")
     opens = time.time_ns() // MINUTE * MINUTE - MINUTE
     with Storage.open(load_node(file).data, network_id="trial") as storage:

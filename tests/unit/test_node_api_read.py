@@ -274,6 +274,17 @@ def test_why_check_ins_were_refused_is_for_the_operator(read: Any) -> None:
         assert client.get("/v1/network", headers=bearer(CHECKIN)).status_code == 403
 
 
+@pytest.mark.parametrize("read", [(READ, BOTH), "open"])
+def test_how_busy_the_node_is_is_for_the_operator(read: Any) -> None:
+    """Processor time and open connections tell how many check-ins come; a reader must not learn that."""
+    client = Client(app_of(FakeService(), TokensSection(checkin=(CHECKIN,), read=read, admin=(ADMIN, BOTH))))
+    assert client.get("/metrics", headers=bearer(BOTH)).text == "up 1\nload 5\n"
+    assert client.get("/metrics", headers=READER).text == "up 1\n"
+    if read == "open":
+        assert client.get("/metrics", headers=bearer(ADMIN)).text == "up 1\nload 5\n"
+        assert client.get("/metrics").text == client.get("/metrics", headers=bearer(CHECKIN)).text == "up 1\n"
+
+
 @pytest.mark.parametrize("path", ["/v1/budget", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"])
 def test_reading_needs_a_token_of_its_own(path: str) -> None:
     """A feed's token and an operator's do not read."""

@@ -139,6 +139,7 @@ def test_another_revision_in_its_own_time(slot: int, reason: str) -> None:
     node.hear(2, beat(2, 3))
     node.hear(2, beat(2, slot, counter=7, digest=bytes(16), round=2))
     assert node.reasons == [reason] * 2
+    node.pass_deadline(3)
     assert node.disk.heard == {"server-2": (3, 0)}
 
 
@@ -174,6 +175,7 @@ def test_what_is_no_slot_is_refused(slot: int) -> None:
     node.hear(1, beat(1, slot))
     node.hear(2, beat(2, slot, counter=9))
     assert node.reasons == ["wrong-slot"] * 2
+    node.pass_deadline(3)
     assert node.disk.heard == {}
 
 

@@ -78,6 +78,9 @@ class Service(Protocol):
     async def metrics(self) -> str:
         """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
 
+    async def operator_metrics(self) -> str:
+        """The same, and what depends on how busy the node is: processor time, memory, open files, free space."""
+
     async def reload(self) -> str:
         """Take the files of the node as they are now; says what was taken. `DpcrowdError` if one cannot be used."""
 

@@ -61,7 +61,10 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
-        Meta(description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget."),
+        Meta(
+            description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget. Null, "
+            "too, if it waits for storage that works, or for the network's first slot; the text says so."
+        ),
     ] = None
     text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
 

@@ -1,9 +1,9 @@
 """Whether one network.toml may follow another while the network runs.
 
-A next revision may bring new servers, links, shares, population, regions, keys, times of grace and deadline, and with
-the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the scheme:
-state and ledger of the running network would mean something else. One thing it may do about the promise: begin a new
-horizon of a finite one, with its own first slot, so that all servers begin it alike.
+A next revision may bring new servers, links, shares, population, regions, keys, times of grace, deadline and sending,
+and with the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the
+scheme: state and ledger of the running network would mean something else. One thing it may do about the promise: begin
+a new horizon of a finite one, with its own first slot, so that all servers begin it alike.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
 from dpcrowd.node.sampler import make_noise
 from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage.failures import translated
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
 
@@ -40,7 +41,8 @@ def open_node(path: Path) -> Iterator[LiveNode]:
             following=found.following,
             path=path.absolute(),
         )
-        keep_current(node, found.current)
-        if found.following is not None:
-            keep_next(node, found.following)
+        with translated(node.data):
+            keep_current(node, found.current)
+            if found.following is not None:
+                keep_next(node, found.following)
         yield live

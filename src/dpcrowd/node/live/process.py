@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
+from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.live.logs import set_up
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
@@ -56,8 +57,9 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
     try:
         node, network = load_pair(path)
         set_up(node.log.format, node.log.level)
-        for text in (*network.warnings(), *node.warnings()):
-            log.warning(text, extra={"event": "configuration"})
+        for text in (*network.warnings(), *node.warnings(), schedule_warning(network, node.server)):
+            if text is not None:
+                log.warning(text, extra={"event": "configuration"})
         check_keys(node, network, datetime.now(UTC))
         check_http_files(node, datetime.now(UTC))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

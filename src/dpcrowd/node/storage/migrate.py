@@ -136,6 +136,12 @@ LEDGER_STEPS: tuple[Step, ...] = (
         """INSERT OR IGNORE INTO horizon SELECT network, at_ns, nano
             FROM event JOIN promise USING (network) WHERE kind = 'new-horizon' AND span_ns IS NULL""",
     ),
+    (
+        # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first said.
+        "ALTER TABLE neighbour ADD COLUMN since INTEGER",
+        # The last slot up to which this ledger was known to be complete, because the node could sample then.
+        "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",
+    ),
 )
 
 
