@@ -101,7 +101,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
         names = ("with-x", "without-x")
         trials = [opened.enter_context(trial_of(tmp_path_factory.mktemp(name), 1, "--slot", "5s")) for name in names]
         for trial in trials:
-            change(trial.network, ('name = "dpcrowd-plus"', 'name = "dpcrowd-w"\nsampling = "fixed"\ninterval = 1'))
         both = World(trials[0]), World(trials[1])
         with_x = both[0]
 
