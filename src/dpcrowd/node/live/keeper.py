@@ -154,9 +154,9 @@ class Keeper:
             log.warning("message refused", extra=extra)
 
     def stranger(self, slot: int, name: str) -> None:
-        """Somebody is connected who is no neighbour; counted once a slot, told once."""
+        """Somebody has called who is no neighbour; counted once per slot, told once."""
         if (name, STRANGER) not in self.refused:
-            log.warning("a stranger is connected; nothing it says is heard", extra={"sender": name, "reason": STRANGER})
+            log.warning("a stranger has called and was turned away", extra={"sender": name, "reason": STRANGER})
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 
