@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
 
 SECOND = 1_000_000_000
 LENGTH = 10 * SECOND
 EPOCH = 1_800_000_000 * SECOND
 WIDE = 10**15
+SLOTS = SlotClock(EPOCH, LENGTH)
 
 
 def opens(slot: int) -> int:
@@ -25,7 +27,7 @@ def open_storage(
 ) -> Storage:
     """A node's storage whose promise is wide, unless `nano` says otherwise, over the whole horizon, or that window."""
     storage = Storage.open(folder, network_id=network, ledger_folder=ledger)
-    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH)
+    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH, slots=SLOTS)
     return storage
 
 

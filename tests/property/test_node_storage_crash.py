@@ -37,7 +37,6 @@ class Model:
     """What the storage should hold."""
 
     rows: list[tuple[str, int, int, int]] = field(default_factory=list)  # network, opens, closes, nano
-    promised: set[str] = field(default_factory=set)
     values: dict[tuple[str, int], bytes] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     state: bytes | None = None
@@ -47,11 +46,10 @@ class Model:
     def draw(self, network: str, start: int, end: int, nano: int, values: bytes) -> None:
         if any(row[0] == network and row[1] < end and row[2] > start for row in self.rows):
             raise SlotTaken
-        for name in self.promised:
-            last = end if name == network else start  # another's grid: wider by a slot
-            near = [row for row in self.rows if row[2] > last - WINDOW * LENGTH]
-            if sum(row[3] for row in near) + nano > TOTAL:
-                raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
+        # The promise is declared without slots: any nanosecond may begin a window.
+        near = [row for row in self.rows if row[2] > start - WINDOW * LENGTH + 1]
+        if sum(row[3] for row in near) + nano > TOTAL:
+            raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
         self.rows.append((network, start, end, nano))
         self.values[network, start] = values
         self.counters[network] = self.counters.get(network, 0) + 1
@@ -87,7 +85,6 @@ class StorageLife(RuleBasedStateMachine):
     def open(self) -> None:
         self.storage = Storage.open(self.folder, network_id=self.network)
         self.storage.ledger.promises.declare(TOTAL, WINDOW * LENGTH)
-        self.model.promised.add(self.network)
         self.acknowledge()
 
     def acknowledge(self) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
-from dpcrowd.node.live.build import declare_promise, make_machine, make_view
+from dpcrowd.node.live.build import make_machine, make_view
+from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.machine.gate import check
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
@@ -45,7 +46,7 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
     view = make_view(node, network)
     now = view.clock.opens(OPEN_SLOT) + 1_000_000_000
     with Storage.open(node.data, network_id=network.id) as storage:
-        declare_promise(network, storage)
+        declare_promise(network, storage, now)
         assert storage.ledger.counter() == SAMPLES
         assert storage.ledger.total_spent() == SPENT
         assert storage.memory.remembered()["server-2"][:2] == (LAST_RELEASED, SAMPLES)
@@ -54,7 +55,7 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
         assert (latest.slot, latest.estimate.tolist()) == (LAST_RELEASED, ESTIMATE)
         machine, _ = make_machine(node, network, storage, SecureNoise(), view, now)
         assert machine.server.slot == LAST_RELEASED
-        room = storage.ledger.room(view.clock.opens(OPEN_SLOT), view.clock.closes(OPEN_SLOT))
+        room = storage.ledger.room(view.clock.opens(OPEN_SLOT))
         assert room.spent == SPENT
         machine.server.observe(OPEN_SLOT, np.array([75, 75, 75, 75]), room.nano)
         assert machine.server.hear().slot == OPEN_SLOT

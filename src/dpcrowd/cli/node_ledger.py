@@ -40,7 +40,8 @@ def backup(file: Path, to: Path, as_json: bool) -> None:
 def new_horizon(file: Path, yes: bool, as_json: bool) -> int:
     """Begin a new horizon of a finite guarantee, on a stopped server: a new promise, on top of the old one.
 
-    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good.
+    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good. For
+    pinned users only: if users roam, a revision of network.toml begins it at all servers (guarantee.horizon_from_slot).
     """
     from dpcrowd.cli.node_folder import new_horizon as decision
 

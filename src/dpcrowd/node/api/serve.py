@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,15 @@ class ApiServer(uvicorn.Server):
         super().__init__(config)
         self.places = places
         self._opening: set[asyncio.Task[None]] = set()
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Have new connections get the certificate of another context; those that are open keep theirs.
+
+        The listening socket keeps its own context, which hands each handshake over: nothing of it is replaced, so that
+        nothing of it can be left half replaced.
+        """
+        if self.config.ssl is not None:
+            self.config.ssl.sni_callback = lambda link, *_: setattr(link, "context", context)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from dpcrowd.filters import check_gain
 from dpcrowd.node.config.kinds import Refused
 from dpcrowd.node.config.links import refuse_twice
 from dpcrowd.node.config.members import ServerSection
+from dpcrowd.node.config.sections import usual_send_offset
 from dpcrowd.schemes.registry import SCHEMES
 
 if TYPE_CHECKING:
@@ -88,6 +89,12 @@ def check_scheme(network: NetworkConfig) -> None:
         raise Refused(
             "guarantee.length", f"a window of {network.promise.length} slots; allowed: at most {LONGEST_WINDOW}."
         )
+    if network.promise.horizon_from_slot > network.valid_from_slot:
+        raise Refused(
+            "guarantee.horizon_from_slot",
+            f"given {network.promise.horizon_from_slot}; allowed: at most {network.valid_from_slot} (valid_from_slot). "
+            "A revision begins a horizon with its own first slot, or goes on with one that has begun.",
+        )
     _try("guarantee", network.guarantee)
     model = _try("scheme", network.model)
     _try("scheme", network.scheme)
@@ -124,8 +131,15 @@ def _warnings(network: NetworkConfig) -> Iterator[str]:
         )
     if promise.epsilon > WEAK_EPSILON * 10**9:
         yield f"an epsilon of {network.guarantee().epsilon:g} promises little; 1 or less is usual."
-    if promise.kind == "finite" and network.valid_from_slot >= promise.length:
-        yield f"the horizon ended at slot {promise.length}, before this revision begins: no server will sample."
+    end = promise.horizon_from_slot + promise.length
+    if promise.kind == "finite" and network.valid_from_slot >= end:
+        yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
+    usual = usual_send_offset(len(network.regions), network.deadline_ns)
+    if network.send_offset_ns < usual:
+        yield (
+            f"a send_offset of {network.general.send_offset} may be over before a sample is stored: then the moment at "
+            f"which a message leaves tells how many people were counted. Leave it out for {usual}."
+        )
     if len(network.servers) == 1:
         yield "there is one server only: it has nobody to hear."
     for number, link in enumerate(network.links):

@@ -14,16 +14,19 @@ from dpcrowd.node.live.purse import horizon, own_promise
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, UserBounds
 from dpcrowd.privacy import Guarantee, Noise
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
-__all__ = ["book_loss", "debts", "declare_promise", "make_machine", "make_view"]
+__all__ = ["book_loss", "debts", "make_machine", "make_view"]
 
 
-def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
-    """One revision as this server sees it; reads the private key."""
+def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
+    """One revision as this server sees it; reads the private key.
+
+    expires  when its certificate does, in seconds since 1970; neighbours are told
+    """
     key = read_private_key(node.keys.key)
     me = network.number_of(node.server)
 
@@ -37,6 +40,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         clock=network.clock(),
         grace_ns=network.grace_ns,
         deadline_ns=network.deadline_ns,
+        send_offset_ns=network.send_offset_ns,
         regions=len(network.regions),
         form=network.setting(node.server).form,
         links=links,
@@ -44,6 +48,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         population=network.population,
         coarsest=_coarsest(network),
         verify=verifier(network.id, [server.keys for server in network.servers]),
+        expires=expires,
     )
 
 
@@ -53,15 +58,6 @@ def _coarsest(network: NetworkConfig) -> float:
     even = max(guarantee.total // guarantee.length, 1) / NANO
     smallest = min(server.counted_share for server in network.servers)
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
-
-
-def declare_promise(network: NetworkConfig, storage: Storage) -> None:
-    """Tell the durable ledger what this network promises; it refuses any payment that would break it."""
-    guarantee, clock = network.guarantee(), network.clock()
-    span = guarantee.length * clock.length_ns if guarantee.kind == "window" else None
-    storage.ledger.promises.declare(
-        guarantee.total, span, sensitivity=guarantee.sensitivity, roaming=guarantee.users == "roaming"
-    )
 
 
 def make_machine(
@@ -94,13 +90,23 @@ def make_machine(
             text = "the folder is new: nothing is known, nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
+    first, last = horizon(storage, view.clock, network.id), server.slot
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
-        owed = debts(storage, network.guarantee(), view.clock, last, network.id)
-        server.carry_over(owed, last, horizon(storage, view.clock, network.id))
+        server.carry_over(debts(storage, network.guarantee(), view.clock, last, network.id), last, first)
+    elif server.horizon not in (None, first):  # the state is of a horizon that has ended, perhaps during a standstill
+        server.begin_horizon(debts(storage, network.guarantee(), view.clock, server.slot, network.id), first)
+        text = f"{text} A new horizon begins with slot {first}."
     alone = len(view.names) == 1
-    counter = storage.ledger.counter()
-    machine = Machine(view, server, counter=counter, heard=storage.memory.remembered(), vouched=alone or vouched)
+    complete_until = storage.memory.complete_until()
+    machine = Machine(
+        view,
+        server,
+        counter=storage.ledger.counter(),
+        heard=storage.memory.remembered(),
+        vouched=alone or vouched,
+        complete_until=last if complete_until is None else complete_until,  # version 0.1 did not keep it
+    )
     return machine, text
 
 
@@ -126,33 +132,45 @@ def _go_on(
 
 
 def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: int) -> str:
-    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot."""
-    clock, remembered = network.clock(), trust.lost_at or 0
+    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot.
+
+    So does whatever there may be that none of them remembers.
+    """
+    clock, remembered = network.clock(), trust.counter if trust.lost_at is None else trust.lost_at
     until = clock.closes(clock.slot_of(now_ns))
+    reason = f"a neighbour remembers {remembered} samples, the folder {trust.counter}"
+    if trust.lost_at is None:
+        reason = f"no neighbour that was heard remembers the {trust.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
     known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
     storage.ledger.mark_lost(
         min(known, until - clock.length_ns),
         until,
         network.guarantee().total,
-        f"a neighbour remembers {remembered} samples, the folder {trust.counter}",
+        reason,
         at_ns=now_ns,
         counter=remembered,
     )
+    storage.memory.confirm_complete(clock.slot_of(now_ns - network.grace_ns) - 1)  # the last slot that was told
     return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
 
 
 def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
     """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
 
-    A payment under another epoch or slot length is counted in the last slot that it touches: it stays longest there.
+    A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
+    the last slot that it touches: it stays longest there.
     """
     own = own_promise(storage, network)
-    since = clock.opens(before - guarantee.length) if guarantee.kind == "window" else own.since_ns if own else 0
+    if guarantee.kind == "window":
+        entries = storage.ledger.spent_since(clock.opens(before - guarantee.length))
+    else:
+        entries = storage.ledger.dated_after(own.since_ns if own else 0)
+    bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
     owed: dict[int, int] = {}
-    for entry in storage.ledger.spent_since(since):
-        slot = min(clock.slot_of(entry.opens_ns + entry.length_ns - 1), before)
-        owed[slot] = owed.get(slot, 0) + entry.nano
+    for entry in entries:
+        slot = min(clock.slot_of(entry.closes_ns - 1), before)
+        owed[slot] = owed.get(slot, 0) + bounds.cost(entry.nano, entry.bounds)
     return owed
 
 

@@ -8,7 +8,8 @@ from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.promises import Promise, Promises, Room
+from dpcrowd.node.storage.promise import Promise, UserBounds
+from dpcrowd.node.storage.promises import Promises, Room, sharing_problem
 from dpcrowd.node.storage.releases import Releases, StoredRelease
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
@@ -30,5 +31,7 @@ __all__ = [
     "Storage",
     "StorageFailed",
     "StoredRelease",
+    "UserBounds",
     "forget_journal",
+    "sharing_problem",
 ]

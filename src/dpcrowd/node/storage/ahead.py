@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Fetch", "elapsed_start", "put_ahead", "set_ahead", "younger"]
+__all__ = ["Fetch", "Jump", "elapsed_start", "put_ahead", "set_ahead", "younger"]
 
 Fetch = Callable[..., list[tuple[Any, ...]]]
 """fetch(sql, values) -> rows"""

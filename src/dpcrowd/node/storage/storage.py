@@ -26,7 +26,9 @@ from dpcrowd.node.storage.notes import (
     Memory,
     Refusal,
     Refusals,
+    Remembered,
     add_event,
+    put_complete,
     put_memory,
     put_refusals,
     utc_text,
@@ -38,7 +40,7 @@ __all__ = ["Storage", "forget_journal"]
 LEDGER_FILE = "dpcrowd.db"
 JOURNAL_FOLDER = "journal"
 _EARLIER_JOURNAL = ("journal.db", "journal.db-wal", "journal.db-shm")
-_VITAL = ("account", "ledger", "noisy", "promise", "state")
+_VITAL = ("account", "ledger", "noisy", "promise", "paid_windows", "horizon", "state")
 _STEP = 500
 _OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
     SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
@@ -126,6 +128,7 @@ class Storage:
         with self._database.transaction() as connection:
             counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
         return counter
 
     def commit_release(
@@ -133,13 +136,15 @@ class Storage:
         releases: Sequence[StoredRelease],
         state: bytes,
         *,
-        heard: Mapping[str, tuple[int, int, bytes]] | None = None,
+        heard: Mapping[str, Remembered] | None = None,
         refused: Iterable[Refusal] = (),
+        complete_until: int | None = None,
     ) -> None:
         """Keep the releases of one slot, or of many that are caught up, and the state after them.
 
-        heard    {neighbour: (slot, counter, proof)}, see `Memory`
-        refused  what was refused since the last commit
+        heard           what neighbours said of their ledgers, see `Memory`
+        refused         what was refused since the last commit
+        complete_until  up to which slot the ledger is known to be complete, if that is known anew
         """
         with self._database.transaction() as connection:
             for release in releases:
@@ -147,6 +152,8 @@ class Storage:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
+            if complete_until is not None:
+                put_complete(connection, self._network, complete_until)
 
     def set_ahead(self, at_ns: int, moved_ns: int) -> None:
         """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged."""
