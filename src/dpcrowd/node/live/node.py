@@ -18,11 +18,10 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live.build import book_loss, make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
-from dpcrowd.node.live.health import Health, api_check, keeper_check
+from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
@@ -145,7 +144,9 @@ class LiveNode(Renewing):
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
-            asyncio.create_task(self._health().run(), name="health"),
+            asyncio.create_task(
+                node_health(self.config.listen, self.keeper, self._transport, self._reopen).run(), name="health"
+            ),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info(
@@ -355,16 +356,8 @@ class LiveNode(Renewing):
 
         self._start(later())
 
-    def _health(self) -> Health:
-        host, port = self.config.listen.http_address
-        checks = {
-            "keeper": keeper_check(self.keeper),
-            "transport": self._transport.check_alive,
-            "API": api_check(host, port, https=self.config.listen.http_certificate is not None),
-        }
-        return Health(checks, lambda: self.keeper.give(self._reopen), notify)
-
     async def _reopen(self) -> None:
+        """Give back whatever the links hold."""
         self._linked = None
         await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
 
