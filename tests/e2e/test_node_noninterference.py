@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from node_support_trial import Trial, change, trial_of, until
+from node_support_trial import Trial, trial_of, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
 
@@ -100,7 +100,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
     with ExitStack() as opened:
         names = ("with-x", "without-x")
         trials = [opened.enter_context(trial_of(tmp_path_factory.mktemp(name), 1, "--slot", "5s")) for name in names]
-        for trial in trials:
         both = World(trials[0]), World(trials[1])
         with_x = both[0]
 
