@@ -208,6 +208,7 @@ class LiveNode(Served):
                     await asyncio.to_thread(self.presence.open, current, now)
                     opened = current
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
+                    await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self.presence.stamp, now)
                     due = now + self.presence.stamp_every_ns
             except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life

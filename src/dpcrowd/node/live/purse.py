@@ -47,6 +47,7 @@ class Purse:
     def room(self, slot: int) -> int:
         """Nano-epsilon that the slot may cost; 0 as well if the ledger cannot be asked."""
         try:
+            self._storage.check_files()
             self._book()
             room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)

@@ -126,6 +126,7 @@ class Storage:
         with self._database.transaction() as connection:
             counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+        self.ledger.committed(counter)
         return counter
 
     def commit_release(
@@ -171,8 +172,19 @@ class Storage:
 
     @property
     def failure(self) -> StorageFailed | None:
-        """What the last write failed of; None once a write has worked again."""
+        """What the last write, or `check_files`, failed of; None once a write has worked again."""
         return self._database.failure or (self._journal.failure if self._journal else None)
+
+    @property
+    def gone(self) -> StorageFailed | None:
+        """The failure, if it is that somebody has deleted, moved away or replaced what the node writes to."""
+        return self.failure if self.failure is not None and self.failure.kind in ("missing", "replaced") else None
+
+    def check_files(self) -> None:
+        """Refuse to go on if the ledger's database or the journal's folder was deleted, moved away or replaced."""
+        self._database.check_files()
+        if self._journal is not None:
+            self._journal.check_folder()
 
     def retention(self, before_ns: int) -> int:
         """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
