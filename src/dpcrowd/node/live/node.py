@@ -238,8 +238,8 @@ class LiveNode(Served):
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
-        if seen.moved_ns > 0:
-            self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
+        if seen.moved_ns:
+            self._purse.clock_set(now - seen.moved_ns, seen.moved_ns)
             self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
         with suppress(StorageFailed):
             if seen.moved_ns > 0:

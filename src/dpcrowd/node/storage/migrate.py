@@ -136,6 +136,10 @@ LEDGER_STEPS: tuple[Step, ...] = (
         """INSERT OR IGNORE INTO horizon SELECT network, at_ns, nano
             FROM event JOIN promise USING (network) WHERE kind = 'new-horizon' AND span_ns IS NULL""",
     ),
+    (
+        # How much of a jump of the clock has been undone by a jump back.
+        "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
-from dpcrowd.node.storage.ahead import put_ahead
+from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.journal import Journal, erase
@@ -149,12 +149,23 @@ class Storage:
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
 
-    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
-        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged."""
+    def set_ahead(self, at_ns: int, moved_ns: int) -> int:
+        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged; the row."""
         with self._database.transaction() as connection:
-            if put_ahead(connection, self._network, at_ns, moved_ns):
+            row, new = put_ahead(connection, self._network, at_ns, moved_ns)
+            if new:
                 text = f"at {utc_text(at_ns)} the clock was set ahead by {moved_ns / 1e9:.1f} s"
                 add_event(connection, self._network, at_ns + moved_ns, "clock", text)
+        return row
+
+    def set_back(self, row: int, at_ns: int, returned_ns: int) -> None:
+        """The clock, which said `at_ns`, was set back: so much of the jump ahead in a row is undone by now. Logged."""
+        with self._database.transaction() as connection:
+            if put_back(connection, row, returned_ns):
+                text = (
+                    f"at {utc_text(at_ns)} the clock, set ahead before, came back by {returned_ns / 1e9:.1f} s in all"
+                )
+                add_event(connection, self._network, at_ns - returned_ns, "clock", text)
 
     def state(self) -> bytes | None:
         """The state of the last commit of either kind."""
