@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
 from dpcrowd.schemes.server import Server, ServerRelease
@@ -22,7 +23,7 @@ from dpcrowd.schemes.server import Server, ServerRelease
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
 DIGEST = bytes(range(16))
 STORING = (do.StoreSample, do.StoreRelease)
-WRITING = (*STORING, do.RememberCounter, do.ForgetCheckIns)
+WRITING = (*STORING, do.StoreCounters, do.ForgetCheckIns)
 """Instructions that a full disk may refuse: those that must be durable, and all that write anything."""
 
 
@@ -43,7 +44,13 @@ def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
 
 
 def make_view(
-    number: int, servers: int, links: Callable[[int], frozenset[int]], *, regions: int, form: str = "diagonal"
+    number: int,
+    servers: int,
+    links: Callable[[int], frozenset[int]],
+    *,
+    regions: int,
+    form: str = "diagonal",
+    send_offset_ns: int = 0,
 ) -> NetworkView:
     """Slots of one second from the year 1970 on."""
     return NetworkView(
@@ -53,6 +60,7 @@ def make_view(
         clock=SlotClock(0, SECOND),
         grace_ns=GRACE,
         deadline_ns=DEADLINE,
+        send_offset_ns=send_offset_ns,
         regions=regions,
         form=form,
         links=links,
@@ -70,6 +78,8 @@ class Disk:
     counter: int = 0
     heard: dict[str, tuple[int, int]] = field(default_factory=dict)
     proofs: dict[str, bytes] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    complete_until: int | None = None
     releases: dict[int, ServerRelease] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
@@ -108,12 +118,14 @@ class Node:
     """A machine, its disk, and the part of the shell that carries instructions out.
 
     told     every instruction that was carried out, of all lives
+    waiting  messages whose time to leave has not come
     crash_in how many more instructions are carried out before the process is killed; None: it lives
     """
 
     def __init__(self, view: NetworkView, make: Callable[[], Server], disk: Disk | None = None) -> None:
         self.view, self.make, self.disk = view, make, disk or Disk()
         self.outbox: list[do.Send] = []
+        self.waiting: list[do.Send] = []
         self.published: list[ServerRelease] = []
         self.refused: list[do.RefuseMessage] = []
         self.reports: list[do.Report] = []
@@ -126,13 +138,21 @@ class Node:
         server = self.make()
         if self.disk.state is not None:
             server.restore(self.disk.state)
-        heard = {name: (*said, self.disk.proofs[name]) for name, said in self.disk.heard.items()}
-        return Machine(self.view, server, counter=self.disk.counter, heard=heard, vouched=vouched)
+        heard = {name: (*said, self.disk.proofs[name], self.disk.since[name]) for name, said in self.disk.heard.items()}
+        return Machine(
+            self.view,
+            server,
+            counter=self.disk.counter,
+            heard=heard,
+            vouched=vouched,
+            complete_until=self.disk.complete_until,
+        )
 
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
         self.deadlines.clear()
         self.outbox.clear()
+        self.waiting.clear()
         self.crash_in = None
         self.machine = self._machine(vouched=vouched)
         self.give(on.Started(at_ns))
@@ -159,15 +179,19 @@ class Node:
             case do.StoreSample(slot, nano, counter, noisy, state):
                 assert slot not in self.disk.samples, "a second draw for one slot"
                 self.disk.samples[slot] = nano, noisy
-                self.disk.counter, self.disk.state = counter, state
-            case do.StoreRelease(release, state, _):
+                self.disk.counter, self.disk.state, self.disk.complete_until = counter, state, slot
+            case do.StoreRelease(release, state, _, counters, complete_until):
                 self.disk.releases[release.slot], self.disk.state = release, state
-            case do.RememberCounter(neighbour, slot, counter, proof):
-                self.disk.heard[neighbour], self.disk.proofs[neighbour] = (slot, counter), proof
-            case do.Send(_, payload, _):
+                self.disk.complete_until = complete_until
+                self._remember(counters)
+            case do.StoreCounters(counters):
+                self._remember(counters)
+            case do.Send(_, payload, _, at_ns):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
-                self.outbox.append(instruction)
+                for number, (_, counter) in body_of(payload).heard.items():
+                    assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
+                (self.outbox if at_ns is None else self.waiting).append(instruction)
             case do.ScheduleDeadline(slot, at_ns):
                 self.deadlines[slot] = at_ns
             case do.Publish(release):
@@ -177,6 +201,18 @@ class Node:
                 self.refused.append(instruction)
             case do.Report():
                 self.reports.append(instruction)
+
+    def leave(self, at_ns: int | None = None) -> None:
+        """The time of the messages that wait has come, or a later one."""
+        waiting, self.waiting = self.waiting, []
+        for message in waiting:
+            assert message.at_ns is not None
+            self.outbox.append(message)
+            self.give(on.MessageSent(message.at_ns if at_ns is None else at_ns, message.slot))
+
+    def _remember(self, counters: Mapping[str, Remembered]) -> None:
+        for name, (slot, counter, proof, since) in counters.items():
+            self.disk.heard[name], self.disk.proofs[name], self.disk.since[name] = (slot, counter), proof, since
 
     def _is_paid(self, origin: int, slot: int) -> bool:
         """Whether the price and the values of the own sample are on the disk now."""

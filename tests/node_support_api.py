@@ -58,6 +58,7 @@ class FakeService:
         self.broadcast = Broadcast(size=2)
         self.level: Level = "info"
         self.problems: list[str] = []
+        self.soon: list[str] = []
         self.fails: Exception | None = None
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
@@ -138,8 +139,14 @@ class FakeService:
     def ready(self) -> tuple[bool, Sequence[str]]:
         return not self.problems, self.problems
 
+    def warnings(self) -> Sequence[str]:
+        return self.soon
+
     async def metrics(self) -> str:
         return "up 1\n"
+
+    async def operator_metrics(self) -> str:
+        return "up 1\nload 5\n"
 
     async def reload(self) -> str:
         return "revision 2 is valid from slot 200."

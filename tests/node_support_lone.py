@@ -45,7 +45,7 @@ class Lone(Node):
     ) -> None:
         self.noise = server.pop("noise", None) or FreshNoise(1)
         linked = links if callable(links) else lambda slot: frozenset(links)
-        view = make_view(0, SERVERS, linked, regions=REGIONS)
+        view = make_view(0, SERVERS, linked, regions=REGIONS, send_offset_ns=server.pop("send_offset_ns", 0))
         super().__init__(view, lambda: make_server(self.noise, **server), disk)
 
     def seal(self, slot: int, counts: NDArray[np.int64] | None = COUNTS, late: int = 0) -> None:

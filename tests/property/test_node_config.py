@@ -37,6 +37,7 @@ def test_the_digest_is_of_the_meaning(seed: int) -> None:
     plain = changed(plain, "network.epoch", shuffle.choice(["2026-01-01T00:00:00Z", "2026-01-01T05:30:00+05:30"]))
     if shuffle.random() < 0.5:
         plain["network"]["valid_from_slot"] = 0
+        plain["network"]["send_offset"] = "25ms"
         plain["scheme"]["accounting"] = "sound"
         plain["server"][1]["certificate_name"] = "b"
     for link in plain["link"]:
@@ -54,6 +55,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("network.slot", "61s"),
     ("network.grace", "6s"),
     ("network.deadline", "11s"),
+    ("network.send_offset", "26ms"),
+    ("network.send_offset", 0),
     ("network.population", 1001),
     ("network.regions", ["region 1", "region 0", "region 2"]),
     ("guarantee.length", 101),

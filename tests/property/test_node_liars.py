@@ -80,7 +80,7 @@ def test_liars_cost_two_slots_after_a_start_and_nothing_later(slots: list[Any]) 
     node.pass_deadline(0)
     world.collect()
     for slot, (restart, early, within, late) in enumerate(slots, start=1):
-        remembered = node.disk.counter
+        remembered, last = node.disk.counter, max(node.disk.samples)
         if restart == "before":
             world.restart(slot, sealed=False)
         for word in early:
@@ -91,7 +91,7 @@ def test_liars_cost_two_slots_after_a_start_and_nothing_later(slots: list[Any]) 
             world.restart(slot, sealed=True)
         for word in within:
             world.lie(slot, word)
-        node.hear(HONEST, beat(HONEST, slot, echo=remembered), node.view.seals(slot) + 20)
+        node.hear(HONEST, beat(HONEST, slot, echo=remembered, ago=slot - last), node.view.seals(slot) + 20)
         for word in late:
             world.lie(slot, word)
         node.pass_deadline(slot)
@@ -108,9 +108,9 @@ def test_liars_can_do_that_much() -> None:
         node.live(range(4))
         node.restart(node.view.clock.opens(4) + 9)
         for slot in range(4, 9):
-            before = node.disk.counter
+            before, last = node.disk.counter, max(node.disk.samples)
             node.seal(slot)
-            node.hear(HONEST, beat(HONEST, slot, echo=before))
+            node.hear(HONEST, beat(HONEST, slot, echo=before, ago=slot - last))
             if lies:
                 node.hear(2, beat(2, slot, echo=50))
             node.pass_deadline(slot)

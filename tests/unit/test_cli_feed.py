@@ -73,7 +73,7 @@ def _taken(service: FakeService) -> int:
 REFUSED = {
     2: "unknown-region: the network has no region of this name",
     4: "time: missing or not allowed; allowed: a datetime with a time zone, RFC 3339 text with an offset, or "
-    "milliseconds since 1970",
+    "milliseconds, not seconds, since 1970",
     6: "late: its time is in a slot that is sealed",
     7: "future: its time is later than the node's clock allows",
     9: "unknown-region: the network has no region of this name",

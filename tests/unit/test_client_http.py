@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import httpx
 import numpy as np
 import pytest
+from starlette.types import Receive, Scope, Send
 
 import dpcrowd
 from client_support import inside, serving
@@ -67,6 +68,26 @@ def test_check_ins_as_columns_and_rows(encoding: Any) -> None:
     assert use(service, CHECKIN, call) == [2, 2, 2, 2, 1]
     assert [batch.users for batch in service.batches][:3] == [[b"ann", b"42"], [b"cid", b"dan"], [b"eve", b"7"]]
     assert service.collector.seal(100).tolist() == [5, 4, 0]
+
+
+def test_check_ins_that_are_packed() -> None:
+    """Over a narrow line a day's backlog would come late; what was packed in vain would be refused."""
+    service = FakeService()
+    seen: list[int] = []
+
+    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(int(dict(scope["headers"])[b"content-length"]))
+        await app_of(service)(scope, receive, send)
+
+    async def send(*, compress: bool) -> None:
+        async with inside(counting, CHECKIN) as client:
+            users = [f"a long name {number}" for number in range(1_000)]
+            assert await client.checkin(users, "north", compress=compress) == 1_000
+
+    for compress in (False, True):
+        asyncio.run(send(compress=compress))
+    assert seen[1] < seen[0] / 5
+    assert service.counted(100) == [1_000, 0, 0]
 
 
 def test_batches_and_bodies_that_are_too_large() -> None:

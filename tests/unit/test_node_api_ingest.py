@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import json
 import logging
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -259,8 +261,11 @@ def test_numbers_are_milliseconds() -> None:
     at = NOW // 10**9
     rows = [{"user": place, "region": "north", "time": time} for place, time in enumerate((at * 1000, at, at * 10**6))]
     response = client_of(service).post("/v1/checkins", content=json.dumps(rows), headers=JSON)
-    assert response.json()["refused"] == [{"row": 1, "reason": "late"}, {"row": 2, "reason": "time"}]
+    assert response.json()["refused"] == [{"row": 1, "reason": "time"}, {"row": 2, "reason": "time"}]
     assert service.counted(100) == [1, 0, 0]
+    alone = client_of(service).post("/v1/checkins", content=json.dumps(rows[1:2]), headers=JSON)
+    assert (alone.status_code, reason(alone)) == (400, "field")
+    assert "milliseconds, not seconds" in alone.json()["error"]["text"]
 
 
 def test_a_long_body_without_its_length_is_cut_off() -> None:
@@ -308,11 +313,76 @@ def test_an_endless_body_is_not_read_to_its_end() -> None:
     assert sent < 20 << 20
 
 
-def test_compressed_bodies_are_refused() -> None:
-    """Unpacked, a small body could be of any size."""
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZip"])
+@pytest.mark.parametrize("pieces", [1, 3, 1_000])
+def test_gzip_is_unpacked(coding: str, pieces: int) -> None:
+    """A feed over a narrow line sends a tenth; in pieces of any size, and in several members (`cat a.gz b.gz`)."""
+    service = FakeService()
+    rows = b"".join(b'{"user": %d, "region": "north"}\n' % number for number in range(50))
+    body = gzip.compress(rows[:700]) + gzip.compress(rows[700:])
+    size = -(-len(body) // pieces)
+
+    async def sent() -> AsyncIterator[bytes]:
+        for first in range(0, len(body), size):
+            yield body[first : first + size]
+
+    headers = {**JSON, "Content-Type": "application/x-ndjson", "Content-Encoding": coding}
+    response = client_of(service).post("/v1/checkins", content=sent(), headers=headers)
+    assert (response.status_code, response.json()["accepted"]) == (202, 50)
+    counts = gzip.compress(b'{"slot": 101, "counts": {"south": 7}}')
+    headers = {**JSON, "Content-Encoding": coding}
+    assert client_of(service).post("/v1/counts", content=counts, headers=headers).status_code == 202
+    assert service.counted(101)[1] == 7
+
+
+@pytest.mark.parametrize("more", [b"", b" " * 50_000])
+def test_what_gzip_unpacks_to_counts_against_the_limit(more: bytes) -> None:
+    """A kilobyte may unpack to a megabyte: it is unpacked piece by piece, and no further than is allowed."""
+    body = gzip.compress(more + bytes(64 << 20))
+    assert len(body) < 100_000, "packed, it is within the limit"
     headers = {**JSON, "Content-Encoding": "gzip"}
+    tracemalloc.start()
+    try:
+        response = client_of(FakeService(), max_body=100_000).post("/v1/checkins", content=body, headers=headers)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (response.status_code, reason(response)) == (413, "too-large")
+    assert "unpacked" in response.json()["error"]["text"]
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        ONE,
+        gzip.compress(ONE)[:-1],
+        gzip.compress(ONE)[:-9],
+        gzip.compress(ONE) + b"and more",
+        gzip.compress(ONE)[:-8] + bytes(8),
+        gzip.compress(b"") * 2_000,
+        zlib.compress(ONE),
+    ],
+    ids=["nothing", "not packed", "cut", "cut in the data", "more behind it", "checksum", "many members", "deflate"],
+)
+def test_what_is_not_gzip_is_refused(body: bytes) -> None:
+    """A body that was cut off on its way must not be taken for a shorter one."""
+    service = FakeService()
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    response = client_of(service).post("/v1/checkins", content=body, headers=headers)
+    assert (response.status_code, reason(response)) == (400, "malformed")
+    assert not service.batches
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip"])
+def test_other_encodings_are_refused(coding: str) -> None:
+    """The answer says which one is taken, in words and as programs read it."""
+    headers = {**JSON, "Content-Encoding": coding}
     response = client_of(FakeService()).post("/v1/checkins", content=gzip.compress(ONE), headers=headers)
     assert (response.status_code, reason(response)) == (415, "content-encoding")
+    assert response.headers["accept-encoding"] == "gzip"
+    assert "gzip" in response.json()["error"]["text"]
 
 
 def test_nobody_is_turned_away_because_others_are_there() -> None:

@@ -73,6 +73,34 @@ def test_it_is_served_to_everybody() -> None:
     response = Client(app_of(FakeService())).get("/openapi.json")
     assert response.status_code == 200
     assert response.json() == json.loads(json.dumps(DOCUMENT))
+    assert "north" not in response.text  # names of regions are for those who have a right here
+
+
+@pytest.mark.parametrize("token", [CHECKIN, READ, ADMIN])
+def test_a_running_node_lists_its_regions_where_a_request_may_name_one(token: str) -> None:
+    """Programs that are made from the document, and those who fill in forms, would have to guess them."""
+    served = Client(app_of(FakeService())).get("/openapi.json", headers=bearer(token)).json()
+    listed = {"$ref": "#/components/schemas/Region"}
+    schemas = served["components"]["schemas"]
+    assert schemas["Region"]["enum"] == list(FakeService.regions)
+    assert "enum" not in DOCUMENT["components"]["schemas"]["Region"]
+    assert schemas["CheckIn"]["properties"]["region"] == listed
+    assert schemas["Counts"]["properties"]["counts"]["propertyNames"] == listed
+    for path in ("/v1/estimates", "/v1/estimates/latest", "/v1/stream"):
+        (region,) = [one for one in served["paths"][path]["get"]["parameters"] if one["name"] == "region"]
+        assert region["schema"]["items"] == listed
+    # Of an earlier revision releases may have regions that are gone; they are still answered.
+    assert schemas["EstimateRow"]["properties"]["region"] == {"type": "string"}
+
+
+def test_regions_of_the_next_revision_are_listed_when_the_node_takes_them() -> None:
+    """A document that was made at the start would forbid what the node takes by now."""
+    service = FakeService()
+    client = Client(app_of(service))
+    client.get("/openapi.json", headers=bearer(READ))
+    service.regions = {**FakeService.regions, "west": 3}
+    served = client.get("/openapi.json", headers=bearer(READ)).json()
+    assert served["components"]["schemas"]["Region"]["enum"][-1] == "west"
 
 
 @pytest.mark.parametrize(

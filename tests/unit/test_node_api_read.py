@@ -244,6 +244,10 @@ def test_state() -> None:
     assert client.get("/metrics", headers=READER).text == "up 1\n"
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"ready": True, "problems": []}
+    service.soon = ["the certificate of 'a' expires in 3 days."]
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()["ready"]) == (200, True), "what still works is not drained"
+    assert response.json()["warnings"] == service.soon
     service.problems = ["the disk is full."]
     response = client.get("/readyz")
     assert (response.status_code, response.json()["problems"]) == (503, ["the disk is full."])
@@ -268,6 +272,17 @@ def test_why_check_ins_were_refused_is_for_the_operator(read: Any) -> None:
     else:
         assert client.get("/v1/network").status_code == 401
         assert client.get("/v1/network", headers=bearer(CHECKIN)).status_code == 403
+
+
+@pytest.mark.parametrize("read", [(READ, BOTH), "open"])
+def test_how_busy_the_node_is_is_for_the_operator(read: Any) -> None:
+    """Processor time and open connections tell how many check-ins come; a reader must not learn that."""
+    client = Client(app_of(FakeService(), TokensSection(checkin=(CHECKIN,), read=read, admin=(ADMIN, BOTH))))
+    assert client.get("/metrics", headers=bearer(BOTH)).text == "up 1\nload 5\n"
+    assert client.get("/metrics", headers=READER).text == "up 1\n"
+    if read == "open":
+        assert client.get("/metrics", headers=bearer(ADMIN)).text == "up 1\nload 5\n"
+        assert client.get("/metrics").text == client.get("/metrics", headers=bearer(CHECKIN)).text == "up 1\n"
 
 
 @pytest.mark.parametrize("path", ["/v1/budget", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"])

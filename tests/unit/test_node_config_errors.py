@@ -64,6 +64,13 @@ def refusal(plain: dict[str, Any]) -> str:
         ("network.deadline", "56s", "network.deadline: given 56s; allowed: above 0s and at most 55s"),
         ("network.deadline", 0, "network.deadline: given 0s; allowed: above 0s"),
         (
+            "network.send_offset",
+            "10s",
+            "network.send_offset: given 10s; allowed: 0s to below the deadline of 10s, since neighbours have to hear "
+            "of a slot before its exchange is over.",
+        ),
+        ("network.send_offset", "soon", "network.send_offset: given 'soon'; allowed: 0s to below the deadline"),
+        (
             "network.epoch",
             "2026-01-01T00:00:00",
             "network.epoch: given '2026-01-01T00:00:00'; allowed: a time with an off",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import check_next, digest
+from dpcrowd.node.config import check_member, check_next, digest
 from dpcrowd.node.config.digest import canonical
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.schemes.server import Server
@@ -70,6 +70,35 @@ def test_the_guarantee_has_everything_that_the_file_says() -> None:
     assert (guarantee.kind, guarantee.length, guarantee.users) == ("window", 100, "roaming")
     assert guarantee.sensitivity == 6
     assert guarantee.total == 10**9 // 4
+
+
+@pytest.mark.parametrize(
+    ("regions", "deadline", "milliseconds"), [(3, "10s", 25), (500, "10s", 25), (501, "10s", 75), (501, "100ms", 50)]
+)
+def test_messages_leave_a_while_after_the_seal(regions: int, deadline: str, milliseconds: int) -> None:
+    """Long enough to draw and store whatever was counted; and within any deadline that version 0.1.0 allowed."""
+    plain = changed(tables(regions=regions), "network.deadline", deadline)
+    network = network_of(plain)
+    assert network.send_offset_ns == milliseconds * 10**6
+    assert network.warnings() == ()
+    written = network_of(changed(plain, "network.send_offset", f"{milliseconds}ms"))
+    assert written == network
+    assert digest(written) == digest(network)
+
+
+def test_a_short_send_offset_is_warned_of_and_a_long_one_is_not() -> None:
+    """Too short, and the moment of a message tells how many people there were."""
+    (warning,) = network_of(changed(tables(), "network.send_offset", "5ms")).warnings()
+    assert "send_offset of 5ms" in warning
+    assert "25ms" in warning
+    assert network_of(changed(tables(), "network.send_offset", "2s")).warnings() == ()
+
+
+def test_the_next_revision_may_have_another_send_offset() -> None:
+    """It is a time of the exchange, like grace and deadline: a network that is too slow has to be able to change it."""
+    plain = tables()
+    later = changed(changed(plain, "network.revision", 2), "network.valid_from_slot", 10)
+    check_next(network_of(plain), network_of(changed(later, "network.send_offset", "100ms")))
 
 
 def test_a_server_can_start_from_its_setting() -> None:
@@ -244,3 +273,17 @@ def test_names_that_do_not_exist_are_refused() -> None:
     """A KeyError would reach the operator as a traceback."""
     with pytest.raises(BadInput, match=r"unknown server 'aa'\. Did you mean 'a'"):
         network_of(tables()).server("aa")
+
+
+def test_a_server_that_was_removed_is_told_so() -> None:
+    """'Did you mean 'clinic-c'?' would have its operator run a server in the name of another organisation."""
+    network = network_of(changed(tables(), "network.revision", 7))
+    check_member(network, "b")
+    with pytest.raises(BadInput) as caught:
+        check_member(network, "bb", "next.toml")
+    told = str(caught.value)
+    assert told.startswith("next.toml: revision 7 of 'trial' has no server 'bb', only a, b, c. If it has left")
+    assert "stop it for good" in told
+    assert "Did you mean" not in told
+    with pytest.raises(BadInput, match=r", x and 2 more\. If it"):
+        check_member(network_of(tables(26)), "bb")

@@ -72,7 +72,7 @@ def test_a_pair_belongs_together(tmp_path: Path) -> None:
     node, network = load_pair(tmp_path / "node.toml")
     assert network.server(node.server).name == "a"
     (tmp_path / "node.toml").write_text(BASIC.replace('"a"', '"bb"', 1), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"node\.toml: server: unknown server 'bb'\. Did you mean 'b'"):
+    with pytest.raises(BadInput, match=r"node\.toml: server: revision 1 of 'trial' has no server 'bb', only a, b, c\."):
         load_pair(tmp_path / "node.toml")
 
 

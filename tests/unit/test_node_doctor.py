@@ -19,9 +19,11 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.doctor import has_problem
 from dpcrowd.node.doctor.machine_checks import running_process
+from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage
 from node_support_doctor import MINUTE, change, look, of, pay, problems
+from node_support_tls import Authority as Minter
 
 DAY = 86_400 * 10**9
 
@@ -55,6 +57,33 @@ def test_a_wrong_configuration_ends_the_examination(net: Path) -> None:
 def test_dates_of_the_certificate(days: int, text: str, net: Path) -> None:
     """A certificate that runs out at night takes the server off the network."""
     assert text in problems(look(net, now_ns=time.time_ns() + days * DAY))["certificate"]
+
+
+def test_dates_of_the_other_certificates(net: Path, tmp_path: Path) -> None:
+    """That of HTTPS and that of the authority expire, too, and take the clients, or everybody, off the server."""
+    file = net / "server-1" / "node.toml"
+    web = Minter(tmp_path / "web").mint("localhost", valid=(-1, 35))
+    web.key.chmod(0o600)
+    change(file, "[listen]", f'[listen]\nhttp_certificate = "{web.certificate}"\nhttp_key = "{web.key}"')
+    assert not has_problem(look(net))
+    assert (
+        "HTTPS (localhost, listen.http_certificate) expires in"
+        in problems(look(net, now_ns=time.time_ns() + 10 * DAY))["https"]
+    )
+    assert "is valid from" in problems(look(net, now_ns=time.time_ns() + 40 * DAY))["https"]
+    root = Minter(tmp_path / "other")  # 30 days
+    mine = root.mint("server-1", valid=(-1, 29.9))
+    shutil.copy(root.path, net / "server-1" / "ca.crt")
+    for path, name in ((mine.key, "server-1.key"), (mine.certificate, "server-1.crt")):
+        shutil.copy(path, net / "server-1" / name)
+    (net / "server-1" / "server-1.key").chmod(0o600)
+    old = load_pair(file)[1].server("server-1").keys[0]
+    change(net / "network.toml", old, key_of_certificate(mine.certificate.read_bytes()))
+    texts = [one.text for one in of(look(net), "certificate")]
+    assert [text.split(" expires")[0] for text in texts] == [
+        "the certificate of 'server-1'",
+        "the certificate of the authority 'test authority'",
+    ]
 
 
 def test_a_key_that_is_not_pinned(net: Path, tmp_path: Path) -> None:

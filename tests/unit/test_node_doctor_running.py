@@ -58,6 +58,7 @@ def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any)
             "problem",
         ),
         ({}, {"ready": False, "problems": ["the disk is full."]}, "running", "problem"),
+        ({}, {"warnings": ["the certificate of 'server-1' expires in 3 days."]}, "running", "note"),
     ],
 )
 def test_what_a_running_server_says(
@@ -68,6 +69,14 @@ def test_what_a_running_server_says(
     findings = of(look(net, ask=_answers(net, neighbour, **changes)), check)
     assert outcome in [one.outcome for one in findings]
     assert ("problem" in [one.outcome for one in findings]) == (outcome == "problem")
+
+
+def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) -> None:
+    """The file is good, so every other check passes; only the process knows better, and 'Storage' would not help."""
+    _runs(net)
+    says = {"ready": False, "problems": ["the certificate of 'server-1' expired on 2026-05-01."]}
+    (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
+    assert "dpcrowd node reload" in wrong.fix
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])

@@ -114,6 +114,7 @@ WRONG = [
     ({"time": pa.array([None, None, "2026-01-01T00:00:00." + "0" * 1025 + "Z", None])}, 2, "time"),
     ({"time": pa.array([MILLIS, MILLIS, -1, MILLIS])}, 2, "time"),
     ({"time": pa.array([MILLIS, 2**63, MILLIS, MILLIS], pa.uint64())}, 1, "time"),
+    ({"time": pa.array([MILLIS, MILLIS // 1000, MILLIS, None])}, 1, "time"),
     ({"time": pa.array([5, 10**13, 5, 5], pa.timestamp("s", "UTC"))}, 1, "time"),
     ({"time": pa.array([TEXT, "2026-01-01T00:00:00", None, None])}, 1, "time"),
     ({"time": pa.array([TEXT, "", None, None])}, 1, "time"),

@@ -110,6 +110,24 @@ def test_times_out_of_range_are_named_and_the_others_kept(time: datetime | int) 
     assert wrong == []
 
 
+@pytest.mark.parametrize("seconds", [978_307_200, 1_767_225_605, 4_102_444_799])
+def test_a_number_of_seconds_is_named(seconds: int) -> None:
+    """Read as milliseconds it is some day of 1970, and the sender would be told "late" and look for a slow line."""
+    found, wrong = nanoseconds([seconds * 1000, seconds, None])
+    assert found is not None
+    assert found.tolist() == [seconds * SECOND, ARRIVAL, ARRIVAL]
+    assert wrong == [1]
+
+
+def test_times_of_1970_that_nobody_can_have_meant_as_seconds() -> None:
+    """A moment is what it says, and numbers outside of 2001 to 2100 as seconds are no mistake of that kind."""
+    moment = datetime(1970, 1, 20, tzinfo=UTC)
+    found, wrong = nanoseconds([moment, 978_307_199, 4_102_444_800])
+    assert found is not None
+    assert found.tolist() == [19 * 86_400 * SECOND, 978_307_199_000_000, 4_102_444_800_000_000]
+    assert wrong == []
+
+
 def test_arrival_decides_without_a_time() -> None:
     """All rows in one slot, without a look at each; no rows are also told of the slot in which they arrived."""
     assert slots(1_015 * SECOND, None, None) == {1: [0, 1]}

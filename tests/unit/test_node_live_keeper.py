@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
-from node_support_lone import Lone
+from node_support import body_of
+from node_support_lone import Lone, beat
 from node_support_storage import open_storage
 
 
@@ -36,9 +41,8 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
                 for _ in range(500):
                     await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"))
                 await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"))
-            release = keeper.machine.server.observe(0, None) or keeper.machine.server.hear()
-            assert not isinstance(release, bytes)
-            await keeper._store_release(release, b"state", 0)  # type: ignore[arg-type]
+            keeper.machine.server.observe(0, None)
+            await keeper._carry_out(do.StoreRelease(keeper.machine.server.hear(), b"state", ()))
 
         asyncio.run(run())
         keeper.close()
@@ -46,6 +50,243 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
         assert [(one.reason, one.count) for one in storage.refusals.since(0)] == [("malformed", 501)] * 2
         assert not keeper._refusals
     assert len(caplog.records) == 4
+
+
+class Line:
+    """A transport that looks at the disk at the moment in which a message leaves."""
+
+    most_bytes = 1 << 20
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.sent: list[tuple[bytes, dict[str, tuple[int, int, bytes, int]]]] = []
+
+    async def send(self, payload: bytes, to: Sequence[str]) -> None:
+        self.sent.append((payload, self._storage.memory.remembered()))
+
+
+def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None:
+    """Otherwise a node that crashes forgets what it has echoed, and vouches later for a copy that knows less.
+
+    The first message came after the release of its slot, the second one before the seal of the next.
+    """
+    with open_storage(tmp_path) as storage:
+        keeper, line, node = keeper_of(storage), Line(storage), Lone((1, 2))
+        keeper.machine, keeper._transport, keeper.linked = node.machine, line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+        seals = node.view.seals
+
+        async def run() -> None:
+            await keeper.handle(on.SlotSealed(seals(0), 0, None))
+            await keeper.handle(on.DeadlinePassed(node.view.ends(0), 0))
+            await keeper.handle(on.MessageArrived(seals(1) - 9, "server-1", beat(1, 0, counter=7)))
+            await keeper.handle(on.MessageArrived(seals(1) - 5, "server-2", beat(2, 1, counter=5)))
+            await keeper.handle(on.SlotSealed(seals(1), 1, None))
+
+        asyncio.run(run())
+        keeper.close()
+        payload, on_disk = line.sent[-1]
+        assert body_of(payload).heard == {1: (1, 7), 2: (0, 5)}
+        assert {name: said[:2] for name, said in on_disk.items()} == {"server-1": (0, 7), "server-2": (1, 5)}
+
+
+def test_the_last_slot_of_a_complete_ledger_is_stored_with_the_release(tmp_path: Path) -> None:
+    """After the next start neighbours have to remember that far; an older slot would let too few of them vouch."""
+    with open_storage(tmp_path) as storage:
+        keeper, node = keeper_of(storage), Lone(())
+        keeper.machine = node.machine
+        asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(4), 4, None)))
+        keeper.close()
+        assert storage.memory.complete_until() == 4
+
+
+class Hands(WallClock):
+    """A clock that the test sets; whoever sleeps is woken when it is set."""
+
+    def __init__(self) -> None:
+        self.at_ns = 0
+        self._set = asyncio.Event()
+
+    def now(self) -> int:
+        return self.at_ns
+
+    def set(self, at_ns: int) -> None:
+        self.at_ns = at_ns
+        before, self._set = self._set, asyncio.Event()
+        before.set()
+
+    async def sleep_until(self, at_ns: int) -> None:
+        while self.at_ns < at_ns:
+            await self._set.wait()
+
+
+class Desk:
+    """A keeper that runs, by a clock of the test's own, with two neighbours that hear everything."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.clock, self.line = Hands(), Line(storage)
+        self.node = Lone((1, 2), send_offset_ns=25_000_000)
+        self.view = self.node.view
+        transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
+        self.keeper = Keeper(
+            self.node.machine, storage, transport, Broadcast(), ("north", "south"), lambda *_: None, clock=self.clock
+        )
+        self.keeper._transport, self.keeper.linked = self.line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+
+    async def __aenter__(self) -> Desk:
+        self.task = asyncio.create_task(self.keeper.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.keeper.close()
+
+    async def give(self, stimulus: on.Stimulus) -> None:
+        self.keeper.give(stimulus)
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Until nothing is left to do but to wait for the clock."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+            await self.keeper.idle.wait()
+
+    async def set(self, at_ns: int) -> None:
+        self.clock.set(at_ns)
+        await self.rest()
+
+
+def test_a_message_leaves_at_its_moment_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    """Earlier, it would tell that storing was quick; if the queue stood still, neighbours would not be heard."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                sends = desk.view.sends(0)
+                await desk.set(desk.view.seals(0) + 1)
+                await desk.give(on.SlotSealed(desk.clock.now(), 0, None))
+                await desk.give(on.MessageArrived(desk.clock.now(), "server-1", beat(1, 0, counter=7)))
+                await desk.set(sends - 1)
+                assert desk.line.sent == []
+                assert desk.keeper.machine.used, "the neighbour was heard meanwhile"
+                await desk.set(sends)
+                assert len(desk.line.sent) == 1
+                await desk.give(on.MessageArrived(sends + 1, "server-2", beat(2, 0)))
+                assert desk.keeper.last is not None
+                assert (desk.keeper.sent, desk.keeper.late) == (2, 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("storing_ns", "late"), [(24_999_999, 0), (25_000_001, 2), (700_000_000, 2)])
+def test_a_message_that_is_not_ready_in_time_leaves_at_once_and_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, storing_ns: int, late: int
+) -> None:
+    """Only so can an operator see that the offset is too short. By how much would tell how many people there were."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                await desk.set(desk.view.seals(0) + storing_ns)
+                await desk.give(on.SlotSealed(desk.view.seals(0), 0, None))
+                await desk.set(max(desk.clock.now(), desk.view.sends(0)))
+                assert len(desk.line.sent) == 1
+                assert (desk.keeper.sent, desk.keeper.late) == (2, late)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "sent-late"]
+    expected = "the message of slot 0 left late; if that happens often, send_offset is too short for this machine."
+    assert told == [expected] * (late > 0)
+
+
+def test_a_moment_that_the_loop_has_missed_is_late_too(tmp_path: Path) -> None:
+    """The message was ready; a process that is kept from running sends it late all the same."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                await desk.set(desk.view.seals(0))
+                await desk.give(on.SlotSealed(desk.clock.now(), 0, None))
+                await desk.set(desk.view.sends(0) + 5_000_001)
+                assert desk.keeper.late == 2
+
+    asyncio.run(run())
+
+
+def test_readers_have_the_release_before_check_ins_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forgetting many takes long, and competes with whoever writes to readers: they would see how many there were."""
+    order: list[str] = []
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            broadcast, reader = Broadcast(), asyncio.Event()
+            keeper, node = keeper_of(storage), Lone(())
+            keeper.machine, keeper._broadcast = node.machine, broadcast
+
+            async def read() -> None:
+                async with broadcast.subscribe() as live:
+                    reader.set()
+                    # As the API reads: through a task of its own for every release.
+                    await asyncio.wait({asyncio.ensure_future(anext(aiter(live)))})  # type: ignore[arg-type]
+                    order.append("read")
+
+            in_thread = keeper.in_thread
+
+            async def watched(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+                if call == storage.journal.forget_before:
+                    order.append("forgotten")
+                return await in_thread(call, *given, **named)
+
+            monkeypatch.setattr(keeper, "in_thread", watched)
+            task = asyncio.create_task(read())
+            await reader.wait()
+            await asyncio.sleep(0)
+            await keeper.handle(on.SlotSealed(node.view.seals(4), 4, None))
+            await task
+            keeper.close()
+
+    asyncio.run(run())
+    assert order == ["read", "forgotten"]
+
+
+def test_a_link_that_breaks_while_a_message_waits_ends_the_node_as_before(tmp_path: Path) -> None:
+    """What nobody has foreseen must not disappear in a task that nobody looks at."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+
+                async def break_down(payload: bytes, to: Sequence[str]) -> None:
+                    raise OSError("no such device")
+
+                desk.line.send = break_down  # type: ignore[method-assign]
+                await desk.set(desk.view.seals(0))
+                await desk.give(on.SlotSealed(desk.clock.now(), 0, None))
+                desk.clock.set(desk.view.sends(0))
+                with pytest.raises(OSError, match="no such device"):
+                    await desk.task
+
+    asyncio.run(run())
+
+
+def test_a_stop_before_the_moment_sends_nothing(tmp_path: Path) -> None:
+    """The transport is closed by then; the next start sends what is stored."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                await desk.set(desk.view.seals(0))
+                await desk.give(on.SlotSealed(desk.clock.now(), 0, None))
+            desk.clock.set(desk.view.sends(0))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert desk.line.sent == []
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
 
 
 def test_storage_does_not_wait_for_those_who_read(tmp_path: Path) -> None:

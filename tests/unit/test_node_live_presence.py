@@ -114,3 +114,13 @@ def test_standing_still_and_a_set_clock(lives: Lives) -> None:
     assert not presence.complete(2)
     presence.distrust(opens(7) + 1)
     assert not presence.complete(7), "also one that was not open before the clock was set"
+
+
+def test_a_slot_that_passed_while_nothing_ran_is_not_made_complete_by_a_check_in(lives: Lives) -> None:
+    """A late check-in in its grace makes the slot's file; the slot would be sampled because somebody came late."""
+    presence = lives.start(opens(0), 0)
+    lives.check_in(1)
+    assert not presence.complete(1)
+    presence.open(2, opens(2))
+    lives.check_in(2)
+    assert presence.complete(2)

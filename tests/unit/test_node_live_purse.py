@@ -117,6 +117,31 @@ def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) 
         assert "ended with slot 10" in shortage(FINITE, room, 11, 7, "crowd")
 
 
+def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_path: Path) -> None:
+    """An operator who has confirmed nothing would look for a loss, and for whoever confirmed it."""
+    with open_storage(tmp_path, nano=NANO, slots=4) as storage:
+        draw(storage, 0, nano=NANO // 2)
+        storage.ledger.promises.declare(NANO // 4, 4 * LENGTH)  # a stronger promise is allowed at any time
+        smaller = Guarantee(kind="window", length=4, epsilon=0.25)
+        text = shortage(smaller, storage.ledger.room(opens(1)), 1, 0, "crowd")
+        assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
+        storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
+        text = shortage(smaller, storage.ledger.room(opens(2)), 2, 0, "crowd")
+        assert text == "with losses that were confirmed ε=1.5 counts as spent, more than the 0.25 that is promised."
+        text = shortage(smaller, storage.ledger.room(opens(4)), 4, 0, "crowd")
+        assert "losses" in text, "the loss is the last to leave the window"
+
+
+def test_more_than_another_network_promises_is_put_down_to_that_promise(tmp_path: Path) -> None:
+    """It was declared when more was spent already; nobody has lost anything."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "crowd", nano=NANO, slots=4) as storage:
+        draw(storage, 0, nano=NANO // 2)
+        with open_storage(tmp_path / "b", "b", ledger=shared, nano=NANO // 4, slots=4):
+            text = shortage(WINDOW, storage.ledger.room(opens(1)), 1, 0, "crowd")
+        assert text == "network 'b' shares this ledger and promises ε=0.25, but ε=0.5 is spent already."
+
+
 def test_another_networks_horizon_is_not_ours(tmp_path: Path) -> None:
     """A new horizon of one network on a shared ledger would forgive the other what it has spent."""
     shared = tmp_path / "a"

@@ -23,13 +23,13 @@ def test_a_sample_is_stored_before_it_is_sent() -> None:
     """A message that left before its price was durable would be unpaid after a crash."""
     node = Lone()
     kinds = [type(told) for told in node.machine.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS))]
-    assert kinds == [do.StoreSample, do.ForgetCheckIns, do.Send, do.ScheduleDeadline]
+    assert kinds == [do.StoreSample, do.Send, do.ScheduleDeadline]
 
 
 def test_the_stored_sample_is_the_sent_one() -> None:
     """After a crash the stored values are sent again: they must be those of the first message."""
     node = Lone()
-    stored, _, sent, deadline = node.machine.handle(on.SlotSealed(node.view.seals(3), 3, COUNTS))
+    stored, sent, deadline = node.machine.handle(on.SlotSealed(node.view.seals(3), 3, COUNTS))
     assert isinstance(stored, do.StoreSample)
     assert isinstance(sent, do.Send)
     assert (stored.slot, stored.nano_epsilon, stored.counter) == (3, 2 * 10**9 // WINDOW, 1)
@@ -50,7 +50,7 @@ def test_a_slot_without_a_sample_costs_nothing_and_is_told() -> None:
     node.live([0])
     node.take(do.Send)
     node.seal(1)
-    assert [type(told) for told in node.told] == [do.ForgetCheckIns, do.Send, do.ScheduleDeadline]
+    assert [type(told) for told in node.told] == [do.Send, do.ScheduleDeadline]
     body = body_of(node.outbox[-1].payload)
     assert (body.records, body.prior, body.counter) == ((), b"", 1)
 
@@ -132,7 +132,7 @@ def test_without_neighbours_a_slot_ends_at_once() -> None:
     """A server whose links begin later must neither wait for a deadline nor send into the void."""
     node = Lone(())
     node.seal(0)
-    assert [type(told) for told in node.told] == [do.StoreSample, do.ForgetCheckIns, do.StoreRelease, do.Publish]
+    assert [type(told) for told in node.told] == [do.StoreSample, do.StoreRelease, do.Publish, do.ForgetCheckIns]
     assert node.machine.exchanging is None
 
 
@@ -312,7 +312,7 @@ def test_after_time_was_lost_a_neighbour_has_to_vouch_again() -> None:
     node.give(on.TimeLost(node.view.clock.opens(5)))
     for slot in (5, 6):
         node.seal(slot)
-        node.hear(1, beat(1, slot, echo=node.disk.counter))
+        node.hear(1, beat(1, slot, echo=2, ago=slot - 1))
         node.pass_deadline(slot)
     assert sorted(node.disk.samples) == [0, 1, 6]
 

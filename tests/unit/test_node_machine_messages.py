@@ -139,6 +139,7 @@ def test_another_revision_in_its_own_time(slot: int, reason: str) -> None:
     node.hear(2, beat(2, 3))
     node.hear(2, beat(2, slot, counter=7, digest=bytes(16), round=2))
     assert node.reasons == [reason] * 2
+    node.pass_deadline(3)
     assert node.disk.heard == {"server-2": (3, 0)}
 
 
@@ -174,6 +175,7 @@ def test_what_is_no_slot_is_refused(slot: int) -> None:
     node.hear(1, beat(1, slot))
     node.hear(2, beat(2, slot, counter=9))
     assert node.reasons == ["wrong-slot"] * 2
+    node.pass_deadline(3)
     assert node.disk.heard == {}
 
 
@@ -359,3 +361,23 @@ def test_outside_an_exchange_nothing_is_sent_again(moment: str) -> None:
         node.outbox.clear()
     node.give(on.NeighbourUp(node.view.seals(3) + 9, "server-2"))
     assert node.outbox == []
+
+
+def test_neighbours_say_when_their_certificates_expire() -> None:
+    """Nothing else tells a server that is dialled: its transport knows names, and no dates."""
+    node = Lone()
+    node.machine.view = replace(node.view, expires=1_900_000_000)
+    node.seal(0)
+    (sent,) = node.take(do.Send)
+    assert body_of(sent.payload).expires == 1_900_000_000
+    node.hear(1, beat(1, 0, expires=1_800_000_000))
+    node.hear(2, beat(2, 0))  # of a version that does not say
+    assert node.machine.expires == {1: 1_800_000_000}
+    node.seal(1)
+    node.hear(1, beat(1, 1, expires=1_850_000_000))
+    node.hear(2, beat(1, 1, expires=1))  # somebody else's words
+    assert node.machine.expires == {1: 1_850_000_000}
+    names = (node.view.names[0], *reversed(node.view.names[1:]))
+    machine = Machine(replace(node.view, names=names), node.machine.server)
+    machine.follow(node.machine)
+    assert machine.expires == {len(names) - 1: 1_850_000_000}, "a revision may number servers anew"

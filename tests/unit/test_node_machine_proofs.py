@@ -17,8 +17,8 @@ from node_support_lone import Lone, beat, lived, proof, restarted, sample, seal_
 
 def vouch(number: int, slot: int, node: Lone) -> tuple[int, bytes]:
     """Of an honest neighbour that has heard every sample before this slot."""
-    before = node.disk.counter - (slot in node.disk.samples)
-    return number, beat(number, slot, echo=before)
+    told = [sampled for sampled in sorted(node.disk.samples) if sampled < slot]
+    return number, beat(number, slot, echo=len(told), ago=slot - told[-1])
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["claimed first", "vouched first"])

@@ -69,7 +69,7 @@ def test_a_neighbour_that_knows_nothing_does_not_vouch() -> None:
     node = restarted(lived(5).disk, 5)
     assert not seal_and_hear(node, 5, (1, beat(1, 5)), (2, beat(2, 5)))
     assert not seal_and_hear(node, 6, (1, beat(1, 6)))
-    assert not seal_and_hear(node, 7, (2, beat(2, 7, echo=4)))
+    assert not seal_and_hear(node, 7, (2, beat(2, 7, echo=4, ago=4)))
     assert seal_and_hear(node, 8), "one that missed the last sample vouches: it never heard more"
 
 
@@ -160,7 +160,7 @@ def test_a_loss_that_was_caught_up_with_is_still_found() -> None:
     It remembers a fifth sample by slot 4; here the fifth was paid in slot 6. The counter alone would fit.
     """
     node = restarted(lived(4).disk, 5)
-    assert not seal_and_hear(node, 5, (2, beat(2, 5, echo=4)))
+    assert not seal_and_hear(node, 5, (2, beat(2, 5, echo=4, ago=2)))
     assert seal_and_hear(node, 6)
     assert node.disk.counter == 5
     seal_and_hear(node, 7, (1, beat(1, 7, echo=5, ago=3, proven=True)))
@@ -241,6 +241,7 @@ def test_what_cannot_be_used_is_remembered_all_the_same(payload: bytes) -> None:
     node.hear(1, beat(1, 2, counter=7))
     node.hear(1, payload)
     assert len(node.refused) == 1
+    node.pass_deadline(2)
     assert node.disk.heard["server-1"][1] == 8
 
 
@@ -250,11 +251,11 @@ def test_what_comes_too_late_is_still_checked() -> None:
     node.live([0, 1])
     node.hear(1, sample(1, 1, counter=8))
     assert [refused.reason for refused in node.refused] == ["late"]
-    assert node.disk.heard == {"server-1": (1, 8)}
     node.hear(1, beat(1, 0, counter=99)[:-1] + b"\0")
     assert [refused.reason for refused in node.refused] == ["late", "bad-signature"]
     node.seal(2)
     assert body_of(node.outbox[-1].payload).heard == {1: (1, 8)}
+    assert node.disk.heard == {"server-1": (1, 8)}
 
 
 def test_only_the_slots_neighbours_are_echoed() -> None:
@@ -270,7 +271,7 @@ def test_a_counter_is_remembered_once() -> None:
     node = Lone((1,))
     for slot in range(5):
         seal_and_hear(node, slot, (1, beat(1, slot, counter=2)))
-    assert len(node.take(do.RememberCounter)) == 1
+    assert [len(told.counters) for told in node.take(do.StoreRelease)] == [1, 0, 0, 0, 0]
 
 
 def test_refused_messages_leave_no_memory() -> None:
@@ -280,4 +281,5 @@ def test_refused_messages_leave_no_memory() -> None:
     node.hear(1, beat(1, 0, counter=99)[:-1] + b"\0")
     node.hear(2, beat(1, 0, counter=99))
     node.hear(1, beat(1, 0, counter=2**63))
+    node.pass_deadline(0)
     assert node.disk.heard == {}

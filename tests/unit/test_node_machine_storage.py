@@ -177,7 +177,7 @@ def test_a_crash_before_the_commit_has_spent_nothing_and_told_nothing() -> None:
     assert node.machine.trust.counter == 1
 
 
-@pytest.mark.parametrize("done", [1, 2, 3, 4], ids=["stored", "forgot", "sent", "scheduled"])
+@pytest.mark.parametrize("done", [1, 2, 3], ids=["stored", "sent", "scheduled"])
 def test_a_crash_after_the_commit_sends_the_same_values_again(done: int) -> None:
     """Failure table, second line: never draws again; before and after it was sent the first time."""
     node, whole = Lone(), Lone()

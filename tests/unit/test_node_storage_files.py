@@ -18,6 +18,7 @@ import pytest
 from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.failures import translated
 from node_support_storage import draw, open_storage, opens, release
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="rights of files as POSIX has them")
@@ -141,6 +142,15 @@ def test_a_full_disk_undoes_the_payment_and_the_node_goes_on_once_there_is_room(
         storage._database.connection.execute("PRAGMA max_page_count = 1000000")
         assert storage.commit_sample(1, opens(1), 1, 5, b"n" * 100_000, b"s") == 2
         assert storage.failure is None
+
+
+def test_a_disk_without_room_for_the_logs_index_is_full() -> None:
+    """SQLite calls it an error of input and output, and the operator would look for a broken disk."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR_SHMSIZE, "SQLITE_IOERR_SHMSIZE"
+    with pytest.raises(StorageFailed) as failed, translated(Path("dpcrowd.db")):
+        raise error
+    assert failed.value.kind == "full"
 
 
 def test_a_full_disk_refuses_check_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

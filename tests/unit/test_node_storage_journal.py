@@ -146,7 +146,9 @@ def test_a_slot_beyond_its_limit_is_marked_and_answers_as_before(tmp_path: Path)
 def test_what_was_missed_of_a_slot_outlives_a_restart(tmp_path: Path) -> None:
     """Short absences add up; a restart that forgot them would sample a slot of which half was missed."""
     one = Journal(tmp_path / "journal")
-    one.slot_key(opens(1), 5)
+    one.slot_key(opens(1))
+    assert one.missed(opens(1)) == MISSED_ALL, "a check-in has made the file, and nobody has attended to the slot"
+    one.attend(opens(1), 5)
     one.add_missed(opens(1), 7)
     one.append(opens(1), b"a record")
     one.stamp(opens(2))
@@ -165,10 +167,10 @@ def test_what_was_missed_of_a_slot_outlives_a_restart(tmp_path: Path) -> None:
 
 def test_a_slot_that_was_opened_for_counts_is_not_one_of_check_ins(tmp_path: Path) -> None:
     """After a change of `accepts` a slot holds half of each: its sum would count nobody rightly."""
-    Journal(tmp_path / "journal", kind=0).slot_key(opens(1))
+    Journal(tmp_path / "journal", kind=0).attend(opens(1), 0)
     other = Journal(tmp_path / "journal", kind=1)
     assert other.missed(opens(1)) == MISSED_ALL
-    other.slot_key(opens(2))
+    other.attend(opens(2), 0)
     assert other.missed(opens(2)) == 0
 
 

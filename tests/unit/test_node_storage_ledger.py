@@ -371,18 +371,37 @@ def test_the_file_itself_refuses_to_lose_a_payment(tmp_path: Path, statement: st
 def test_neighbours_counters_are_remembered_and_never_lowered(tmp_path: Path) -> None:
     """A neighbour that comes back from an old copy says a lower counter: the memory must keep the higher one."""
     with open_storage(tmp_path) as storage:
-        storage.memory.remember_counter("clinic", 5, 9, b"signed")
-        storage.memory.remember_counter("clinic", 6, 9, b"signed again")
-        storage.memory.remember_counter("clinic", 7, 8, b"signed lower")
-        storage.commit_release([release(0)], b"", heard={"tram": (4, 2, b"tram's"), "liar": (1, 1 << 64, b"")})
+        storage.memory.remember({"clinic": (5, 9, b"signed", 5)})
+        storage.memory.remember({"clinic": (6, 9, b"signed again", 3)})
+        storage.memory.remember({"clinic": (7, 8, b"signed lower", 7)})
+        storage.commit_release([release(0)], b"", heard={"tram": (4, 2, b"tram's", 4), "liar": (1, 1 << 64, b"", 0)})
     with open_storage(tmp_path) as storage:
         assert storage.memory.remembered() == {
-            "clinic": (6, 9, b"signed again"),
-            "tram": (4, 2, b"tram's"),
-            "liar": (1, LARGEST_COUNTER, b""),
+            "clinic": (6, 9, b"signed again", 3),
+            "tram": (4, 2, b"tram's", 4),
+            "liar": (1, LARGEST_COUNTER, b"", 0),
         }
     with open_storage(tmp_path, "other") as storage:
         assert storage.memory.remembered() == {}
+
+
+def test_up_to_which_slot_the_ledger_is_complete_is_kept_with_each_commit(tmp_path: Path) -> None:
+    """Kept apart, a crash in between would leave a folder that neighbours cannot vouch for, or vouch for too easily."""
+    with open_storage(tmp_path) as storage:
+        assert storage.memory.complete_until() is None
+        draw(storage, 3)
+        assert storage.memory.complete_until() == 3, "only a ledger that is complete pays"
+        with pytest.raises(SlotTaken):
+            draw(storage, 3)
+        storage.commit_release([release(4)], b"")
+        assert storage.memory.complete_until() == 3
+        storage.commit_release([release(5)], b"", complete_until=5)
+    with open_storage(tmp_path) as storage:
+        assert storage.memory.complete_until() == 5
+        storage.memory.confirm_complete(9)
+        assert storage.memory.complete_until() == 9
+    with open_storage(tmp_path, "other") as storage:
+        assert storage.memory.complete_until() is None, "of another network"
 
 
 def test_the_epoch_of_these_tests_is_a_whole_second() -> None:

@@ -48,6 +48,7 @@ def test_the_first_schema_becomes_the_present_one(tmp_path: Path, monkeypatch: p
                 (counter, network, counter, opens(counter), opens(counter + 1)),
             )
         old.execute("UPDATE account SET counter = 3, total = 15")
+        old.execute("INSERT INTO neighbour VALUES ('crowd', 'clinic', 7, 9)")
         old.execute("PRAGMA user_version = 1")
     for network, counter in (("crowd", 2), ("other", 3), ("third", 0)):
         with open_storage(tmp_path, network) as storage:
@@ -58,6 +59,8 @@ def test_the_first_schema_becomes_the_present_one(tmp_path: Path, monkeypatch: p
             )
     with open_storage(tmp_path) as storage:
         assert draw(storage, 9) == 3
+        # Its memory reaches back as far as can be told: to the slot of the counter itself.
+        assert storage.memory.remembered() == {"clinic": (7, 9, b"", 7)}
 
 
 def test_a_failing_migration_leaves_the_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,11 @@ def _tell(file: Path, what: str, token: str | None, timeout: float, as_json: boo
 @options.asking
 @options.numbered
 def reload(file: Path, token: str | None, as_json: bool, timeout: float) -> None:
-    """Have a running server take the next revision of network.toml."""
+    """Have a running server take its files as they are now.
+
+    The next revision of network.toml; tokens, log level and HTTPS certificate of node.toml; renewed keys and
+    certificates. What needs a restart is named. A file that is wrong changes nothing. SIGHUP does the same.
+    """
     _tell(file, "reload", token, timeout, as_json)
 
 
@@ -168,8 +172,8 @@ def log_level(file: Path, level: str, token: str | None, as_json: bool, timeout:
 def confirm_loss(file: Path, yes: bool, token: str | None, as_json: bool, timeout: float) -> int:
     """Confirm that payments are lost, after an old copy of the data folder was restored.
 
-    The time that the folder does not know of counts as fully spent. Neighbours remember more than the folder: a server
-    does not sample until this is confirmed.
+    The time that the folder does not know of counts as fully spent. Neighbours remember more than the folder, or none
+    of them remembers this server at all: it does not sample until this is confirmed.
     """
     question = "The time that the folder does not know of will count as fully spent, for good. Confirm?"
     if not yes and not options.agreed(question):

@@ -73,10 +73,13 @@ class AsyncClient:
         batch: int = 10_000,
         encoding: Encoding = "msgpack",
         strict: bool = False,
+        compress: bool = False,
     ) -> Delivery:
         """Send check-ins; see `Client.checkin`."""
         patience = self._settings.patience
-        return await self._run(send_checkins(users, regions, times, batch, encoding, patience, strict=strict))
+        return await self._run(
+            send_checkins(users, regions, times, batch, encoding, patience, strict=strict, compress=compress)
+        )
 
     async def idle(self) -> float:
         """Say that nobody has checked in; see `Client.idle`."""

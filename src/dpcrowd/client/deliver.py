@@ -10,6 +10,7 @@ with the answer that arrived. Nothing here does I/O: like `steps`, these are gen
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,16 +26,26 @@ __all__ = ["send_checkins"]
 
 _MOST_REQUESTS = 500
 """For one batch: a node that refuses everything and never says what is not asked for ever."""
+_FAST = 1  # the level of gzip: ids of users hardly become smaller with more effort
 _ABOUT_ROWS, _TOO_LARGE = (400, 409, 413), (408, 413)
 _OF_A_ROW = re.compile(r"^row (\d+): (?:(user|region|time): |(not a check-in))?")
 
 
 def send_checkins(
-    users: Any, regions: Any, times: Any, batch: int, encoding: str, patience: Patience, *, strict: bool = False
+    users: Any,
+    regions: Any,
+    times: Any,
+    batch: int,
+    encoding: str,
+    patience: Patience,
+    *,
+    strict: bool = False,
+    compress: bool = False,
 ) -> Steps[Delivery]:
     """In batches; nobody at all is told too.
 
-    strict  raise `RowsRefused` at the end if a row was refused
+    strict    raise `RowsRefused` at the end if a row was refused
+    compress  pack the bodies with gzip
 
     If no row is taken, the node's refusal is raised, or `BadInput` where there was nothing to send.
     """
@@ -45,7 +56,7 @@ def send_checkins(
             raise checkins.problem()
         yield from send_nothing(patience)
         return Delivery(0)
-    sending = _Sending(checkins, max(1, batch), encoding, patience)
+    sending = _Sending(checkins, max(1, batch), encoding, patience, compress=compress)
     first = 0
     while first < len(checkins.rows):
         part = range(first, min(first + sending.size, len(checkins.rows)))
@@ -60,8 +71,11 @@ class _Sending:
     size  rows of a request; smaller, once a body was too large
     """
 
-    def __init__(self, checkins: CheckinRows, size: int, encoding: str, patience: Patience) -> None:
+    def __init__(
+        self, checkins: CheckinRows, size: int, encoding: str, patience: Patience, *, compress: bool = False
+    ) -> None:
         self.size = size
+        self._compress = compress
         self._checkins, self._encoding, self._patience = checkins, encoding, patience
         self._accepted = 0
         self._refused = [RefusedRow(*wrong) for wrong in checkins.wrong]
@@ -108,6 +122,8 @@ class _Sending:
     def _send(self, part: Sequence[int]) -> Steps[Reply]:
         body = encode([self._checkins.rows[place] for place in part], self._encoding)
         headers = {"content-type": content_type(self._encoding)}
+        if self._compress:
+            body, headers["content-encoding"] = gzip.compress(body, _FAST, mtime=0), "gzip"
         return (yield from get(Ask("POST", "/v1/checkins", (), body, headers), self._patience, (202, 207)))
 
     def _accept(self, part: Sequence[int], reply: Reply) -> None:

@@ -30,7 +30,7 @@ _TYPES = {"msgpack": "application/msgpack", "json": "application/json"}
 ALLOWED = {
     "user": "a text of 1 to 256 characters, or a whole number",
     "region": "the name of a region",
-    "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds since 1970",
+    "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds, not seconds, since 1970",
 }
 _WORD = 1 << 63
 

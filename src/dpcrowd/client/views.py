@@ -80,6 +80,7 @@ class Ready(Struct, frozen=True):
 
     ready: bool
     problems: list[str]
+    warnings: list[str] = []
 
     def __bool__(self) -> bool:
         return self.ready

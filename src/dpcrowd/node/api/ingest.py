@@ -21,6 +21,7 @@ from dpcrowd.node.api.views import Taken
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.ingest.batch import BodyRefused, RefusedRow, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
+from dpcrowd.node.ingest.gzipped import CODINGS, Unpacker
 from dpcrowd.node.slots import SECOND
 
 __all__ = ["Ingest", "take_checkins", "take_counts"]
@@ -85,7 +86,8 @@ class Ingest:
         sent = _Sent(receive)
         try:
             self._check(scope)
-            body = await sent.read(self._context.max_body)
+            packed = (_header(scope, b"content-encoding") or "").lower() in CODINGS
+            body = await sent.read(self._context.max_body, packed=packed)
             if body is None:
                 return  # the client is gone
             taken = await self._take(self._context, _header(scope, b"content-type"), body)
@@ -94,7 +96,8 @@ class Ingest:
             waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
             await self._refuse(send, error, keep=not waits and await sent.discard())
         except Exception as error:
-            _log.error("a request to %s failed: %s", scope["path"], type(error).__name__)
+            text = "a request to %s failed: %s"
+            _log.error(text, scope["path"], type(error).__name__, extra={"event": "request-failed"})
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
@@ -110,8 +113,8 @@ class Ingest:
             raise BodyRefused(no.status, no.reason, no.text)
         if not self._context.limit.take(bearer(scope["headers"]) or "", self._context.now()):
             raise NotTaken("rate", "this token sends too many requests; send larger batches, and fewer of them.")
-        if (_header(scope, b"content-encoding") or "identity").lower() != "identity":
-            raise BodyRefused(415, "content-encoding", "a compressed body is not taken; send it as it is.")
+        if (_header(scope, b"content-encoding") or "identity").lower() not in ("identity", *CODINGS):
+            raise BodyRefused(415, "content-encoding", "this Content-Encoding is not taken; allowed: gzip, or none.")
         length = _header(scope, b"content-length") or "0"
         if length.isdecimal() and int(length[:20]) > self._context.max_body:
             raise _too_large(self._context.max_body)
@@ -123,6 +126,8 @@ class Ingest:
         headers = {} if keep else {"connection": "close"}
         if status in (429, 503):
             headers["retry-after"] = str(self._context.service.retry_after(now))
+        elif error.reason == "content-encoding":
+            headers["accept-encoding"] = CODINGS[0]
         elif status == 401:
             headers |= CHALLENGE
         elif status == 405:
@@ -138,11 +143,14 @@ class _Sent:
         self._receive = receive
         self._ended = False
 
-    async def read(self, most: int) -> bytes | None:
-        """All of it; None if the client went away."""
+    async def read(self, most: int, *, packed: bool = False) -> bytes | None:
+        """All of it; None if the client went away.
+
+        packed  by gzip: what it is unpacked to must not be larger than `most` either
+        """
         try:
             async with asyncio.timeout(SECONDS_TO_SEND):
-                return await self._all(most)
+                return await (self._all_unpacked(most) if packed else self._all(most))
         except TimeoutError:
             text = f"the body did not come within {SECONDS_TO_SEND:g} s; send smaller ones."
             raise BodyRefused(408, "too-slow", text) from None
@@ -159,6 +167,26 @@ class _Sent:
                 raise _too_large(most)
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _all_unpacked(self, most: int) -> bytes | None:
+        unpacker = Unpacker()
+        parts: list[bytes] = []
+        size = size_packed = 0
+        while not self._ended:
+            part = await self._part()
+            if part is None:
+                return None
+            size_packed += len(part)
+            for step in unpacker.unpack(part):
+                size += len(step)
+                if size > most:
+                    break
+                parts.append(step)
+                await asyncio.sleep(0)  # a large body must not hold up the others
+            if max(size, size_packed) > most:
+                raise _too_large(most, ", packed and unpacked")
+        unpacker.end()
+        return b"".join(parts)
 
     async def discard(self) -> bool:
         """Read on without keeping anything; whether the end was reached."""
@@ -181,8 +209,8 @@ def _reason(refused: RefusedRow) -> str:
     return "field" if refused[1] in _FIELDS else refused[1]
 
 
-def _too_large(most: int) -> BodyRefused:
-    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes. Send several.")
+def _too_large(most: int, how: str = "") -> BodyRefused:
+    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes{how}. Send several.")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

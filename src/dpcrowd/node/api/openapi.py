@@ -1,12 +1,15 @@
 """The OpenAPI document, made from the classes that are decoded and encoded.
 
 A WebSocket cannot be described in OpenAPI; it is told in words with the path that it shares.
+
+A running node knows its regions, and its document lists them wherever a request may name one. Releases that are stored
+may have regions of an earlier revision, so an answer's region is any text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -59,22 +62,26 @@ A user is a text or a whole number. A text is taken without spaces around it and
 and the number 42 is the same user as the text "42": one person counts once, however the id was typed. Upper and lower \
 case differ. `time` is RFC 3339 with an offset, or a whole number of milliseconds (not seconds) since 1970.
 
+A body may be packed (`Content-Encoding: gzip`); what it is unpacked to must not be larger than `max_body` either. \
+Arrow's formats need the extra `parquet` on the node.
+
 A node with `accepts = "counts"` in `[ingest]` of node.toml takes no check-ins (403, `off`)."""
 _COUNTS = """\
-The counts of one slot, all or none. Sending a slot's counts again replaces them. Only a node with \
+The counts of one slot, all or none. Sending a slot's counts again replaces them. A body may be packed \
+(`Content-Encoding: gzip`). Only a node with \
 `accepts = "counts"` in `[ingest]` of node.toml takes them (otherwise 403, `off`): a sum of counts and check-ins could \
 count a person twice."""
 
 
-@cache
-def document() -> Part:
-    """The description of every path."""
+@lru_cache(maxsize=8)
+def document(regions: tuple[str, ...] | None = None) -> Part:
+    """The description of every path; `regions` are those that a request may name, if they are known."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "dpcrowd node", "version": "1", "description": _ABOUT, "license": {"name": "Apache-2.0"}},
         "paths": {**_ingest(), **_estimates(), **_state(), **_admin()},
         "components": {
-            "schemas": _schemas(),
+            "schemas": _schemas(regions),
             "securitySchemes": {
                 right: {"type": "http", "scheme": "bearer", "description": f"A token with the right '{right}'."}
                 for right in ("checkin", "read", "admin")
@@ -83,8 +90,14 @@ def document() -> Part:
     }
 
 
-def _schemas() -> dict[str, Any]:
+def _schemas(regions: tuple[str, ...] | None) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(_CLASSES, ref_template="#/components/schemas/{name}")
+    region: Part = {"title": "Region", "type": "string", "description": "The name of a region of network.toml."}
+    if regions is not None:
+        region["enum"] = list(regions)
+    schemas["Region"] = region
+    schemas["CheckIn"]["properties"]["region"] = reference("Region")
+    schemas["Counts"]["properties"]["counts"]["propertyNames"] = reference("Region")
     return schemas
 
 
@@ -118,7 +131,7 @@ def _ingest() -> Part:
 
 
 def _estimates() -> Part:
-    region = parameter("region", "Only these regions.", {"type": "array", "items": {"type": "string"}})
+    region = parameter("region", "Only these regions.", {"type": "array", "items": reference("Region")})
     when = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
     span = [
         parameter("from", "First slot, or a time: the slot that was open then.", when),
@@ -175,10 +188,21 @@ def _state() -> Part:
             ("read", "admin"),
             "`refused_checkins` is shown to a token of `admin` only, since it may be one person's check-in.",
         ),
-        "/metrics": read("metrics", "Metrics", {"200": metrics, **closed}),
+        "/metrics": read(
+            "metrics",
+            "Metrics",
+            {"200": metrics, **closed},
+            more="Those that depend on how busy the node is are shown to a token that has the right `admin` as well.",
+        ),
         "/healthz": read("health", "Whether the process answers", {"200": json_answer("It does.", "Health")}, None),
         "/readyz": read("ready", "Whether the node can work", ready, None),
-        "/openapi.json": read("openapi", "This document", {"200": description}, None),
+        "/openapi.json": read(
+            "openapi",
+            "This document",
+            {"200": description},
+            None,
+            "With any token, or where reading is open, it lists the regions that a request may name.",
+        ),
     }
 
 
@@ -189,7 +213,7 @@ def _admin() -> Part:
 
     level = {"application/json": {"schema": reference("LogLevel")}}
     return {
-        "/v1/admin/reload": command("reload", "Take the next revision of network.toml", errors(409)),
+        "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
         "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
         "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
     }

@@ -20,7 +20,7 @@ _ERRORS = {
     408: "The body did not come within a minute.",
     409: "The slot is sealed, or the command cannot be carried out.",
     413: "Too large.",
-    415: "No such Content-Type.",
+    415: "No such Content-Type, or no such Content-Encoding.",
     429: "This token makes more requests than `requests_per_second` of node.toml allows (`rate`); see Retry-After.",
     503: "Nothing can be taken at present; see Retry-After.",
 }

@@ -70,8 +70,8 @@ for one wrong row: the client leaves out the rows that it names, and sends the o
 
 Sending twice is harmless: a node counts the distinct users of a slot, so a request that is sent again because its
 answer was lost counts nobody twice. But a check-in without a time counts when it arrives, so a retry may fall into the
-next slot: give times where that matters. The client uses no proxy of the environment; `proxy=` names one, `ca=` the
-authority of a node with HTTPS.
+next slot: give times where that matters. `compress=True` packs bodies with gzip, for a narrow line. The client uses no
+proxy of the environment; `proxy=` names one, `ca=` the authority of a node with HTTPS.
 """
 
 
@@ -124,6 +124,9 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
 
 def _type(name: str, schema: Part) -> Iterator[str]:
     yield from (f"### {name}", "", " ".join(schema.get("description", "").split()), "")
+    if "properties" not in schema:
+        yield from (f"A {_kind(schema)}.", "")
+        return
     yield from ("| field | type | meaning |", "|---|---|---|")
     required = set(schema.get("required", ()))
     for field, part in schema["properties"].items():
@@ -150,7 +153,8 @@ def _kind(schema: Part) -> str:
     if schema["type"] == "array":
         return f"list of {_kind(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_kind(schema['additionalProperties'])}"
+        names = f" by {_kind(schema['propertyNames'])}" if "propertyNames" in schema else ""
+        return f"object of {_kind(schema['additionalProperties'])}{names}"
     if schema.get("format") == "date-time":
         return "time"
     kind = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(schema["type"], schema["type"])

@@ -6,6 +6,7 @@ The shell decides when the node stops: it closes its `Broadcast`, so that stream
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,15 @@ _SECONDS_TO_STOP = 3
 
 class ApiServer(uvicorn.Server):
     """`await server.serve()` until `should_exit`."""
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Have new connections get the certificate of another context; those that are open keep theirs.
+
+        The listening socket keeps its own context, which hands each handshake over: nothing of it is replaced, so that
+        nothing of it can be left half replaced.
+        """
+        if self.config.ssl is not None:
+            self.config.ssl.sni_callback = lambda link, *_: setattr(link, "context", context)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -72,11 +72,17 @@ class Service(Protocol):
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the node can do all of its work, and what is wrong if not."""
 
+    def warnings(self) -> Sequence[str]:
+        """What will be wrong if nobody acts; the node can do its work all the same."""
+
     async def metrics(self) -> str:
         """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
 
+    async def operator_metrics(self) -> str:
+        """The same, and what depends on how busy the node is: processor time, memory, open files, free space."""
+
     async def reload(self) -> str:
-        """Read the next revision of network.toml; says what will happen. `DpcrowdError` if it cannot be used."""
+        """Take the files of the node as they are now; says what was taken. `DpcrowdError` if one cannot be used."""
 
     async def confirm_loss(self) -> str:
         """The operator knows that the ledger lost samples; says what was booked."""

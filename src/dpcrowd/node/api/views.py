@@ -61,7 +61,10 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
-        Meta(description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget."),
+        Meta(
+            description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget. Null, "
+            "too, if it waits for storage that works, or for the network's first slot; the text says so."
+        ),
     ] = None
     text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
 
@@ -140,11 +143,14 @@ class Health(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class Readiness(Struct, frozen=True):
+class Readiness(Struct, frozen=True, omit_defaults=True):
     """Whether the node can do all of its work."""
 
     ready: bool
     problems: list[str]
+    warnings: Annotated[
+        list[str], Meta(description="What will be a problem if nobody acts: certificates that expire within 30 days.")
+    ] = []
 
 
 class LogLevel(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from dpcrowd.filters import check_gain
 from dpcrowd.node.config.kinds import Refused
 from dpcrowd.node.config.links import refuse_twice
 from dpcrowd.node.config.members import ServerSection
+from dpcrowd.node.config.sections import usual_send_offset
 from dpcrowd.schemes.registry import SCHEMES
 
 if TYPE_CHECKING:
@@ -133,6 +134,12 @@ def _warnings(network: NetworkConfig) -> Iterator[str]:
     end = promise.horizon_from_slot + promise.length
     if promise.kind == "finite" and network.valid_from_slot >= end:
         yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
+    usual = usual_send_offset(len(network.regions), network.deadline_ns)
+    if network.send_offset_ns < usual:
+        yield (
+            f"a send_offset of {network.general.send_offset} may be over before a sample is stored: then the moment at "
+            f"which a message leaves tells how many people were counted. Leave it out for {usual}."
+        )
     if len(network.servers) == 1:
         yield "there is one server only: it has nobody to hear."
     for number, link in enumerate(network.links):

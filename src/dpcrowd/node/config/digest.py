@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from dpcrowd.node.config.network import NetworkConfig
+from dpcrowd.node.config.sections import usual_send_offset
 
 __all__ = ["DIGEST_BYTES", "canonical", "digest"]
 
@@ -32,6 +33,9 @@ def canonical(network: NetworkConfig) -> bytes:
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
     if not plain["guarantee"]["horizon_from_slot"]:
         del plain["guarantee"]["horizon_from_slot"]
+    general = network.general
+    if general.send_offset == usual_send_offset(len(general.regions), general.deadline):
+        del plain["network"]["send_offset"]  # not known to version 0.1.0
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
         if server["keep"] == 1.0:

@@ -78,6 +78,12 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return int(self.general.deadline)
 
     @property
+    def send_offset_ns(self) -> int:
+        """How long after the seal a server's own message leaves."""
+        assert self.general.send_offset is not None
+        return int(self.general.send_offset)
+
+    @property
     def population(self) -> int:
         return self.general.population
 

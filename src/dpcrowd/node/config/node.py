@@ -223,6 +223,11 @@ class NodeConfig(Section, frozen=True, kw_only=True):
         if self.ledger.shared is not None and self.ledger.shared == self.data:
             raise Refused("ledger.shared", "given this node's own data folder; name another node's, or leave it out.")
 
+    @property
+    def served_certificate(self) -> Path:
+        """A copy of the certificate that HTTPS has while the node runs: its file may be newer until a reload."""
+        return self.data / "https.served.crt"
+
     def warnings(self) -> tuple[str, ...]:
         """What is allowed, but probably not meant; one line each."""
         return tuple(self._warnings())

@@ -1,9 +1,9 @@
 """Whether one network.toml may follow another while the network runs.
 
-A next revision may bring new servers, links, shares, population, regions, keys, times of grace and deadline, and with
-the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the scheme:
-state and ledger of the running network would mean something else. One thing it may do about the promise: begin a new
-horizon of a finite one, with its own first slot, so that all servers begin it alike.
+A next revision may bring new servers, links, shares, population, regions, keys, times of grace, deadline and sending,
+and with the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the
+scheme: state and ledger of the running network would mean something else. One thing it may do about the promise: begin
+a new horizon of a finite one, with its own first slot, so that all servers begin it alike.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config.kinds import Refused
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["check_next"]
+__all__ = ["check_member", "check_next"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta"}
+_NAMED = 24
 
 
 def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "network.toml") -> None:
@@ -23,6 +24,22 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
         _check(current, following)
     except Refused as refused:
         raise BadInput(f"{where}: {refused}") from None
+
+
+def check_member(network: NetworkConfig, server: str, where: str = "network.toml") -> None:
+    """Refuse a server that a revision does not have.
+
+    No similar name is suggested: it would be another organisation's.
+    """
+    names = [one.name for one in network.servers]
+    if server in names:
+        return
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    raise BadInput(
+        f"{where}: revision {network.revision} of '{network.id}' has no server '{server}', only "
+        f"{', '.join(names[:_NAMED])}{more}. If it has left the network, stop it for good; otherwise correct `server` "
+        "in node.toml, or ask whoever keeps network.toml for a revision that has it."
+    )
 
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:

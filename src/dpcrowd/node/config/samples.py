@@ -44,7 +44,8 @@ def sample_network(
     kind: str = "window",
     length: int = 100,
     epsilon: str = "1",
-    scheme: str = "dpcrowd-plus",
+    scheme: str = "dpcrowd-w",
+    interval: int | None = 1,
     process_var: float | None = None,
     keys: Mapping[str, str] | None = None,
     endpoints: Mapping[str, str] | None = None,
@@ -54,6 +55,7 @@ def sample_network(
     servers      how many, or their names
     keys         "ed25519:..." by server; without, placeholders that load but that nobody has the private part of
     endpoints    "tls/host:port" by server; without, ports of this machine from 7447 on
+    interval     slots from sample to sample; None: adaptive sampling, the only one of dpcrowd-plus
     process_var  Q; without, a change of 3% of a region in a slot
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
@@ -70,6 +72,7 @@ def sample_network(
         length=length,
         epsilon=quoted(epsilon),
         scheme=quoted(scheme),
+        schedule=_schedule(interval),
         process_var=f"{(0.03 * mean) ** 2 if process_var is None else process_var:.12g}",
         servers="\n".join(_server(names, number, keys or {}, endpoints or {}) for number in range(len(names))),
         links="\n".join(f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in _ring(names)),
@@ -134,6 +137,19 @@ def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoint
         "",
     ]
     return "\n".join(lines)
+
+
+def _schedule(interval: int | None) -> str:
+    """When servers sample. An equal part of epsilon for every sample is what lasts: see `dpcrowd.node.forecast`."""
+    if interval is None:
+        return (
+            '#+ sampling = "adaptive"\t# dpcrowd, dpcrowd-w; "fixed", "staggered", "lockstep" with an interval\n'
+            "#+ interval = 10\t# slots from sample to sample"
+        )
+    return (
+        'sampling = "fixed"\t# an equal part of epsilon for every sample; also "staggered", "lockstep", "adaptive"\n'
+        f"interval = {interval}\t# slots from sample to sample; leave it out if adaptive"
+    )
 
 
 def _ring(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
+from msgspec.structs import force_setattr
 
 from dpcrowd.node.config.kinds import (
     SECOND,
@@ -22,13 +23,15 @@ from dpcrowd.node.config.kinds import (
 )
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["GeneralSection", "GuaranteeSection", "SchemeSection"]
+__all__ = ["GeneralSection", "GuaranteeSection", "SchemeSection", "usual_send_offset"]
 
 _WHOLE = "a whole number >= 1"
 _SLOT = "a slot: a whole number >= 0"
 _TIME = 'a duration such as "500ms", "30s", "15m", "1h", "1d", or a number of seconds'
 _MOST = 2**53
 _LONGEST_NAME = 200
+_MILLISECOND = SECOND // 1_000
+_MANY_REGIONS = 500
 
 Regions = Annotated[
     tuple[str, ...],
@@ -66,6 +69,14 @@ class GeneralSection(Section, frozen=True, kw_only=True):
             f"above 0s, with grace at most the slot: {_TIME}",
         ),
     ]
+    send_offset: Annotated[
+        Duration | None,
+        about(
+            "How long after the grace a server's message leaves, however many people it has counted; without it 25ms, "
+            "75ms with more than 500 regions, and at most half the deadline.",
+            f"0s to below the deadline: {_TIME}",
+        ),
+    ] = None
     population: Annotated[int, about("The size of the population that shares refer to.", _WHOLE, ge=1, le=_MOST)]
     regions: Regions
 
@@ -79,6 +90,14 @@ class GeneralSection(Section, frozen=True, kw_only=True):
             raise Refused(
                 "deadline", f"given {self.deadline}; allowed: above 0s and at most {left}, the slot less the grace."
             )
+        if self.send_offset is None:  # whoever writes the default into the file means the same
+            force_setattr(self, "send_offset", usual_send_offset(len(self.regions), self.deadline))
+        elif self.send_offset >= self.deadline:
+            raise Refused(
+                "send_offset",
+                f"given {self.send_offset}; allowed: 0s to below the deadline of {self.deadline}, since neighbours "
+                "have to hear of a slot before its exchange is over.",
+            )
         seen: set[str] = set()
         for number, region in enumerate(self.regions):
             if not region or region != region.strip() or len(region) > _LONGEST_NAME or not region.isprintable():
@@ -90,6 +109,11 @@ class GeneralSection(Section, frozen=True, kw_only=True):
             if region in seen:
                 raise Refused(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
             seen.add(region)
+
+
+def usual_send_offset(regions: int, deadline: int) -> Duration:
+    """How long drawing and storing a sample takes in 99 of 100 slots, and more; within any deadline."""
+    return Duration(min((25 if regions <= _MANY_REGIONS else 75) * _MILLISECOND, deadline // 2))
 
 
 class GuaranteeSection(Section, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Checks of what belongs to this server: its certificate, its files and its sampler."""
+"""Checks of what belongs to this server: its certificate, its files, its samples and its sampler."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.kinds import Size
-from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
+from dpcrowd.node.keys.expiry import read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
 from dpcrowd.node.sampler import make_noise
 
-__all__ = ["check_certificate", "check_files", "check_https", "check_ingest", "check_sampler"]
+__all__ = ["check_certificate", "check_files", "check_https", "check_ingest", "check_sampler", "check_schedule"]
 
 _ROW_BYTES, _CHECKINS = 20, 4  # per check-in in the journal; check-ins of a person in one slot, to be on the safe side
 
@@ -43,10 +45,11 @@ def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -
         yield problem("certificate", one.what, one.fix)
     if found:
         return
-    soon = expires_soon(certificate, me.certificate_name, now)
-    if soon is not None:
-        yield problem("certificate", soon.what, soon.fix)
-    else:
+    root = read_expiry(node.keys.ca, "authority").problem(now)
+    soon = [one for one in (expires_soon(certificate, me.certificate_name, now), root) if one is not None]
+    for one in soon:
+        yield problem("certificate", one.what, one.fix)
+    if not soon:
         yield passed("certificate", f"'{me.certificate_name}' at {host}, signed by the authority, key pinned.")
 
 
@@ -55,7 +58,7 @@ def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
     certificate, key = node.listen.http_certificate, node.listen.http_key
     if certificate is None or key is None:
         return
-    wrong = https_problem(certificate, key, now)
+    wrong = https_problem(certificate, key, now) or read_expiry(certificate, "https").problem(now)
     if wrong is not None:
         yield problem("https", wrong.what, wrong.fix)
     else:
@@ -72,6 +75,19 @@ def check_sampler(node: NodeConfig) -> Iterator[Finding]:
         yield problem("noise", str(error), 'Install it, or set sampler = "exact" in [noise] of node.toml.')
     else:
         yield passed("noise", f"drawn by {node.noise.sampler}, which is installed.")
+
+
+def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
+    """Whether the budget lasts as long as it has to, by public numbers alone."""
+    warning, interval = schedule_warning(network, node.server), network.method.interval
+    if warning is not None:
+        return note("schedule", warning)
+    if interval is None:
+        return passed(
+            "schedule", f"'{network.method.name}' samples as the crowd changes; with an invented crowd ε lasts."
+        )
+    every = "every slot is" if interval == 1 else f"one slot in {interval} is"
+    return passed("schedule", f"{every} sampled, each time with an equal part of ε.")
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ _OTHER = "other-configuration"  # these reasons are words of `dpcrowd.node.wire`
 _EARLY, _LATE = "wrong-slot", "late"
 _SOME = 5  # late messages that are no sign of anything: a restart brings a few
 _BUDGET = "/v1/budget"
+_RELOAD = "If the file has been renewed, 'dpcrowd node reload' has the node take it."
 
 
 def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterator[Finding]:
@@ -73,7 +74,10 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
             yield note("running", text)
     for text in ready.get("problems", []):
         if _BUDGET not in text:  # told above, with its reason
-            yield problem("running", f"the node is not ready: {text}", "See 'Storage' on the page on failures.")
+            fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
+            yield problem("running", f"the node is not ready: {text}", fix)
+    for text in ready.get("warnings", []):
+        yield note("running", text)
     if ready.get("ready"):
         yield passed("running", "the node is ready.")
 

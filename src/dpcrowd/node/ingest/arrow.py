@@ -27,7 +27,7 @@ from dpcrowd.node.ingest.batch import (
     keep_rows,
     refuse_malformed,
 )
-from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, Zoned, nanoseconds
+from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, SECONDS, Zoned, nanoseconds
 from dpcrowd.node.ingest.users import LONGEST_USER, are_plain, user_bytes
 
 __all__ = ["decode_arrow"]
@@ -149,6 +149,8 @@ def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64
     factor = _UNITS[column.type.unit] if pyarrow.types.is_timestamp(column.type) else MILLISECOND
     values = np.where(missing, 0, lean.integers(pyarrow, column))
     bad = (values < 0) | (values > LAST_NS // factor)
+    if pyarrow.types.is_integer(column.type):
+        bad |= (values >= SECONDS.start) & (values < SECONDS.stop)
     _refuse(wrong, bad, None, "time")
     return np.where(missing | bad, ARRIVAL, np.where(bad, 0, values).astype(np.int64) * factor)
 

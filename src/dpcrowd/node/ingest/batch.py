@@ -37,7 +37,8 @@ RefusedRow = tuple[int, str]
 ALLOWED = {
     "user": "a text of 1 to 256 characters, not all of them spaces, or a whole number",
     "region": "the name of a region of network.toml",
-    "time": "an RFC 3339 time with an offset, or milliseconds since 1970 as a whole number, from 1970 to 2262",
+    "time": "an RFC 3339 time with an offset, or a whole number of milliseconds, not seconds, since 1970; from 1970 to "
+    "2262",
 }
 _TEXTS = {
     "malformed": "not a check-in; allowed: an object of user, region and, if wanted, time, and no other field.",

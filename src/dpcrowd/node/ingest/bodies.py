@@ -21,7 +21,9 @@ from dpcrowd.node.ingest.users import LONGEST_USER, user_bytes
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 
 _MOST = 2**40  # people, or slots; sums over regions stay exact in the filters' float64
-User = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_USER)]
+User = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=LONGEST_USER, extra_json_schema={"pattern": r"\S"})
+]  # the pattern is for the description only: `user_bytes` refuses what is all spaces
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -39,7 +41,8 @@ class CheckIn(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     time: Annotated[
         Time | int | None,
         msgspec.Meta(
-            description="With an offset; as a number, milliseconds since 1970. Without it, the time of arrival counts."
+            description="With an offset; as a whole number, milliseconds since 1970: numbers that can only be seconds "
+            "are refused. Without it, the time of arrival counts."
         ),
     ] = None
 

@@ -21,6 +21,8 @@ __all__ = ["LAST_NS", "Zoned", "nanoseconds", "parse_time", "rfc3339", "slots_of
 
 LAST_NS = 2**63 - 1
 MILLISECOND = 1_000_000
+SECONDS = range(978_307_200, 4_102_444_800)
+"""From 2001 to 2100 in seconds. As milliseconds, these are days of January and February 1970, which nobody means."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -45,7 +47,10 @@ def rfc3339(at_ns: int) -> str:
 
 
 def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int64] | None, list[int]]:
-    """Of decoded times (a number: milliseconds), None if no row has one; and the rows whose time is out of range."""
+    """Of decoded times (a number: milliseconds), None if no row has one; and the rows whose time cannot be meant.
+
+    Those are times that are out of range, and numbers of seconds.
+    """
     if times.count(None) == len(times):
         return None, []
     exact = [
@@ -57,7 +62,13 @@ def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int6
         wrong = [row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS]
         for row in wrong:
             exact[row] = ARRIVAL
-    return np.array(exact, dtype=np.int64), wrong
+    found = np.array(exact, dtype=np.int64)
+    in_1970 = (found >= SECONDS.start * MILLISECOND) & (found < SECONDS.stop * MILLISECOND)
+    if in_1970.any():
+        seconds = [row for row in np.flatnonzero(in_1970).tolist() if isinstance(times[row], int)]
+        found[seconds] = ARRIVAL
+        wrong = sorted([*wrong, *seconds])
+    return found, wrong
 
 
 def slots_of(

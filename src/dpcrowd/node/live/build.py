@@ -22,8 +22,11 @@ from dpcrowd.schemes.server import Server
 __all__ = ["book_loss", "debts", "make_machine", "make_view"]
 
 
-def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
-    """One revision as this server sees it; reads the private key."""
+def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
+    """One revision as this server sees it; reads the private key.
+
+    expires  when its certificate does, in seconds since 1970; neighbours are told
+    """
     key = read_private_key(node.keys.key)
     me = network.number_of(node.server)
 
@@ -37,6 +40,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         clock=network.clock(),
         grace_ns=network.grace_ns,
         deadline_ns=network.deadline_ns,
+        send_offset_ns=network.send_offset_ns,
         regions=len(network.regions),
         form=network.setting(node.server).form,
         links=links,
@@ -44,6 +48,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         population=network.population,
         coarsest=_coarsest(network),
         verify=verifier(network.id, [server.keys for server in network.servers]),
+        expires=expires,
     )
 
 
@@ -85,7 +90,7 @@ def make_machine(
             text = "the folder is new: nothing is known, nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
-    first = horizon(storage, view.clock, network.id)
+    first, last = horizon(storage, view.clock, network.id), server.slot
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
         server.carry_over(debts(storage, network.guarantee(), view.clock, last, network.id), last, first)
@@ -93,8 +98,15 @@ def make_machine(
         server.begin_horizon(debts(storage, network.guarantee(), view.clock, server.slot, network.id), first)
         text = f"{text} A new horizon begins with slot {first}."
     alone = len(view.names) == 1
-    counter = storage.ledger.counter()
-    machine = Machine(view, server, counter=counter, heard=storage.memory.remembered(), vouched=alone or vouched)
+    complete_until = storage.memory.complete_until()
+    machine = Machine(
+        view,
+        server,
+        counter=storage.ledger.counter(),
+        heard=storage.memory.remembered(),
+        vouched=alone or vouched,
+        complete_until=last if complete_until is None else complete_until,  # version 0.1 did not keep it
+    )
     return machine, text
 
 
@@ -120,19 +132,26 @@ def _go_on(
 
 
 def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: int) -> str:
-    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot."""
-    clock, remembered = network.clock(), trust.lost_at or 0
+    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot.
+
+    So does whatever there may be that none of them remembers.
+    """
+    clock, remembered = network.clock(), trust.counter if trust.lost_at is None else trust.lost_at
     until = clock.closes(clock.slot_of(now_ns))
+    reason = f"a neighbour remembers {remembered} samples, the folder {trust.counter}"
+    if trust.lost_at is None:
+        reason = f"no neighbour that was heard remembers the {trust.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
     known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
     storage.ledger.mark_lost(
         min(known, until - clock.length_ns),
         until,
         network.guarantee().total,
-        f"a neighbour remembers {remembered} samples, the folder {trust.counter}",
+        reason,
         at_ns=now_ns,
         counter=remembered,
     )
+    storage.memory.confirm_complete(clock.slot_of(now_ns - network.grace_ns) - 1)  # the last slot that was told
     return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
 
 

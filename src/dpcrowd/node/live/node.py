@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -15,15 +16,19 @@ from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.live.reload import Content
+from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next
-from dpcrowd.node.live.service import Served
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.metrics.families import Unsampled
+from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.base import Peer, Transport, TransportFailed
 from dpcrowd.privacy import Noise, check_noise
@@ -37,11 +42,12 @@ _MOST_STRANGERS = 20
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
-class LiveNode(Served):
+class LiveNode(Renewing):
     """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+    path       of node.toml, for a reload; None: what was in it stays
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
     configuration can say so.
@@ -58,6 +64,7 @@ class LiveNode(Served):
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
         *,
+        path: Path | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
         check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
@@ -66,13 +73,17 @@ class LiveNode(Served):
         self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
         self.broadcast = Broadcast()
-        now = self._wall.now()
+        now = self.started_ns = self._wall.now()
+        self.meter = SlotMeter(self._wall.now)
         _tell_horizon(declare_promise(network, storage, now))
-        view = make_view(node, network)
+        self.certificates = Certificates(node)
+        view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
-        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule)
+        self.keeper = Keeper(
+            machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall, self.meter
+        )
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
         self.intake = Intake(
@@ -97,6 +108,8 @@ class LiveNode(Served):
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._path, self._http, self._content = path, None, Content.of(node)
+        self._reloading = asyncio.Lock()
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -105,7 +118,7 @@ class LiveNode(Served):
         host, port = self.config.listen.http_address
         app = make_app(
             self,
-            self.config.tokens,
+            CurrentTokens(self),
             max_body=self.config.ingest.max_body,
             now=self._wall.now,
             requests_per_second=self.config.ingest.requests_per_second,
@@ -113,6 +126,8 @@ class LiveNode(Served):
         server = make_server(
             app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
         )
+        self._http = server
+        await asyncio.to_thread(keep_served, self.config)
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
         parts = [
@@ -125,7 +140,11 @@ class LiveNode(Served):
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
-        log.info("node started: %s", self.found, extra={"server": self.config.server, "network": self.revision.id})
+        log.info(
+            "node started: %s",
+            self.found,
+            extra={"event": "started", "server": self.config.server, "network": self.revision.id},
+        )
         try:
             await asyncio.wait([waiting, *parts], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
@@ -140,9 +159,10 @@ class LiveNode(Served):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
+            await self.keeper.forget_sealed()
             self.keeper.close()
             self._leave()
-            log.info("node stopped", extra={"server": self.config.server})
+            log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
 
     async def _slots(self) -> None:
         """Seal one slot after another, when its grace is over."""
@@ -168,7 +188,8 @@ class LiveNode(Served):
         return self.clock.closes(slot) + self._revision_of(slot).grace_ns
 
     def _seal(self, slot: int, revision: NetworkConfig) -> None:
-        usable = self._usable(slot)
+        obstacle = self._obstacle(slot)
+        usable = obstacle is None
         counts = self.intake.seal(slot, revision.regions)
 
         async def seal() -> None:
@@ -178,14 +199,20 @@ class LiveNode(Served):
             taken = counts if usable and revision is self.revision else None
             if usable and counts is None and revision is self.revision:
                 taken = await self.intake.count_journal(slot, revision.regions)
+            last, why = self.keeper.machine.server.slot, obstacle or self._why_unsampled(revision)
+            self.meter.sealing(slot, last)
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
+            if slot > last:
+                self.meter.sealed(slot, why)
 
         self.keeper.give(seal)
 
-    def _usable(self, slot: int) -> bool:
-        """Whether the node was there to count a slot; if not, the log says why."""
+    def _obstacle(self, slot: int) -> Unsampled | None:
+        """Why the node was not there to count a slot; if it was not, the log says so, too."""
         missed, most = self.presence.missed(slot), self.presence.most_ns
+        kind: Unsampled = "feed"
         if missed > most:
+            kind = "downtime"
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
             why = f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime)."
         elif self._storage.journal.limit_hit(self.clock.opens(slot)):
@@ -193,9 +220,19 @@ class LiveNode(Served):
         elif self.config.ingest.needs_feed and not self.intake.fed(slot):
             why = "no feed has spoken in it (ingest.needs_feed)."
         else:
-            return True
+            return None
         log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
-        return False
+        return kind
+
+    def _why_unsampled(self, revision: NetworkConfig) -> Unsampled:
+        """If the slot that is sealed now is not sampled although it was counted: for which reason."""
+        if revision is not self.revision:
+            return "revision"
+        if not self.keeper.machine.trust.may_sample:
+            return "ledger"
+        if self.keeper.broken:
+            return "storage"
+        return "budget" if self._purse.short else "schedule"
 
     async def _be_present(self) -> None:
         """Open every slot when its time comes, and leave a sign of life on the disk."""
@@ -227,11 +264,13 @@ class LiveNode(Served):
     async def _keep_watch(self) -> None:
         while True:
             self._look_at_clock()
+            self._look_at_certificates()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
         seen, now = self._watch.look(), self._wall.now()
+        self.meter.looked_at_clock(seen.moved_ns, seen.still_ns)
         if seen.moved_ns:
             way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
@@ -273,15 +312,21 @@ class LiveNode(Served):
     # ------------------------------------------------------------------------------------------------ the links
 
     async def _link_for(self, slot: int) -> None:
-        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
+        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew.
+
+        Nobody is linked with once the own certificate has expired: TLS checks it when a link is made, and never again.
+        """
         named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
         peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
         most_bytes = self.keeper.machine.view.most_bytes
-        if (peers, most_bytes) == self._linked:
+        over = self.certificates.links_over(self._wall.now())
+        if (peers, most_bytes) == self._linked and not over:
             return
+        self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
         await self._transport.close()
         self._present.clear()
-        self._linked, self.keeper.linked = None, frozenset()
+        if over:
+            return
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
@@ -311,12 +356,18 @@ class LiveNode(Served):
                 self.keeper.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _message(self, sender: str, payload: bytes) -> None:
-        self.keeper.give(on.MessageArrived(self._wall.now(), sender, payload))
+        now = self._wall.now()
+        self.meter.arrived(sender, payload, now, self.keeper.machine.view)
+        self.keeper.give(on.MessageArrived(now, sender, payload))
 
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
-        log.info("neighbour %s", "up" if up else "down", extra={"neighbour": neighbour})
+        log.info(
+            "neighbour %s",
+            "up" if up else "down",
+            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
+        )
         self.keeper.give(kind(self._wall.now(), neighbour))
 
     # --------------------------------------------------------------------------------------- revisions, and loss
@@ -334,7 +385,7 @@ class LiveNode(Served):
         if before.exchanging is not None:
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
         try:
-            view = make_view(self.config, following)
+            view = make_view(self.config, following, self.certificates.expires)
             _tell_horizon(await self.keeper.in_thread(declare_promise, following, self._storage, now))
             machine, found = await self.keeper.in_thread(
                 self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
@@ -351,7 +402,8 @@ class LiveNode(Served):
 
     async def confirm_loss(self) -> str:
         """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        if self.keeper.machine.trust.lost_at is None:
+        trust = self.keeper.machine.trust
+        if trust.lost_at is None and not trust.nobody_remembers:
             raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

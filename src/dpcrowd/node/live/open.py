@@ -15,6 +15,7 @@ from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
 from dpcrowd.node.sampler import make_noise
 from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage.failures import translated
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
 
@@ -30,8 +31,18 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
         found = current_revision(node, network, time.time_ns())
-        live = LiveNode(node, found.current, storage, transport, noise, before=found.before, following=found.following)
-        keep_current(node, found.current)
-        if found.following is not None:
-            keep_next(node, found.following)
+        live = LiveNode(
+            node,
+            found.current,
+            storage,
+            transport,
+            noise,
+            before=found.before,
+            following=found.following,
+            path=path.absolute(),
+        )
+        with translated(node.data):
+            keep_current(node, found.current)
+            if found.following is not None:
+                keep_next(node, found.following)
         yield live

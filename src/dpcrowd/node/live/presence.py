@@ -12,8 +12,6 @@ node's last sign of life is on disk, and how much may be missed is a setting (`i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage.journal import MISSED_ALL, Journal
 
@@ -38,18 +36,16 @@ class Presence:
         alive = self._journal.last_stamp()
         for slot in range(max(first, 0), self._clock.slot_of(now_ns) + 1):
             opens_ns = self._clock.opens(slot)
-            self._journal.slot_key(opens_ns)
-            if alive is not None and alive > now_ns:  # the clock went back: nobody knows how long the node was away
-                self._journal.add_missed(opens_ns, MISSED_ALL)
-            else:
-                self._journal.add_missed(opens_ns, now_ns - max(alive or 0, opens_ns))
+            missed_ns = now_ns - max(alive or 0, opens_ns)
+            if missed_ns < 0:  # the clock went back: nobody knows how long the node was away
+                missed_ns = MISSED_ALL
+            self._journal.attend(opens_ns, missed_ns)
         self._journal.stamp(now_ns)
 
     def open(self, slot: int, now_ns: int) -> None:
-        """A slot opens, or should have opened before now."""
+        """A slot opens, or should have opened before now; once."""
         opens_ns = self._clock.opens(slot)
-        self._journal.slot_key(opens_ns)
-        self._journal.add_missed(opens_ns, now_ns - opens_ns)
+        self._journal.attend(opens_ns, now_ns - opens_ns)
 
     def stamp(self, now_ns: int) -> None:
         """The node runs; to be told every `stamp_every_ns`, and at its end."""
@@ -57,17 +53,15 @@ class Presence:
 
     def stood_still(self, now_ns: int, still_ns: int) -> None:
         """Nothing ran for so long."""
-        for opens_ns in self._open_at(now_ns):
+        for opens_ns in self._journal.pending():
             self._journal.add_missed(opens_ns, min(still_ns, now_ns - opens_ns))
 
     def distrust(self, now_ns: int) -> None:
         """Nothing is known of the slots that are open now."""
-        for opens_ns in self._open_at(now_ns):
-            self._journal.add_missed(opens_ns, MISSED_ALL)
-
-    def _open_at(self, now_ns: int) -> Iterable[int]:
-        self._journal.slot_key(self._clock.opens(max(self._clock.slot_of(now_ns), 0)))
-        return [opens_ns for opens_ns in self._journal.pending() if opens_ns <= now_ns]
+        current = self._clock.opens(max(self._clock.slot_of(now_ns), 0))
+        for opens_ns in {*self._journal.pending(), current}:
+            if opens_ns <= now_ns:
+                self._journal.attend(opens_ns, MISSED_ALL)
 
     def missed(self, slot: int) -> int:
         """Nanoseconds that were missed of a slot; far too many if nothing is known of it."""

@@ -35,6 +35,11 @@ class Purse:
         """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows."""
         self._steps.add(at_ns, moved_ns)
 
+    @property
+    def short(self) -> bool:
+        """Whether the budget allowed no sample when it was asked last."""
+        return bool(self._told)
+
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
         with suppress(StorageFailed):
@@ -106,15 +111,16 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
         return f"slot {slot} is of a horizon that has ended; the present one begins with slot {first}."
     spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
     whose = f" for users {room.promise.bounds}" if room.weighted else ""
+    more = room.spent > room.promise.nano
     if room.promise.network != network:
-        return (
-            f"network '{room.promise.network}' shares this ledger and promises ε={promised}{whose}, of which {spent} "
-            "is spent."
-        )
-    if room.spent > room.promise.nano and room.weighted:
+        how_much = f"but ε={spent} is spent already." if more else f"of which {spent} is spent."
+        return f"network '{room.promise.network}' shares this ledger and promises ε={promised}{whose}, {how_much}"
+    if more and room.weighted:
         return f"ε={spent} counts as spent{whose}, more than the {promised} that is promised."
-    if room.spent > room.promise.nano:
+    if room.lost:
         return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
+    if more:
+        return f"ε={spent} is spent, more than the {promised} that is promised now."
     return f"ε={spent} of {promised} is spent{whose}."
 
 

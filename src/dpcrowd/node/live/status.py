@@ -1,4 +1,4 @@
-"""What a node tells about itself: its budget, its neighbours, its metrics. Nothing here has seen a raw count."""
+"""What a node tells about itself: its budget and its neighbours. Nothing here has seen a raw count."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
 
-from dpcrowd.node.api.prometheus import Metric, render
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status"]
+__all__ = ["budget", "distrust", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
 
 
-def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
-    """From the durable ledger."""
+def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
+    """From the durable ledger; `early` says that the network has not begun, see `opening`."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     owed = debts(storage, guarantee, clock, slot, network.id)
@@ -33,10 +33,15 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
     room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
-    text = distrust(trust) or short
-    waits_for: Waits = "budget" if short else None
-    if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None else "operator"
+    waits_for: Waits
+    if trust.lost_at is not None or trust.nobody_remembers:
+        waits_for, text = "operator", distrust(trust)
+    elif storage.failure is not None or early:
+        waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
+    elif not trust.may_sample:
+        waits_for, text = "vouching", distrust(trust)
+    else:
+        waits_for, text = "budget" if short else None, short
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
     back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
@@ -50,10 +55,16 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) 
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=waits_for is None,
+        samples=not text,
         waits_for=waits_for,
         text=text,
     )
+
+
+def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
+    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
+    begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def distrust(trust: Trust) -> str:
@@ -62,6 +73,11 @@ def distrust(trust: Trust) -> str:
         return ""
     if trust.lost_at is not None:
         return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
     return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
@@ -114,45 +130,4 @@ def network_status(
         neighbours=neighbours,
         refused_messages=dict(reasons),
         refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
-    )
-
-
-def metrics(
-    view: BudgetView, status: NetworkStatus, last_slot: int | None, sent: int, ready: bool, *, taken: int | None
-) -> str:
-    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
-    plain: dict[str, str] = {}
-    return render(
-        [
-            Metric("dpcrowd_ready", "gauge", "1 if the node can do all of its work.", [(plain, float(ready))]),
-            Metric("dpcrowd_slot", "gauge", "The open slot.", [(plain, float(status.slot))]),
-            Metric(
-                "dpcrowd_released_slot",
-                "gauge",
-                "The last released slot.",
-                [] if last_slot is None else [(plain, float(last_slot))],
-            ),
-            Metric("dpcrowd_epsilon", "gauge", "The promised budget.", [(plain, view.epsilon)]),
-            Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
-            Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
-            Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
-            Metric(
-                "dpcrowd_messages_refused_total",
-                "counter",
-                "Messages of neighbours that were not used.",
-                [({"reason": reason}, float(count)) for reason, count in status.refused_messages.items()],
-            ),
-            Metric(
-                "dpcrowd_checkins_taken_total",
-                "counter",
-                "Check-ins since the start: exact, not private, for inside these walls only.",
-                [] if taken is None else [(plain, float(taken))],
-            ),
-            Metric(
-                "dpcrowd_neighbour_up",
-                "gauge",
-                "1 if the neighbour can be reached.",
-                [({"neighbour": one.name}, float(one.connected)) for one in status.neighbours],
-            ),
-        ]
     )

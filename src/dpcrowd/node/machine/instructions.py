@@ -5,8 +5,10 @@ So an instruction to send that follows an instruction to store is never carried 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.schemes.server import ServerRelease
 
 __all__ = [
@@ -14,10 +16,10 @@ __all__ = [
     "Instruction",
     "Publish",
     "RefuseMessage",
-    "RememberCounter",
     "Report",
     "ScheduleDeadline",
     "Send",
+    "StoreCounters",
     "StoreRelease",
     "StoreSample",
 ]
@@ -36,18 +38,26 @@ class StoreSample:
 
 @dataclass(frozen=True)
 class ForgetCheckIns:
-    """Delete the check-ins of all slots up to this one, and their hash keys."""
+    """Delete the check-ins of all slots up to this one, and their hash keys.
+
+    This takes the longer the more there are: nothing that others can see may wait for it.
+    """
 
     slot: int
 
 
 @dataclass(frozen=True)
 class Send:
-    """To neighbours, by name. Sending the same payload twice is harmless."""
+    """To neighbours, by name. Sending the same payload twice is harmless.
+
+    at_ns  not before this time, and as soon after it as can be; meanwhile other instructions and stimuli go on. When it
+           has left, the machine is told (`MessageSent`). None: now.
+    """
 
     slot: int
     payload: bytes
     to: tuple[str, ...]
+    at_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,11 +70,18 @@ class ScheduleDeadline:
 
 @dataclass(frozen=True)
 class StoreRelease:
-    """The release and the state after it."""
+    """The release and the state after it.
+
+    heard           names of the neighbours whose messages are in it
+    counters        what neighbours said of their own ledgers since the last time, by name
+    complete_until  the last slot up to which the own ledger was known to be complete
+    """
 
     release: ServerRelease
     state: bytes
     heard: tuple[str, ...]
+    counters: Mapping[str, Remembered] = field(default_factory=dict)
+    complete_until: int = -1
 
 
 @dataclass(frozen=True)
@@ -75,13 +92,10 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class RememberCounter:
-    """What a neighbour said of its own ledger, and its signature under that; echoed to it for ever after."""
+class StoreCounters:
+    """What neighbours said of their own ledgers, by name, and their signatures under that. Before it is echoed."""
 
-    neighbour: str
-    slot: int
-    counter: int
-    proof: bytes = b""
+    counters: Mapping[str, Remembered]
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,7 @@ Instruction = (
     | ScheduleDeadline
     | StoreRelease
     | Publish
-    | RememberCounter
+    | StoreCounters
     | RefuseMessage
     | Report
 )

@@ -7,6 +7,10 @@ message leave. Without a sample a heartbeat leaves, so that nobody waits. Slot t
 messages are checked and kept until all have spoken or the deadline passes, then they are fused, and the release is
 stored and published. Meanwhile slot t + 1 collects.
 
+How long counting, drawing and storing take depends on what was counted, which is nobody's business. So the message of a
+slot leaves at a moment of the clock, `send_offset` after the seal, a sample and a heartbeat alike; nothing is fused
+before it; and check-ins are forgotten after the release, since that takes the longer the more there are.
+
 What never happens: a second draw for a slot (the server refuses to observe a slot twice, and a restored state brings
 its draw with it), a message before its payment is durable (order of instructions), a sample while the ledger may be
 an old copy (`Trust`) or cannot be written, a raw count in an instruction.
@@ -15,6 +19,7 @@ an old copy (`Trust`) or cannot be written, a raw count in an instruction.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.early import Early
@@ -26,10 +31,10 @@ from dpcrowd.node.machine.instructions import (
     Instruction,
     Publish,
     RefuseMessage,
-    RememberCounter,
     Report,
     ScheduleDeadline,
     Send,
+    StoreCounters,
     StoreRelease,
     StoreSample,
 )
@@ -38,6 +43,7 @@ from dpcrowd.node.machine.stimuli import (
     DeadlinePassed,
     LossConfirmed,
     MessageArrived,
+    MessageSent,
     NeighbourUp,
     SlotSealed,
     Started,
@@ -62,8 +68,9 @@ class Machine:
 
     server    fresh, or restored from the state that was stored last
     counter   samples that the ledger has paid for
-    heard     what neighbours said of their own ledgers: name -> (slot, counter, proof)
-    vouched   whether the ledger is known to be whole, so that no neighbour has to say so first
+    heard     what neighbours said of their own ledgers, by name; all of it is on disk
+    vouched   whether the ledger is known to be complete, so that no neighbour has to say so first
+    complete_until  the last slot up to which it was known to be complete; None: as far as the server's state goes
     """
 
     def __init__(
@@ -74,22 +81,30 @@ class Machine:
         counter: int = 0,
         heard: Mapping[str, Remembered] | None = None,
         vouched: bool = False,
+        complete_until: int | None = None,
     ) -> None:
         self.view = view
         self.server = server
-        self.trust = Trust(counter, vouched)
+        self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
         numbers = {view.number(name): said for name, said in (heard or {}).items()}
         self._memory = NeighbourMemory({number: said for number, said in numbers.items() if number is not None})
         self._exchange: Exchange | None = None
         self._early = Early()
         self._can_store = True
         self._before: bytes | None = None  # the state before a draw that is not yet stored
+        self._own: tuple[int, InfoMessages | None] = -1, None  # the last slot that was told, and the sample in it
         self._last_payloads: dict[int, bytes] = {}
+        self._unsent: int | None = None  # the slot that was released before its message left
         self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
+        self.expires: dict[int, int] = {}  # number: when its certificate expires, by its own words
         self._told: list[Instruction] = []  # what was to be done about the last stimulus
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         """What has to be done about it, in this order, and before the next stimulus is given."""
+        if isinstance(stimulus, StorageFailed):
+            self._memory.storing_failed()
+        else:
+            self._memory.storing_done()
         self._told = self._answer(stimulus)
         return self._told
 
@@ -102,6 +117,8 @@ class Machine:
                 return self._seal(at_ns, slot, counts, room)
             case MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
+            case MessageSent(_, slot):
+                return self._sent(slot)
             case DeadlinePassed(_, slot):
                 return self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
             case NeighbourUp(_, neighbour):
@@ -127,6 +144,9 @@ class Machine:
         for number, used in before.used.items():
             if (new := renumbered[number]) is not None:
                 self.used[new] = used
+        for number, expires in before.expires.items():
+            if (new := renumbered[number]) is not None:
+                self.expires[new] = expires
         self._early.follow(before._early, renumbered)
 
     @property
@@ -141,10 +161,10 @@ class Machine:
         slot = self.server.open_slot
         if slot is None:
             return []
-        done = self._open_exchange(at_ns, slot, self.server.pending_message())
-        if at_ns >= self.view.ends(slot) and self._exchange is not None:
+        if at_ns >= self.view.ends(slot):
+            self._exchange = Exchange(slot, b"", self.view.links(slot))
             return self._fuse()
-        return done
+        return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
     def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
         if slot <= self.server.slot:
@@ -152,7 +172,8 @@ class Machine:
             return [ForgetCheckIns(slot), Report("clock-behind", text)]
         done: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
-            done += self._fuse()
+            # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
+            done += [one for one in self._fuse() if not isinstance(one, ForgetCheckIns)]
         done += self._catch_up(slot)
         if counts is not None and not (self.trust.may_sample and self._can_store):
             counts = None
@@ -163,7 +184,6 @@ class Machine:
             nano, noisy = sample
             counter = self.trust.paid(slot)
             done.append(StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
-        done.append(ForgetCheckIns(slot))
         return [*done, *self._open_exchange(at_ns, slot, message)]
 
     def _catch_up(self, slot: int) -> list[Instruction]:
@@ -176,26 +196,42 @@ class Machine:
             self.server.hear()
         return [Report("slots-missed", f"slots {last + 1} to {slot - 1} passed without this node: no samples there.")]
 
-    def _open_exchange(self, at_ns: int, slot: int, message: object) -> list[Instruction]:
-        view = self.view
-        records: tuple[Record, ...] = ()
-        prior, known = b"", b""
-        if isinstance(message, InfoMessages):
-            records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
-            prior = message.prior[0].astype("<f8").tobytes()
-            known = message.prior_known[0].astype("u1").tobytes()
-        expected = view.links(slot)
-        heard, proofs = self._memory.echoes(slot, expected)
-        body = Body(VERSION, view.digest, view.me, slot, 1, self.trust.counter, heard, prior, known, records, proofs)
-        own = encode(body, view.sign)
-        self._exchange = Exchange(slot, own, expected)
+    def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
+        """again: after a restart; whatever was to be kept from telling by its time has been told or is over."""
+        view, expected = self.view, self.view.links(slot)
         done: list[Instruction] = []
+        if self._can_store and self._memory.unsaved().keys() & expected:
+            done.append(StoreCounters(self._counters()))
+        self._own = slot, message if isinstance(message, InfoMessages) else None
+        waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
+        self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
+        self.trust.told(slot)
+        if expected or waits:
+            to = tuple(view.names[number] for number in sorted(expected))
+            done.append(Send(slot, own, to, view.sends(slot) if waits else None))
         if expected:
-            done.append(Send(slot, own, tuple(view.names[number] for number in sorted(expected))))
             done.append(ScheduleDeadline(slot, view.ends(slot)))
         for number, payload in self._early.take(slot):
             done += self._hear(at_ns, view.names[number], payload)
         return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
+
+    def _own_payload(self) -> bytes:
+        """The own message of the last slot, with what is remembered of its neighbours as far as that is stored."""
+        view, (slot, message) = self.view, self._own
+        records: tuple[Record, ...] = ()
+        prior, known = b"", b""
+        if message is not None:
+            records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
+            prior = message.prior[0].astype("<f8").tobytes()
+            known = message.prior_known[0].astype("u1").tobytes()
+        echoes = self._memory.echoes(slot, view.links(slot))
+        head = VERSION, view.digest, view.me, slot, 1, self.trust.counter
+        body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires)
+        return encode(body, view.sign)
+
+    def _counters(self) -> dict[str, Remembered]:
+        """What is to be stored of neighbours' counters, by their names."""
+        return {self.view.names[number]: said for number, said in self._memory.store().items()}
 
     def _fuse(self) -> list[Instruction]:
         exchange = self._exchange
@@ -208,8 +244,22 @@ class Machine:
             RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
         ]
-        done += [StoreRelease(release, self.server.save(), heard), Publish(release)]
-        return [*done, *map(_unproven, self.trust.passed(exchange.slot))]
+        unproven = self.trust.passed(exchange.slot)
+        state, counters = self.server.save(), self._counters()
+        done += [StoreRelease(release, state, heard, counters, self.trust.complete_until), Publish(release)]
+        self._unsent = None if exchange.sent else exchange.slot
+        forget = [ForgetCheckIns(exchange.slot)] if exchange.sent else []
+        return [*done, *map(_unproven, unproven), *forget]
+
+    def _sent(self, slot: int) -> list[Instruction]:
+        exchange = self._exchange
+        if exchange is not None and exchange.slot == slot:
+            exchange.sent = True
+            return self._fuse() if exchange.complete else []
+        if self._unsent != slot:
+            return []
+        self._unsent = None
+        return [ForgetCheckIns(slot)]
 
     # ------------------------------------------------------------------------------------------------- messages
 
@@ -260,12 +310,14 @@ class Machine:
         """Counters: remember the neighbour's, and see whether it remembers more of ours than we do."""
         view, body, name = self.view, heard.body, self.view.names[number]
         done: list[Instruction] = []
-        if (remembered := self._memory.hear(number, heard, ahead=not vouches)) is not None:
-            done.append(RememberCounter(name, *remembered))
+        self._memory.hear(number, heard, ahead=not vouches)
+        if body.expires:
+            self.expires[number] = body.expires
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
+        since = body.slot - body.since[view.me] if view.me in body.since else None
         shown = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
-        match self.trust.echo(name, body.slot if vouches else None, echoed, shown):
+        match self.trust.echo(name, body.slot if vouches else None, echoed, shown, since):
             case "lost":
                 assert shown is not None
                 done.append(
@@ -282,7 +334,7 @@ class Machine:
 
     def _send_again(self, neighbour: str) -> list[Instruction]:
         exchange, number = self._exchange, self.view.number(neighbour)
-        if exchange is None or number not in exchange.expected:
+        if exchange is None or number not in exchange.expected or not exchange.sent:
             return []
         return [Send(exchange.slot, exchange.payload, (neighbour,))]
 
@@ -299,7 +351,16 @@ class Machine:
         for place, left in enumerate(rest):
             if isinstance(left, StoreSample):
                 return [*done, *rest[1:place], *self._undraw(at_ns, left.slot)]
-        return [*done, *rest[1:]]
+        return [*done, *map(self._without_unsaved, rest[1:])]
+
+    def _without_unsaved(self, instruction: Instruction) -> Instruction:
+        """The same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
+        if not isinstance(instruction, Send) or instruction.slot != self._own[0]:
+            return instruction
+        payload = self._own_payload()
+        if self._exchange is not None:
+            self._exchange.payload = payload
+        return replace(instruction, payload=payload)
 
     def _undraw(self, at_ns: int, slot: int) -> list[Instruction]:
         """Go on as if nothing had been sampled in this slot; what neighbours have said of it stays said."""
@@ -310,7 +371,7 @@ class Machine:
         self.trust.unpaid()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
-        return [ForgetCheckIns(slot), *self._open_exchange(at_ns, slot, None)]
+        return self._open_exchange(at_ns, slot, None)
 
 
 def _unproven(name: str) -> Report:

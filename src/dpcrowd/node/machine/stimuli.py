@@ -13,6 +13,7 @@ __all__ = [
     "DeadlinePassed",
     "LossConfirmed",
     "MessageArrived",
+    "MessageSent",
     "NeighbourDown",
     "NeighbourUp",
     "SlotSealed",
@@ -51,6 +52,14 @@ class MessageArrived:
     at_ns: int
     sender: str
     payload: bytes
+
+
+@dataclass(frozen=True)
+class MessageSent:
+    """The own message of a slot, which had to wait for its time, has left."""
+
+    at_ns: int
+    slot: int
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,7 @@ Stimulus = (
     Started
     | SlotSealed
     | MessageArrived
+    | MessageSent
     | DeadlinePassed
     | NeighbourUp
     | NeighbourDown

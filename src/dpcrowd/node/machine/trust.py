@@ -1,8 +1,8 @@
 """Whether the ledger in the folder can be trusted: a folder that was restored from an old copy would pay twice.
 
 A node tells its ledger's counter in every message, and neighbours echo the highest that they ever heard, with the slot
-in which they first heard it. After a start the node samples only when a neighbour has spoken: one that echoes no more
-than the node itself knows (or has never heard of a node whose ledger is empty) shows that nothing is lost.
+in which they first heard it. After a start the node samples only when a neighbour has vouched for it: one that
+remembers the node from before, and echoes no more than the node itself knows, shows that nothing is lost.
 
 One that echoes more says that something is lost. Organisations do not trust one another: its word alone would let it
 stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
@@ -24,6 +24,33 @@ before the exchange of slot t is over, hence before the copy may sample.
 
 What a neighbour says in slot t it wrote before it heard slot t. So an old message must not vouch: samples that are lost
 may be as young as the slot that was sealed last, and only what neighbours say of later slots can know of them.
+
+Why an echo of the copy's own words does not vouch. A neighbour that has lost its memory, or is new, hears the copy,
+remembers that, and echoes it in the next slot. Such an echo knows nothing of what was lost. So the folder keeps with
+every commit the last slot c up to which its ledger was known to be complete (`complete_until`): the last one that was
+told by a life which could sample. A neighbour vouches only if its memory of the node reaches back to slot c or further:
+it would know of every later sample that it heard. What lives that nobody has vouched for tell is of slots after c,
+because a folder seals no slot twice and c is not moved by them. So a memory that such lives have begun never reaches
+back far enough, however often the node is restarted, or the same copy put back.
+
+- c is moved when a sample is paid, in the same transaction; when a slot is released while the node may sample, which
+  includes the slot in whose exchange the node is vouched for; and when a loss is confirmed. An old copy has an old c.
+- One message of a slot c may be told by two lives: the sample that was stored and not released yet is told again after
+  a restart. Whoever knows no more than that vouches, and rightly: its exchange is still open, so no later slot has been
+  sealed, and nothing can be lost.
+- How far a memory reaches back (`since`) is the slot in which the neighbour first heard the node, or heard the counter
+  rise with a sample: a sample is told by lives that were vouched for, and its slot is at most c. A counter that the
+  neighbour learns later, from a life that waits, because it had missed the sample, does not shorten its memory. So two
+  nodes that were cut off by the same power failure vouch for each other, whichever of them speaks first.
+- Neighbours of version 0.1.0 do not say how far back they remember. For them it is the slot in which they first heard
+  the counter, which is later or the same: they vouch less often, and for nothing more.
+- After time that has passed unseen (`doubt`) c is the last slot that was told before. A snapshot of this process, told
+  from the same memory, cannot be vouched for by what it says itself.
+- An empty ledger may begin: there is nothing yet that anybody could remember. A folder that was emptied is exposed by
+  a proof, as any old copy.
+- What a neighbour echoes is on its disk before (`memory`): after a crash it does not remember less than it has echoed.
+
+If everybody who can be heard has forgotten the node, nobody is left to decide but the operator (`nobody_remembers`).
 """
 
 from __future__ import annotations
@@ -54,6 +81,7 @@ class Trust:
     words     neighbours that say more without proof, and how much
     settled   whether the time to prove them is over
     paid_in   slots of the last samples of this life, newest last
+    complete_until  the last slot up to which the ledger was known to be complete; -1: never
     """
 
     counter: int
@@ -62,6 +90,7 @@ class Trust:
     since: int | None = None
     first: int | None = None
     words: dict[str, int] = field(default_factory=dict)
+    complete_until: int = -1
     listened: bool = field(init=False)
     settled: bool = field(init=False)
     paid_in: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
@@ -83,6 +112,11 @@ class Trust:
             return self.shown_at
         return max(self.words.values(), default=None) if self.settled and not self.vouched else None
 
+    @property
+    def nobody_remembers(self) -> bool:
+        """Whether neighbours have spoken, and had their time, and none of them remembers this ledger from before."""
+        return self.settled and not self.vouched and self.lost_at is None
+
     def start(self, last: int, following: int) -> None:
         """The node runs: its folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
@@ -96,12 +130,18 @@ class Trust:
         self.start(last, following)
 
     def echo(
-        self, who: str, slot: int | None, echoed: tuple[int, int] | None, proof: tuple[int, int] | None
+        self,
+        who: str,
+        slot: int | None,
+        echoed: tuple[int, int] | None,
+        proof: tuple[int, int] | None,
+        since: int | None = None,
     ) -> Verdict | None:
         """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
 
         slot   None: its message cannot vouch for anything
         proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
+        since  the slot to which its memory of this node reaches back; None: that of the echo
         Says what is new: a loss, or a word that is worth nothing.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
@@ -111,10 +151,13 @@ class Trust:
             return self._lost(proof[1])
         if echoed is not None and self._unknown(*echoed):
             return self._said(who, echoed[1])
-        # Nobody knows a node whose ledger is empty; one that has samples needs somebody who remembers them.
-        if fresh and who not in self.words and (echoed is not None or self.counter == 0):
+        if fresh and who not in self.words and (self.counter == 0 or self._reaches_back(echoed, since)):
             self.vouched = True
         return None
+
+    def _reaches_back(self, echoed: tuple[int, int] | None, since: int | None) -> bool:
+        """Whether a neighbour would know of a sample that this ledger has lost."""
+        return echoed is not None and (echoed[0] if since is None else since) <= self.complete_until
 
     def _lost(self, counter: int) -> Verdict | None:
         anew = self.shown_at is None
@@ -129,12 +172,19 @@ class Trust:
         self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
         return "unproven" if anew and self.settled else None
 
+    def told(self, slot: int) -> None:
+        """The node speaks of a slot, or has spoken of it: if the ledger is complete, it is so up to this slot."""
+        if self.may_sample:
+            self.complete_until = max(slot, self.complete_until)
+
     def passed(self, slot: int) -> list[str]:
         """The exchange of a slot is over; neighbours whose words are worth nothing from now on."""
-        if self.settled or self.first is None or slot < self.first:
-            return []
-        self.listened, self.settled = True, slot >= self.first + _PATIENCE
-        return sorted(self.words) if self.settled else []
+        unproven: list[str] = []
+        if not self.settled and self.first is not None and slot >= self.first:
+            self.listened, self.settled = True, slot >= self.first + _PATIENCE
+            unproven = sorted(self.words) if self.settled else []
+        self.told(slot)
+        return unproven
 
     def _unknown(self, slot: int, counter: int) -> bool:
         """Whether this ledger had not paid for so many samples by that slot.

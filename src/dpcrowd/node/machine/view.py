@@ -20,10 +20,12 @@ class NetworkView:
     digest      of the revision
     grace_ns    how long after its close a slot takes late check-ins
     deadline_ns how long after the seal neighbours are waited for
+    send_offset_ns  how long after the seal the own message leaves
     links       the numbers of the neighbours in a slot
     sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
     population  people at most, in all regions; None: not known, and no sample is too large
     coarsest    standard deviation of the noisiest honest sample of any server, in people
+    expires     when the own certificate expires, in seconds since 1970; 0: not known
     """
 
     me: int
@@ -39,6 +41,8 @@ class NetworkView:
     verify: Verify
     population: int | None = None
     coarsest: float = 0.0
+    send_offset_ns: int = 0
+    expires: int = 0
 
     @property
     def most_bytes(self) -> int:
@@ -52,6 +56,10 @@ class NetworkView:
     def seals(self, slot: int) -> int:
         """When a slot takes no more check-ins."""
         return self.clock.closes(slot) + self.grace_ns
+
+    def sends(self, slot: int) -> int:
+        """When the own message leaves, however soon it is ready."""
+        return self.seals(slot) + self.send_offset_ns
 
     def ends(self, slot: int) -> int:
         """When neighbours are not waited for any longer."""

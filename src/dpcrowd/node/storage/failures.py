@@ -82,6 +82,8 @@ def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
     if isinstance(error, sqlite3.ProgrammingError):
         return StorageFailed("closed", f"{path}: the database is closed", "start the node again")
     code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:  # the log's index could not grow
+        code = sqlite3.SQLITE_FULL
     # Extended codes carry their primary code in the low byte.
     kind, reason, fix = _KINDS.get(code & 0xFF, _OTHER) if isinstance(code, int) else _OTHER
     name = getattr(error, "sqlite_errorname", type(error).__name__)

@@ -52,7 +52,7 @@ _MISSED_AT = 16 + KEY_BYTES
 _MISSED = struct.Struct("<QI")
 _RECORD = struct.Struct("<II")
 _ALIVE = struct.Struct("<qI")
-_LIMIT_HIT = 1
+_LIMIT_HIT, _ATTENDED = 1, 2
 _ZEROS = bytes(1 << 20)
 _SUFFIX = ".slot"
 _FORGOTTEN = bytes(KEY_BYTES)
@@ -99,23 +99,17 @@ class Journal:
 
     # -------------------------------------------------------------------------------------------------- opening
 
-    def slot_key(self, opens_ns: int, missed_ns: int = 0) -> bytes:
-        """The key with which the slot's users are hashed; opens the slot if it is not open yet.
-
-        missed_ns  of a slot that is opened now: how long it has been open already
-        """
+    def slot_key(self, opens_ns: int) -> bytes:
+        """The key with which the slot's users are hashed; made, with the slot's file, if there is none yet."""
         with self._lock, self._translated():
-            file = self._files.get(opens_ns)
-            if file is None:
-                file = self._create(opens_ns, missed_ns)
-            return file.key
+            return (self._files.get(opens_ns) or self._create(opens_ns)).key
 
-    def _create(self, opens_ns: int, missed_ns: int) -> _File:
+    def _create(self, opens_ns: int) -> _File:
         path = self.folder / f"{opens_ns}{_SUFFIX}"
         key = secrets.token_bytes(KEY_BYTES)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
-            _write_all(handle, _HEAD.pack(_MAGIC, key, missed_ns, 0, self.kind), 0)
+            _write_all(handle, _HEAD.pack(_MAGIC, key, 0, 0, self.kind), 0)
             os.fsync(handle)
             sync_folder(self.folder)
         except BaseException:
@@ -123,7 +117,7 @@ class Journal:
             with suppress(OSError):
                 path.unlink()
             raise
-        self._files[opens_ns] = _File(path, handle, key, _HEAD.size, missed_ns, 0, self.kind)
+        self._files[opens_ns] = _File(path, handle, key, _HEAD.size, kind=self.kind)
         return self._files[opens_ns]
 
     def _load(self, path: Path) -> None:
@@ -192,11 +186,21 @@ class Journal:
 
     # --------------------------------------------------------------------------------------- what a node has missed
 
+    def attend(self, opens_ns: int, missed_ns: int) -> None:
+        """The node counts this slot from now on, and was not there for so long before.
+
+        Only a slot that was attended to can be complete: that a check-in has made a slot's file says nothing.
+        """
+        with self._lock, self._translated():
+            file = self._files.get(opens_ns) or self._create(opens_ns)
+            missed_ns = min(file.missed_ns + max(missed_ns, 0), MISSED_ALL)
+            self._mark(file, missed_ns=missed_ns, flags=file.flags | _ATTENDED)
+
     def missed(self, opens_ns: int) -> int:
         """Nanoseconds of the slot in which the node was not there; `MISSED_ALL` if the slot cannot be relied on."""
         with self._lock:
             file = self._files.get(opens_ns)
-            if file is None or file.kind != self.kind:
+            if file is None or file.kind != self.kind or not file.flags & _ATTENDED:
                 return MISSED_ALL
             return file.missed_ns
 

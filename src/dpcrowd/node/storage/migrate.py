@@ -137,6 +137,12 @@ LEDGER_STEPS: tuple[Step, ...] = (
             FROM event JOIN promise USING (network) WHERE kind = 'new-horizon' AND span_ns IS NULL""",
     ),
     (
+        # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first said.
+        "ALTER TABLE neighbour ADD COLUMN since INTEGER",
+        # The last slot up to which this ledger was known to be complete, because the node could sample then.
+        "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",
+    ),
+    (
         # How much of a jump of the clock has been undone by a jump back.
         "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
     ),

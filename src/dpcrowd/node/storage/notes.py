@@ -21,12 +21,16 @@ __all__ = [
     "Memory",
     "Refusal",
     "Refusals",
+    "Remembered",
     "add_event",
+    "put_complete",
     "put_memory",
     "put_refusals",
     "utc_text",
 ]
 
+Remembered = tuple[int, int, bytes, int]
+"""(slot in which a neighbour first said a counter, the counter, its proof, slot since which it is remembered)"""
 LARGEST_COUNTER = 1 << 62
 """A counter that no ledger reaches; a neighbour that says more must not break a commit."""
 
@@ -83,22 +87,38 @@ class Refusals:
 
 
 class Memory:
-    """The last (slot, ledger counter, proof) that each neighbour said: echoed to it, so that an old copy is exposed."""
+    """The highest ledger counter that each neighbour said: echoed to it, so that an old copy is exposed.
+
+    And up to which slot the own ledger was known to be complete: neighbours have to remember that far to vouch for it.
+    """
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
         self._database = database
         self._reader = reader
         self._network = network
 
-    def remember_counter(self, neighbour: str, slot: int, counter: int, proof: bytes = b"") -> None:
-        """A lower counter than the one remembered changes nothing: it is what has to be exposed."""
+    def remember(self, heard: Mapping[str, Remembered]) -> None:
+        """On disk when it returns. A counter below the one remembered changes nothing: it has to be exposed."""
         with self._database.transaction() as connection:
-            put_memory(connection, self._network, {neighbour: (slot, counter, proof)})
+            put_memory(connection, self._network, heard)
 
-    def remembered(self) -> dict[str, tuple[int, int, bytes]]:
-        """{neighbour: (slot, counter, proof)}; no proof of what was remembered before there were any."""
-        rows = self._reader.rows("SELECT name, slot, counter, proof FROM neighbour WHERE network = ?", (self._network,))
-        return {name: (slot, counter, proof) for name, slot, counter, proof in rows}
+    def remembered(self) -> dict[str, Remembered]:
+        """By neighbour; no proof of what was remembered before there were any."""
+        rows = self._reader.rows(
+            "SELECT name, slot, counter, proof, coalesce(since, slot) FROM neighbour WHERE network = ?",
+            (self._network,),
+        )
+        return {name: (slot, counter, proof, since) for name, slot, counter, proof, since in rows}
+
+    def complete_until(self) -> int | None:
+        """The last slot up to which the own ledger was known to be complete; None in a folder of version 0.1."""
+        row = self._reader.row("SELECT until_slot FROM complete WHERE network = ?", (self._network,))
+        return None if row is None else int(row[0])
+
+    def confirm_complete(self, until_slot: int) -> None:
+        """The operator has confirmed what was lost: with that, the ledger is complete."""
+        with self._database.transaction() as connection:
+            put_complete(connection, self._network, until_slot)
 
 
 class Events:
@@ -127,14 +147,22 @@ def put_refusals(connection: sqlite3.Connection, network: str, refusals: Iterabl
     )
 
 
-def put_memory(connection: sqlite3.Connection, network: str, heard: Mapping[str, tuple[int, int, bytes]]) -> None:
+def put_memory(connection: sqlite3.Connection, network: str, heard: Mapping[str, Remembered]) -> None:
     """Inside a transaction."""
     connection.executemany(
-        "INSERT INTO neighbour (network, name, slot, counter, proof) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
-        "SET slot = excluded.slot, counter = excluded.counter, proof = excluded.proof "
-        "WHERE excluded.counter >= counter",
-        [(network, name, slot, min(counter, LARGEST_COUNTER), proof) for name, (slot, counter, proof) in heard.items()],
+        "INSERT INTO neighbour (network, name, slot, counter, proof, since) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET slot = excluded.slot, counter = excluded.counter, proof = excluded.proof, "
+        "since = excluded.since WHERE excluded.counter >= counter",
+        [
+            (network, name, slot, min(counter, LARGEST_COUNTER), proof, since)
+            for name, (slot, counter, proof, since) in heard.items()
+        ],
     )
+
+
+def put_complete(connection: sqlite3.Connection, network: str, until_slot: int) -> None:
+    """Inside a transaction."""
+    connection.execute("INSERT OR REPLACE INTO complete VALUES (?, ?)", (network, until_slot))
 
 
 def add_event(connection: sqlite3.Connection, network: str, at_ns: int, kind: str, text: str) -> None:

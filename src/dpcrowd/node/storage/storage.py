@@ -26,7 +26,9 @@ from dpcrowd.node.storage.notes import (
     Memory,
     Refusal,
     Refusals,
+    Remembered,
     add_event,
+    put_complete,
     put_memory,
     put_refusals,
     utc_text,
@@ -126,6 +128,7 @@ class Storage:
         with self._database.transaction() as connection:
             counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
         self.ledger.committed(counter)
         return counter
 
@@ -134,13 +137,15 @@ class Storage:
         releases: Sequence[StoredRelease],
         state: bytes,
         *,
-        heard: Mapping[str, tuple[int, int, bytes]] | None = None,
+        heard: Mapping[str, Remembered] | None = None,
         refused: Iterable[Refusal] = (),
+        complete_until: int | None = None,
     ) -> None:
         """Keep the releases of one slot, or of many that are caught up, and the state after them.
 
-        heard    {neighbour: (slot, counter, proof)}, see `Memory`
-        refused  what was refused since the last commit
+        heard           what neighbours said of their ledgers, see `Memory`
+        refused         what was refused since the last commit
+        complete_until  up to which slot the ledger is known to be complete, if that is known anew
         """
         with self._database.transaction() as connection:
             for release in releases:
@@ -148,6 +153,8 @@ class Storage:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
+            if complete_until is not None:
+                put_complete(connection, self._network, complete_until)
 
     def set_ahead(self, at_ns: int, moved_ns: int) -> int:
         """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged; the row."""

@@ -81,6 +81,8 @@ class Body(Head, array_like=True, frozen=True):
              whoever restored an old copy learns it from this
     prior    raw float64, empty without a record; prior_known: a byte a region
     proofs   of some of `heard`: what the neighbour itself signed
+    since    of some of `heard`: how many slots ago the memory of the neighbour began, if that is longer; since 0.2
+    expires  when the sender's certificate expires, in seconds since 1970; 0: it does not say
     """
 
     heard: dict[int, tuple[int, int]]
@@ -88,6 +90,8 @@ class Body(Head, array_like=True, frozen=True):
     prior_known: bytes = b""
     records: tuple[Record, ...] = ()
     proofs: dict[int, bytes] = {}
+    since: dict[int, int] = {}
+    expires: int = 0
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
@@ -96,6 +100,8 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
     prior_known: bytes = b""
     records: tuple[Record, ...] = ()
     proofs: dict[int, bytes] = {}
+    since: dict[int, int] = {}
+    expires: int = 0
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
