@@ -155,7 +155,7 @@ def one(scene: Scene, fault: Fault) -> Episode:
     time.sleep(QUIET)
     episode.last, episode.silent = scene.trial.slot() - 1, len(scene.watch.silent) - silent
     if episode.silent:
-        episode.problems.append(f"servers that should be up did not answer {episode.silent} times")
+        episode.problems.append(f"requests to servers that should be up were not answered: {episode.silent}")
     return episode
 
 
@@ -221,7 +221,7 @@ def report(scene: Scene, feed: Feed, episodes: list[Episode], chosen: argparse.N
     )
     for episode in episodes:
         for problem in episode.problems:
-            print(f"- **{episode.fault.title}**: {problem}.")
+            print(f"- **{episode.fault.title}**: {problem.rstrip('.')}.")
     coverage = estimates > 0 and hits / estimates >= COVERED
     return not (twice or over or in_time or watch.silent or any(one.problems for one in episodes)) and coverage
 

@@ -43,8 +43,9 @@ class Scene:
     chance: random.Random
     disks: bool
 
-    def victim(self) -> Server:
-        return self.chance.choice(self.trial.servers)
+    def victim(self, *, listening: bool = False) -> Server:
+        """Any server, or one whose transport port is open: the first one dials all others, and listens to nobody."""
+        return self.chance.choice(self.trial.servers[1:] if listening else self.trial.servers)
 
     def pause(self, low: float, high: float) -> None:
         time.sleep(self.chance.uniform(low, high))
@@ -167,12 +168,11 @@ def _set_clock(scene: Scene, ahead: float) -> None:
 
 
 def take_port(scene: Scene) -> None:
-    victim = scene.victim()
-    port = scene.chance.choice((victim.http, victim.transport))
+    transport = scene.chance.random() < 0.5
+    victim = scene.victim(listening=transport)
     victim.kill()
-    with contextlib.closing(hold_port(port)):
+    with _starting_again(victim), contextlib.closing(hold_port(victim.transport if transport else victim.http)):
         _refuses_to_start(victim)
-    victim.start()
 
 
 def expire(scene: Scene) -> None:
@@ -184,12 +184,21 @@ def expire(scene: Scene) -> None:
     past = datetime.now(UTC) - timedelta(days=2)
     signed = sign_request(authority, request, past, days=1, name=victim.name)
     victim.kill()
+    with _starting_again(victim):
+        try:
+            victim.keys.certificate.write_bytes(signed.pem)
+            _refuses_to_start(victim)
+        finally:
+            victim.keys.certificate.write_bytes(good)
+
+
+@contextlib.contextmanager
+def _starting_again(victim: Server) -> Iterator[None]:
+    """At the end, whatever it did meanwhile."""
     try:
-        victim.keys.certificate.write_bytes(signed.pem)
-        _refuses_to_start(victim)
+        yield
     finally:
-        victim.keys.certificate.write_bytes(good)
-    victim.start()
+        victim.start()
 
 
 def _refuses_to_start(victim: Server) -> None:
@@ -225,7 +234,7 @@ def _cut(scene: Scene, *ports: int) -> None:
 
 def connect_much(scene: Scene) -> None:
     """Connections to the transport port that say nothing sensible, held for five seconds."""
-    victim = scene.victim()
+    victim = scene.victim(listening=True)
     with _connections(victim.transport, _CONNECTIONS, scene.chance.randbytes(64)):
         time.sleep(5)
 

@@ -63,6 +63,8 @@ def test_each_holder_is_told_what_it_means(holder: Holder, soon: str, over: str)
     assert warning.fix.endswith(".")
     assert [one.over(NOW + timedelta(seconds=n)) for n in (-1, 0, 1)] == [False, False, True]
     assert one.days_left(NOW + 12 * timedelta(hours=1)) == -0.5
+    seconds = [one.days_left(NOW + timedelta(seconds=n)) for n in (-900, -1, 0, 1)]
+    assert seconds == [0.01, 0.0, 0.0, -0.01], "a monitor asks whether it is below zero"
 
 
 def test_own_certificates_are_read_from_the_files_of_node_toml(node: NodeConfig) -> None:
@@ -76,6 +78,19 @@ def test_own_certificates_are_read_from_the_files_of_node_toml(node: NodeConfig)
     begin = NOW.replace(microsecond=0)
     assert [one.at for one in known[:2]] == [begin + 365 * DAY, begin + 3650 * DAY]
     assert 29 < known[2].days_left(datetime.now(UTC)) <= 30
+
+
+def test_a_short_life_of_https_is_not_all_warnings(tmp_path: Path) -> None:
+    """Web certificates may live for weeks: a warning from the first day to the last would be read by nobody."""
+    minter = Minter(tmp_path)
+    short = read_expiry(minter.mint("localhost", valid=(0, 6)).certificate, "https")
+    assert short.problem(short.at - 3 * DAY) is None
+    assert short.problem(short.at - 1 * DAY) is not None
+    year = read_expiry(minter.mint("localhost", valid=(0, 365)).certificate, "https")
+    assert year.problem(year.at - 31 * DAY) is None
+    assert year.problem(year.at - 29 * DAY) is not None
+    server = read_expiry(minter.mint("clinic-a", valid=(0, 6)).certificate, "server")
+    assert server.problem(server.at - 5 * DAY) is not None, "a person has to renew it, with others"
 
 
 def test_neighbours_are_known_by_their_own_words(plain: NodeConfig) -> None:

@@ -194,7 +194,7 @@ def test_a_neighbours_message_is_timed(tmp_path: Path) -> None:
                     peer.keeper.machine.handle(on.DeadlinePassed(it.clock.at, slot))
                 peer.keeper.close()
             await it.seal(0)
-            it.clock.at += SECOND * 3 // 10
+            it.clock.at = it.node._seals(0) + SECOND * 3 // 10
             it.node._message("b", sent[0])
             await it.done()
             await it.seal(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = ["Expiry", "Holder", "read_expiry"]
 
 Holder = Literal["server", "https", "authority", "neighbour"]
 
+_HUNDREDTH = timedelta(days=1) / 100
 _WHOSE = {
     "server": "the certificate of '{name}'",
     "https": "the certificate of HTTPS ({name}, listen.http_certificate)",
@@ -43,25 +45,27 @@ class Expiry:
     """Whose certificate is valid until when.
 
     name  the server's or the authority's; of HTTPS, the host that it is for
+    soon  how long before its end there is something to do
     """
 
     holder: Holder
     name: str
     at: datetime
+    soon: timedelta = SOON
 
     def days_left(self, now: datetime) -> float:
-        """Below zero once it has expired."""
-        return (self.at - now) / timedelta(days=1)
+        """In hundredths, rounded down: below zero once it has expired."""
+        return math.floor((self.at - now) / _HUNDREDTH) / 100
 
     def over(self, now: datetime) -> bool:
         return now > self.at
 
-    def problem(self, now: datetime, soon: timedelta = SOON) -> Problem | None:
+    def problem(self, now: datetime) -> Problem | None:
         """None as long as there is nothing to do."""
         whose = _WHOSE[self.holder].format(name=self.name)
         if self.over(now):
             what = f"{whose} expired on {minute(self.at)}: {_OVER[self.holder]}."
-        elif self.at - now < soon:
+        elif self.at - now < self.soon:
             what = f"{whose} expires in {time_left(self.at - now)} ({self.at.date()})."
         else:
             return None
@@ -69,7 +73,11 @@ class Expiry:
 
 
 def read_expiry(path: Path, holder: Holder, name: str | None = None) -> Expiry:
-    """Of a certificate file (PEM), of any kind; without a name, that which it gives itself."""
+    """Of a certificate file (PEM), of any kind; without a name, that which it gives itself.
+
+    Certificates of HTTPS come from elsewhere, and may live for some weeks only: there is something to do in the last
+    third of such a life.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(read_pem(path, "certificate"))
         subject = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -78,4 +86,6 @@ def read_expiry(path: Path, holder: Holder, name: str | None = None) -> Expiry:
     except ValueError:
         raise BadInput(f"'{path}' is not a certificate (PEM).") from None
     said = str(subject[0].value) if subject else path.name
-    return Expiry(holder, said if name is None else name, certificate.not_valid_after_utc)
+    end = certificate.not_valid_after_utc
+    soon = min(SOON, (end - certificate.not_valid_before_utc) / 3) if holder == "https" else SOON
+    return Expiry(holder, said if name is None else name, end, soon)

@@ -15,11 +15,14 @@ from dpcrowd.node.api import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live.build import book_loss, make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
+from dpcrowd.node.live.health import Health, api_check, keeper_check
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.notify import notify
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
@@ -123,10 +126,14 @@ class LiveNode(Renewing):
             now=self._wall.now,
             requests_per_second=self.config.ingest.requests_per_second,
         )
-        server = make_server(
-            app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
+        self._http = server = make_server(
+            app,
+            host,
+            port,
+            certificate=self.config.listen.http_certificate,
+            key=self.config.listen.http_key,
+            most_connections=shares(limit(), self.revision.max_degree()).http,
         )
-        self._http = server
         await asyncio.to_thread(keep_served, self.config)
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
@@ -138,6 +145,7 @@ class LiveNode(Renewing):
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
+            asyncio.create_task(self._health().run(), name="health"),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info(
@@ -348,8 +356,21 @@ class LiveNode(Renewing):
 
         self._start(later())
 
+    def _health(self) -> Health:
+        host, port = self.config.listen.http_address
+        checks = {
+            "keeper": keeper_check(self.keeper),
+            "transport": self._transport.check_alive,
+            "API": api_check(host, port, https=self.config.listen.http_certificate is not None),
+        }
+        return Health(checks, lambda: self.keeper.give(self._reopen), notify)
+
+    async def _reopen(self) -> None:
+        self._linked = None
+        await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
+
     async def _look_for_strangers(self) -> None:
-        """Once a slot. Whoever has a certificate of the authority can connect; access control keeps it to that."""
+        """Once per slot. Whoever has a certificate of the authority can call; the transport turns it away."""
         while True:
             await asyncio.sleep(self.clock.length_ns / 1e9)
             for name in (await self._transport.strangers())[:_MOST_STRANGERS]:

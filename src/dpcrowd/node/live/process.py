@@ -15,15 +15,16 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
+from dpcrowd.node.connections.descriptors import raise_limit
 from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.live.logs import set_up
+from dpcrowd.node.live.notify import notify
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
 
@@ -39,6 +40,7 @@ __all__ = [
     "check_http_files",
     "check_keys",
     "check_port",
+    "notify",
     "run_node",
 ]
 
@@ -57,6 +59,7 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
     try:
         node, network = load_pair(path)
         set_up(node.log.format, node.log.level)
+        raise_limit()
         for text in (*network.warnings(), *node.warnings(), schedule_warning(network, node.server)):
             if text is not None:
                 log.warning(text, extra={"event": "configuration"})
@@ -169,16 +172,6 @@ def check_port(node: NodeConfig) -> None:
             raise _CannotLink(
                 f"listen.http {node.listen.http}: {reason}; stop what listens there, or set another port."
             ) from None
-
-
-def notify(text: str) -> None:
-    """Tell systemd, where it has asked to be told (Type=notify)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address or not hasattr(socket, "AF_UNIX"):
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.connect("\0" + address[1:] if address.startswith("@") else address)
-        out.send(text.encode())
 
 
 async def _tell_when_ready(node: NodeConfig) -> None:

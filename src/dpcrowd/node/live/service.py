@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig
@@ -54,6 +55,7 @@ class Served:
     _transport: Transport
     _wall: WallClock
     _present: set[str]
+    _http: ApiServer | None
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
@@ -140,7 +142,7 @@ class Served:
             problems.append(str(self._storage.failure))
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
-        early = "" if machine.trust.lost_at is not None else status.opening(self.clock, last, now)
+        early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
         if early or not machine.trust.may_sample:
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
         if 0 <= last >= machine.view.next_seal(now):
@@ -177,6 +179,9 @@ class Served:
         gauges.set(families.READY, self.ready()[0])
         gauges.set(families.MESSAGES_SENT, self.keeper.sent)
         gauges.set(families.MESSAGES_LATE, self.keeper.late)
+        for reason, count in self._transport.refused_connections().items():
+            gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
+        gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
         for one in self.certificates.known(self.expiries()):
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)

@@ -17,7 +17,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "network_status", "opening"]
+__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
@@ -32,7 +32,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
     waits_for: Waits
-    if trust.lost_at is not None or trust.nobody_remembers:
+    if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)
     elif storage.failure is not None or early:
         waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
@@ -65,6 +65,11 @@ def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
     """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
     begun = sealed >= 0 or now_ns >= clock.epoch_ns
     return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
+
+
+def needs_operator(trust: Trust) -> bool:
+    """Whether nobody but the operator can let the node sample again."""
+    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
 
 
 def distrust(trust: Trust) -> str:

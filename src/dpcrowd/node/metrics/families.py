@@ -85,6 +85,17 @@ MESSAGES_LATE = Family(
 MESSAGES_REFUSED = Family(
     "dpcrowd_messages_refused_total", "counter", "Messages of neighbours that were not used.", labels=("reason",)
 )
+CONNECTIONS_REFUSED = Family(
+    "dpcrowd_connections_refused_total",
+    "counter",
+    "Connections to the transport's port that did not become a neighbour's.",
+    labels=("port", "reason"),
+)
+API_LIMITED = Family(
+    "dpcrowd_api_limited",
+    "gauge",
+    "Is 1 if connections to the API were ended or refused in the last minute because there were too many.",
+)
 NEIGHBOUR_UP = Family(
     "dpcrowd_neighbour_up", "gauge", "Is 1 if the neighbour can be reached, otherwise 0.", labels=("neighbour",)
 )
@@ -167,6 +178,8 @@ FAMILIES = (
     MESSAGES_SENT,
     MESSAGES_LATE,
     MESSAGES_REFUSED,
+    CONNECTIONS_REFUSED,
+    API_LIMITED,
     NEIGHBOUR_UP,
     CLOCK_OFFSET,
     CLOCK_JUMPS,

@@ -66,8 +66,8 @@ class Links:
         self.flood: dict[str, int] = dict.fromkeys(names, 0)
         self.lanes = {name: Lane(self._putter(name), self._pool) for name in names}
 
-    def add(self, settings: dict[str, str], names: Sequence[str]) -> None:
-        """Open a session and declare what these neighbours need. Blocks; runs in a thread."""
+    def add(self, settings: dict[str, str], name: str) -> None:
+        """Open a session and declare what a neighbour needs. Blocks; runs in a thread."""
         zenoh = _zenoh()
         config = zenoh.Config()
         for path, value in settings.items():
@@ -78,24 +78,24 @@ class Links:
             raise TransportFailed(_reason(error, settings)) from None
         self._sessions.append(session)
         if json.loads(settings["connect/endpoints"]):
-            self._dialled |= dict.fromkeys(names, (session, settings))
-        for name in names:
-            subscriber = session.declare_subscriber(
-                key_of_pair(self._network, name, self._me), self._hearer(name), allowed_origin=zenoh.Locality.REMOTE
-            )
-            publisher = session.declare_publisher(
-                key_of_pair(self._network, self._me, name),
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-            self._publishers[name] = publisher
-            watch = publisher.declare_matching_listener(self._watcher(name))
-            self._declared[name] = [subscriber, publisher, watch]
+            self._dialled[name] = session, settings
+        subscriber = session.declare_subscriber(
+            key_of_pair(self._network, name, self._me), self._hearer(name), allowed_origin=zenoh.Locality.REMOTE
+        )
+        publisher = session.declare_publisher(
+            key_of_pair(self._network, self._me, name),
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
+        self._publishers[name] = publisher
+        watch = publisher.declare_matching_listener(self._watcher(name))
+        self._declared[name] = [subscriber, publisher, watch]
 
     def certificates(self) -> tuple[str, ...]:
+        """Names at the other ends of the links that this server has dialled; those who call, only the front knows."""
         links = [link for session in self._sessions for link in session.info.links()]
-        return tuple(sorted(str(link.auth_identifier) for link in links))
+        return tuple(sorted(link.auth_identifier for link in links if link.auth_identifier is not None))
 
     async def close(self) -> None:
         self._closed = True
@@ -180,7 +180,7 @@ class Links:
                     self._see(name, False)
                     self._ended.pop(name, None)  # lost by ourselves
                 with contextlib.suppress(Exception):  # whatever it is, a neighbour must not be given up for good
-                    await asyncio.to_thread(self.add, settings, [name])
+                    await asyncio.to_thread(self.add, settings, name)
                     return
         finally:
             del self._repeats[name]
@@ -219,4 +219,5 @@ def _zenoh() -> Any:
 def _reason(error: Exception, settings: dict[str, str]) -> str:
     """Zenoh's reason in one line, without the lines of its own source."""
     text = str(error).split(" at /")[0].strip().rstrip(".")
-    return f"cannot open the transport on {settings['listen/endpoints']}: {text}."
+    where = [*json.loads(settings["listen/endpoints"]), *json.loads(settings["connect/endpoints"])]
+    return f"cannot open the transport for {', '.join(where)}: {text}."
