@@ -90,6 +90,16 @@ def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: 
     assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
 
 
+def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
+    """With the folder the lock is gone, too: the doctor used to say that no node runs, and that all is well."""
+    gone = ["'/data/dpcrowd.db' was deleted or moved away under the running node; put it back as it was."]
+    findings = of(look(net, ask=_answers(net, ready=False, problems=gone), listen=5), "running")
+    assert [one.outcome for one in findings] == ["problem", "note"]
+    assert "no process holds the data folder" in findings[0].text
+    assert gone[0] in findings[1].text
+    assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_the_command_asks_over_http_and_https(tls: bool, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With HTTPS the check used to be left out; the certificate in the file is what is trusted."""

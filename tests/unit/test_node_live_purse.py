@@ -46,7 +46,7 @@ def test_nothing_is_paid_before_a_jump_is_on_disk(
     with open_storage(tmp_path, nano=NANO, slots=4) as storage:
         purse = purse_of(storage)
         draw(storage, 0, nano=NANO)
-        purse.set_ahead(opens(1), 100 * LENGTH)
+        purse.clock_set(opens(1), 100 * LENGTH)
         with monkeypatch.context() as full:
 
             def refuse(at_ns: int, moved_ns: int) -> None:

@@ -14,7 +14,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     """The privacy budget; amounts are epsilon.
 
     guarantee  what is promised, in words
-    spent      in the current window, or so far in the horizon
+    spent      for samples, in the current window, or so far in the horizon
+    blocked    counts against the budget as well, without a payment that is known; `blocked_text` says why
     returns    how much comes back at `returns_slot`; None: nothing ever
     samples    whether the node may sample at present; `waits_for` and `text` say why not
     """
@@ -24,6 +25,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     length: int
     epsilon: float
     spent: float
+    blocked: float = 0.0
+    blocked_text: str = ""
     remaining: float
     returns: float | None = None
     returns_slot: int | None = None

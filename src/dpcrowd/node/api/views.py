@@ -50,7 +50,15 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     kind: Literal["window", "finite"]
     length: Annotated[int, Meta(description="Slots of the window, or of the horizon.")]
     epsilon: float
-    spent: Annotated[float, Meta(description="In the current window, or so far in the horizon.")]
+    spent: Annotated[float, Meta(description="Paid for samples in the current window, or so far in the horizon.")]
+    blocked: Annotated[
+        float,
+        Meta(
+            description="Counts against the budget as well, although nobody knows of a payment for it: losses that were "
+            "confirmed, and older payments while it is not known whether a clock that was set ahead came back."
+        ),
+    ] = 0.0
+    blocked_text: Annotated[str, Meta(description="Why something is blocked, or an empty text.")] = ""
     remaining: float
     returns: Annotated[float | None, Meta(description="How much comes back at returns_slot; null: nothing ever.")] = (
         None

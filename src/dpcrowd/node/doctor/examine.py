@@ -23,7 +23,7 @@ from dpcrowd.node.doctor.own_checks import (
     check_sampler,
     check_schedule,
 )
-from dpcrowd.node.doctor.running_checks import Ask, check_running
+from dpcrowd.node.doctor.running_checks import Ask, check_deserted, check_running
 from dpcrowd.node.live.revisions import current_revision
 
 __all__ = ["examine"]
@@ -103,6 +103,10 @@ def _around(
     if running is not None:
         if ask is not None:
             yield from check_running(node, network, ask)
+        return
+    deserted = [] if ask is None else list(check_deserted(node, ask))
+    if deserted:
+        yield from deserted
     elif listen > 0:
         yield from check_heard(node, network, slot, awaited, ledger.counter, listen)
     else:

@@ -48,7 +48,10 @@ def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Ledger
             return LedgerState(findings, _sealed(network, storage), storage.ledger.counter())
     except StorageFailed as failure:
         if failure.kind == "missing" and not where.exists():
-            return LedgerState([skipped("database", f"'{where}' is not there yet: the node has not run.")], counter=0)
+            return LedgerState(
+                [skipped("database", f"'{where}' is not there: the node has not run yet, or its folder is gone.")],
+                counter=0,
+            )
         fix = f"{failure.fix[:1].upper()}{failure.fix[1:]}."
         return LedgerState([problem("database", f"{failure.reason}.", fix)])
     except OSError as error:  # run by another user than the node

@@ -14,7 +14,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 
-__all__ = ["Ask", "check_running"]
+__all__ = ["Ask", "check_deserted", "check_running"]
 
 Ask = Callable[[NodeConfig, str], Any]
 
@@ -44,6 +44,24 @@ def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterato
     yield from _check_ready(ready, budget)
     yield from _check_digest(network, status)
     yield from _check_clocks(network, status)
+
+
+def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
+    """Nobody holds the data folder; if a node answers all the same, it has lost its folder. Nothing if none answers."""
+    try:
+        ready = ask(node, "/readyz")
+    except DpcrowdError:
+        return
+    if not isinstance(ready, dict) or not isinstance(ready.get("problems"), list):
+        return  # another program
+    text = f"a node answers at {node.listen.http}, but no process holds the data folder '{node.data}'"
+    fix = (
+        "Put the folder back as it was, if it was moved. Otherwise stop that node, restore the last backup into an "
+        "empty folder, start it and confirm the loss. If another node answers there, set another listen.http."
+    )
+    yield problem("running", f"{text}: it was deleted, moved or replaced under the running node.", fix)
+    for problem_text in ready["problems"]:
+        yield note("running", f"the node says: {problem_text}")
 
 
 def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Finding]:

@@ -254,6 +254,7 @@ class LiveNode(Renewing):
                     await asyncio.to_thread(self.presence.open, current, now)
                     opened = current
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
+                    await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self.presence.stamp, now)
                     due = now + self.presence.stamp_every_ns
             except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
@@ -285,8 +286,8 @@ class LiveNode(Renewing):
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
-        if seen.moved_ns > 0:
-            self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
+        if seen.moved_ns:
+            self._purse.clock_set(now - seen.moved_ns, seen.moved_ns)
             self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
         with suppress(StorageFailed):
             if seen.moved_ns > 0:

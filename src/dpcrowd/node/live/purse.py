@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.live.horizon import by_revision
+from dpcrowd.node.live.steps import ClockSteps
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
@@ -27,12 +28,12 @@ class Purse:
 
     def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
-        self._jumps: list[tuple[int, int]] = []
+        self._steps = ClockSteps(storage, network)
         self._told = ""
 
-    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
-        """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
-        self._jumps.append((at_ns, moved_ns))
+    def clock_set(self, at_ns: int, moved_ns: int) -> None:
+        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows."""
+        self._steps.add(at_ns, moved_ns)
 
     @property
     def short(self) -> bool:
@@ -42,17 +43,14 @@ class Purse:
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
         with suppress(StorageFailed):
-            self._book()
-
-    def _book(self) -> None:
-        while self._jumps:
-            self._storage.set_ahead(*self._jumps[0])
-            del self._jumps[0]
+            self._steps.book()
 
     def room(self, slot: int) -> int:
         """Nano-epsilon that the slot may cost; 0 as well if the ledger cannot be asked."""
         try:
-            self._book()
+            self._storage.check_files()
+            self._steps.book()
+            self._steps.slot_sealed()
             room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:

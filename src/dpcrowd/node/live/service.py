@@ -80,6 +80,8 @@ class Served:
         accepts = self.config.ingest.accepts
         if accepts != kind:
             raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+        if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
+            raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Kept in memory, for the operator alone: it may be one person's check-in."""

@@ -10,8 +10,8 @@ from typing import Literal
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
+from dpcrowd.node.live.spending import spending
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
@@ -27,9 +27,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     """From the durable ledger; `early` says that the network has not begun, see `opening`."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    owed = debts(storage, guarantee, clock, slot, network.id)
-    window = guarantee.kind == "window"
-    spent = sum(nano for at, nano in owed.items() if not window or at > slot - guarantee.length)
+    cost = spending(storage, guarantee, clock, slot, network.id)
     room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
@@ -49,7 +47,9 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
-        spent=from_nano(spent),
+        spent=from_nano(cost.spent),
+        blocked=from_nano(cost.blocked),
+        blocked_text=cost.text,
         remaining=0.0 if over else from_nano(room.nano),
         returns=None if back is None else from_nano(returns),
         returns_slot=back,

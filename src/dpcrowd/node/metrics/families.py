@@ -29,6 +29,11 @@ EPSILON = Family("dpcrowd_epsilon", "gauge", "The promised budget, in epsilon.")
 EPSILON_SPENT = Family(
     "dpcrowd_epsilon_spent", "gauge", "What was spent in the current window, or so far in the horizon, in epsilon."
 )
+EPSILON_BLOCKED = Family(
+    "dpcrowd_epsilon_blocked",
+    "gauge",
+    "What counts against the budget beside that, without a payment that is known, in epsilon.",
+)
 EPSILON_REMAINING = Family(
     "dpcrowd_epsilon_remaining", "gauge", "What is left in the current window or horizon, in epsilon."
 )
@@ -161,6 +166,7 @@ FAMILIES = (
     RELEASED_SLOT,
     EPSILON,
     EPSILON_SPENT,
+    EPSILON_BLOCKED,
     EPSILON_REMAINING,
     EPSILON_SPENT_TOTAL,
     SAMPLES,

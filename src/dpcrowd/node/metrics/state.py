@@ -20,6 +20,7 @@ def set_budget(registry: Registry, view: BudgetView) -> None:
     registry.set(families.MAY_SAMPLE, view.samples)
     registry.set(families.EPSILON, view.epsilon)
     registry.set(families.EPSILON_SPENT, view.spent)
+    registry.set(families.EPSILON_BLOCKED, view.blocked)
     registry.set(families.EPSILON_REMAINING, view.remaining)
     registry.set(families.EPSILON_SPENT_TOTAL, view.total_spent)
 

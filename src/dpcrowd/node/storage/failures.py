@@ -39,8 +39,8 @@ _OTHER = ("other", "the database failed", "run the doctor on this node")
 class StorageFailed(DpcrowdError):
     """The node's storage does not work. `kind` is one word, `reason` says what is wrong, `fix` what to do.
 
-    Kinds: full, corrupt, io, read-only, missing, busy, locked (by another node), newer (a later schema), older,
-    refused, closed, other.
+    Kinds: full, corrupt, io, read-only, missing, replaced, busy, locked (by another node), newer (a later schema),
+    older, refused, closed, other.
     """
 
     def __init__(self, kind: str, reason: str, fix: str) -> None:
@@ -62,6 +62,10 @@ def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None
     """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, which `failed` gets to see."""
     try:
         yield
+    except StorageFailed as known:
+        if failed is not None:
+            failed(known)
+        raise
     except (sqlite3.Error, OSError) as error:
         failure = _failure(error, path)
         if failed is not None:

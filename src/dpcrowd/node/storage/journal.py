@@ -16,6 +16,8 @@ is sampled must not depend on that, since it tells whether somebody was checking
 the node has missed of the slot, which follows from downtime alone: `alive` holds the last time at which the node was
 known to run.
 
+Nothing is written once the folder, or the file, is no longer where it was opened (see `identity`).
+
 Slots are known by the time at which they open: numbers begin again with a new epoch.
 """
 
@@ -35,6 +37,7 @@ from pathlib import Path
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.identity import FileIdentity
 from dpcrowd.node.storage.notes import utc_text
 
 __all__ = ["KEY_BYTES", "MISSED_ALL", "Journal", "SlotForgotten", "erase"]
@@ -90,6 +93,7 @@ class Journal:
         self._alive: int | None = None
         with translated(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
+            self._place = FileIdentity(folder)
             for path in sorted(folder.glob(f"*{_SUFFIX}")):
                 self._load(path)
 
@@ -154,7 +158,7 @@ class Journal:
         return gone
 
     def _append(self, file: _File, contents: Sequence[bytes]) -> None:
-        _refuse_deleted(file)
+        FileIdentity(file.path, file.handle).check()
         if file.flags & _LIMIT_HIT:
             return
         block = b"".join(
@@ -225,6 +229,7 @@ class Journal:
             if self._alive is None:
                 flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
                 self._alive = os.open(self.folder / "alive", flags, 0o600)
+            FileIdentity(self.folder / "alive", self._alive).check()
             packed = struct.pack("<q", at_ns)
             _write_all(self._alive, packed + struct.pack("<I", zlib.crc32(packed)), 0)
             _sync(self._alive)
@@ -246,18 +251,24 @@ class Journal:
             return sorted(self._files)
 
     def forget(self, opens_ns: int) -> None:
-        """Overwrite and delete a slot's key and records."""
+        """Overwrite and delete a slot's key and records; overwrite them even if the folder was moved away."""
         with self._lock:
             file = self._files.pop(opens_ns, None)
         if file is not None:
-            with self._translated():
+            with self._translated(forgetting=True):
                 _erase(file.handle, file.path)
 
     def forget_before(self, at_ns: int) -> None:
-        """Forget every slot that opens before a time."""
+        """Forget every slot that opens before a time; one that fails keeps none of the others."""
+        failures = []
         for opens_ns in self.pending():
             if opens_ns < at_ns:
-                self.forget(opens_ns)
+                try:
+                    self.forget(opens_ns)
+                except StorageFailed as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Nothing is deleted."""
@@ -269,30 +280,28 @@ class Journal:
                 os.close(self._alive)
                 self._alive = None
 
+    def check_folder(self) -> None:
+        """Refuse to go on with a folder that was deleted, moved away or replaced."""
+        with translated(self.folder, self._failed):
+            self._place.check()
+
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, forgetting: bool = False) -> Iterator[None]:
         """`failure` is what the last write failed of, or None."""
-        try:
-            with translated(self.folder):
-                yield
-        except StorageFailed as failure:
-            self.failure = failure
-            raise
-        self.failure = None
+        with translated(self.folder, self._failed):
+            if not forgetting:
+                self._place.check()
+            yield
+            if forgetting:
+                self._place.check()
+            self.failure = None
+
+    def _failed(self, failure: StorageFailed) -> None:
+        self.failure = failure
 
 
 def _closed(opens_ns: int) -> SlotForgotten:
     return SlotForgotten(f"the slot from {utc_text(opens_ns)} is not open in the journal: open it first.")
-
-
-def _refuse_deleted(file: _File) -> None:
-    """A file that somebody has deleted takes what is written to it, and loses it."""
-    if os.fstat(file.handle).st_nlink == 0:
-        raise StorageFailed(
-            "missing",
-            f"{file.path} was deleted under the running node",
-            "stop the node, put the data folder back as it was, and start it again",
-        )
 
 
 def _write_all(handle: int, content: bytes, at: int) -> None:
@@ -361,4 +370,5 @@ def _erase(handle: int, path: Path) -> None:
     finally:
         os.close(handle)
     path.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with suppress(FileNotFoundError):
+        sync_folder(path.parent)

@@ -16,6 +16,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.ahead import Jump, elapsed_start, set_ahead, younger
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.identity import put_back
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
 from dpcrowd.node.storage.promise import Promise, UserBounds
 from dpcrowd.node.storage.promises import Promises, Room, check_nano, keep_windows, payer
@@ -69,6 +70,7 @@ class Ledger:
         self._reader = reader
         self._network = network
         self.promises = Promises(database, reader, network)
+        self._committed = 0  # the highest counter that this process has put on disk
 
     # ------------------------------------------------------------------------------------------------- payments
 
@@ -108,6 +110,7 @@ class Ledger:
             new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
+        self.committed(new)
         return new
 
     def _add(
@@ -138,7 +141,14 @@ class Ledger:
             (self._network, at_least, at_least),
         )
         (counter,) = connection.execute("SELECT counter FROM tally WHERE network = ?", (self._network,)).fetchone()
+        if counter <= self._committed:
+            path = self._database.path
+            raise put_back("replaced", f"{path} has fewer payments than before: it was overwritten by an older one")
         return int(counter)
+
+    def committed(self, counter: int) -> None:
+        """A payment is on disk: whatever comes later has a higher counter."""
+        self._committed = max(counter, self._committed)
 
     def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
         # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.

@@ -142,6 +142,10 @@ LEDGER_STEPS: tuple[Step, ...] = (
         # The last slot up to which this ledger was known to be complete, because the node could sample then.
         "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",
     ),
+    (
+        # How much of a jump of the clock has been undone by a jump back.
+        "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
+    ),
 )
 
 

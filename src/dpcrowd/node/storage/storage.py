@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
-from dpcrowd.node.storage.ahead import put_ahead
+from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.journal import Journal, erase
@@ -129,6 +129,7 @@ class Storage:
             counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
+        self.ledger.committed(counter)
         return counter
 
     def commit_release(
@@ -155,12 +156,23 @@ class Storage:
             if complete_until is not None:
                 put_complete(connection, self._network, complete_until)
 
-    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
-        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged."""
+    def set_ahead(self, at_ns: int, moved_ns: int) -> int:
+        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged; the row."""
         with self._database.transaction() as connection:
-            if put_ahead(connection, self._network, at_ns, moved_ns):
+            row, new = put_ahead(connection, self._network, at_ns, moved_ns)
+            if new:
                 text = f"at {utc_text(at_ns)} the clock was set ahead by {moved_ns / 1e9:.1f} s"
                 add_event(connection, self._network, at_ns + moved_ns, "clock", text)
+        return row
+
+    def set_back(self, row: int, at_ns: int, returned_ns: int) -> None:
+        """The clock, which said `at_ns`, was set back: so much of the jump ahead in a row is undone by now. Logged."""
+        with self._database.transaction() as connection:
+            if put_back(connection, row, returned_ns):
+                text = (
+                    f"at {utc_text(at_ns)} the clock, set ahead before, came back by {returned_ns / 1e9:.1f} s in all"
+                )
+                add_event(connection, self._network, at_ns - returned_ns, "clock", text)
 
     def state(self) -> bytes | None:
         """The state of the last commit of either kind."""
@@ -178,8 +190,19 @@ class Storage:
 
     @property
     def failure(self) -> StorageFailed | None:
-        """What the last write failed of; None once a write has worked again."""
+        """What the last write, or `check_files`, failed of; None once a write has worked again."""
         return self._database.failure or (self._journal.failure if self._journal else None)
+
+    @property
+    def gone(self) -> StorageFailed | None:
+        """The failure, if it is that somebody has deleted, moved away or replaced what the node writes to."""
+        return self.failure if self.failure is not None and self.failure.kind in ("missing", "replaced") else None
+
+    def check_files(self) -> None:
+        """Refuse to go on if the ledger's database or the journal's folder was deleted, moved away or replaced."""
+        self._database.check_files()
+        if self._journal is not None:
+            self._journal.check_folder()
 
     def retention(self, before_ns: int) -> int:
         """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
