@@ -70,6 +70,12 @@ class World:
         self.state = {
             path: self.trial.ask(NAME, path).text for path in ("/readyz", "/healthz", "/v1/budget", "/metrics")
         }
+        # Two processes with keys of their own: when they began, what they are called by, until when they are trusted.
+        self.state["/metrics"] = [
+            line
+            for line in self.state["/metrics"].splitlines()
+            if not line.startswith(("process_start_time", "dpcrowd_network_info", "dpcrowd_certificate_days"))
+        ]
         self.state["/v1/network"] = {key: value for key, value in network.items() if key != "digest"}
         self.state["/v1/estimates"] = [(row["slot"], row["region"], row["sampled"]) for row in rows]
 
