@@ -58,7 +58,7 @@ MISSED = Family(
 RELEASE_DELAY = Family(
     "dpcrowd_release_delay_seconds",
     "histogram",
-    "The time from the seal of a slot, a public moment, to the publication of its release.",
+    "The time from send_offset after the seal of a slot, a public moment, to the publication of its release.",
     bounds=BOUNDS,
 )
 EXCHANGES = Family(
@@ -71,7 +71,8 @@ EXCHANGES = Family(
 MESSAGE_DELAY = Family(
     "dpcrowd_message_delay_seconds",
     "histogram",
-    "The time from the seal of a slot, a public moment, to the arrival of the neighbour's message, if it was used.",
+    "The time from send_offset after the seal of a slot, a public moment, to the arrival of the neighbour's message, "
+    "if it was used.",
     labels=("neighbour",),
     bounds=BOUNDS,
 )
