@@ -5,7 +5,7 @@ every slot. A scripted neighbour over a real Zenoh link with TLS notes when the 
 a reader of /v1/stream when its release does; both after the slot's seal.
 
 The figure is the area under the ROC curve (AUC): how often, of a slot with check-ins and one without, the one with
-check-ins arrives later. 0.5 is a coin, 1 or 0 give it away. With n slots of each kind a coin shows 0.5 ± 0.58/√n in two
+check-ins arrives later. 0.5 is a coin, 1 or 0 give it away. With n slots of each kind a coin shows 0.5 ± 0.41/√n in two
 of three runs.
 """
 
@@ -76,7 +76,7 @@ async def speak(network: live.LiveNetwork, listener: Listener, slots: int, give:
     await asyncio.wait_for(listener.up.wait(), 60)
     first = network.clock.slot_of(time.time_ns()) + 1
     for slot in range(first, first + slots):
-        await _until(network.clock.opens(slot) + 100_000_000)
+        await _until(network.clock.opens(slot) + 400_000_000)  # when the exchange of the slot before is over
         await asyncio.to_thread(give, slot)
         payload = listener.payload(slot)
         await _until(network.seals(slot) + 5_000_000)
