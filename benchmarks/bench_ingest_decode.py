@@ -11,14 +11,14 @@ from harness import Target, alternate, per_second, print_table, print_targets, s
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from dpcrowd.node.api import make_app
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.bodies import decode_checkins
 from dpcrowd.node.ingest.hashing import hash_users
 from dpcrowd.node.ingest.times import slots_of
@@ -38,20 +38,22 @@ class _Everything:
 
     regions = REGIONS
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        pass
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
+        return batch.refused
 
     def __getattr__(self, name: str) -> object:
         return None  # of other paths, which are not used here
 
 
-def bodies(times: bool) -> dict[str, tuple[str, bytes]]:
-    """The same check-ins in every format: (content type, body)."""
+def bodies(times: bool, *, one_wrong: bool = False) -> dict[str, tuple[str, bytes]]:
+    """The same check-ins in every format: (content type, body). One wrong: the last row has no user."""
     import pyarrow
 
     draw = random.Random(0)
     users = [f"u{draw.randrange(10**9):09d}" for _ in range(ROWS)]
     places = [draw.choice(list(REGIONS)) for _ in range(ROWS)]
+    if one_wrong:
+        users[-1] = ""
     stamps = [AT_MS + draw.randrange(60_000) for _ in range(ROWS)]
     more = [{"time": stamp} if times else {} for stamp in stamps]
     rows = [{"user": user, "region": place, **time} for user, place, time in zip(users, places, more, strict=True)]
@@ -105,6 +107,8 @@ def main() -> None:
         contestants[f"decode {name}"] = repeated(lambda k=kind, b=body: decode_checkins(k, b, REGIONS))
     for name, (kind, body) in timed.items():
         contestants[f"decode {name} with times"] = repeated(lambda k=kind, b=body: decode_checkins(k, b, REGIONS))
+    for name, (kind, body) in bodies(times=False, one_wrong=True).items():
+        contestants[f"decode {name}, one row wrong"] = repeated(lambda k=kind, b=body: decode_checkins(k, b, REGIONS))
     batch = decode_checkins(*timed["JSON"], REGIONS)
     contestants["hash users"] = repeated(lambda: hash_users(batch.users, bytes(32)))
     arrived = (AT_MS + 60_000) * 1_000_000

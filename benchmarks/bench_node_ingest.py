@@ -28,6 +28,7 @@ import msgspec
 from dpcrowd.node.ingest.bodies import decode_checkins
 
 ROWS, BODIES, REGIONS, SLOT = 1_000, 300, 51, 8
+_ALL_TAKEN = f'{{"taken":true,"accepted":{ROWS}}}'.encode()
 KINDS = {
     "JSON": "application/json",
     "MessagePack": "application/msgpack",
@@ -93,7 +94,7 @@ class Connection(asyncio.Protocol):
         if not self._held.startswith(b"HTTP/1.1 202"[: len(self._held)]):
             self.done.set_exception(RuntimeError(f"refused: {self._held[:300]!r}"))
             self._transport.close()
-        elif self._held.endswith(b'{"taken":true}'):
+        elif self._held.endswith(_ALL_TAKEN):
             now = time.perf_counter()
             self._held = b""
             self.requests += 1

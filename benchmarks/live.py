@@ -1,7 +1,8 @@
 """What the benchmarks of live nodes share: a network in a folder, its processes, their memory and time, and raw HTTP.
 
-Nodes are the processes that an operator would start, with TLS, SQLite with synchronous=FULL and exact noise. Their
-folder is a temporary one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
+Nodes are the processes that an operator would start, with TLS, exact noise, and everything on disk before it is
+acknowledged: a ledger in SQLite with synchronous=FULL, and a journal of one file per slot. Their folder is a temporary
+one on a disk, not in memory: set TMPDIR where /tmp is in memory, or commits cost nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def make_live(
 ) -> LiveNetwork:
     """Keys, network.toml and a node.toml for every server; slot 0 opened at the last full second.
 
-    every_slot  a fixed interval of 1 slot (DPCrowdW) instead of the sample's adaptive scheme: each slot is paid for
+    every_slot  a fixed interval of 1 slot (DPCrowdW) instead of an adaptive scheme: each slot is paid for
     """
     keys = make_trial(folder / "keys", names, datetime.now(UTC), days=2)
     ports = free_ports(2 * len(names))
@@ -90,11 +91,10 @@ def make_live(
         regions=places,
         length=window,
         scheme="dpcrowd-w" if every_slot else "dpcrowd-plus",
+        interval=1 if every_slot else None,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,
     )
-    if every_slot:
-        text = text.replace("[scheme]\n", '[scheme]\nsampling = "fixed"\ninterval = 1\n', 1)
     head, mark, _ = text.partition("# Who hears whom.")  # the sample's links are a ring
     joined = "".join(f'[[link]]\nbetween = ["{one}", "{other}"]\n' for one, other in links)
     (folder / "network.toml").write_text(f"{head}{mark}\n{joined}", encoding="utf-8")
@@ -112,6 +112,7 @@ def make_live(
             transport=endpoints[name],
             http=f"{_HOST}:{port}",
             checkin=[token_hash(TOKEN)],
+            read="open",
         )
         node.config.write_text(f"{text}\n[ingest]\ncapacity = 20000000\n", encoding="utf-8")
         nodes.append(node)

@@ -1,16 +1,24 @@
-"""Clients of an application without a socket, and a real server in a thread, for tests of `dpcrowd.client`."""
+"""Clients of an application without a socket, and a real server in a thread, for tests of `dpcrowd.client`.
+
+`NewNode` and `OldNode` answer check-ins as a node of this version and one of 0.1.0 do, in a few lines that do not
+change with the node's own code: a client has to work with both.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import dpcrowd
 from dpcrowd.client.steps import Patience, Reply, Silence, Steps, Wait
@@ -18,6 +26,11 @@ from dpcrowd.node.api.serve import make_server
 from node_support_api import FakeService, app_of
 
 SECONDS = 20
+LATE, FUTURE = 5, 9_000_000_000_000
+"""Times, in milliseconds, of rows that a fake node refuses."""
+NAMED = 1000
+
+Judge = Callable[[Any], str | None]
 
 
 def inside(app: Any, token: str | None = None, **settings: Any) -> dpcrowd.AsyncClient:
@@ -52,11 +65,104 @@ def drive(steps: Steps[Any], replies: list[Reply | Silence]) -> tuple[Any, list[
         reply = None if isinstance(step, Wait) else waiting.pop(0)
 
 
+def reason_of(row: Any) -> str | None:
+    """Why a node refuses a row; None: it takes it."""
+    if not isinstance(row, dict) or not {"user", "region"} <= row.keys() <= {"user", "region", "time"}:
+        return "malformed"
+    if not isinstance(row["user"], (str, int)) or row["user"] == "":
+        return "user"
+    if not isinstance(row["region"], str):
+        return "region"
+    if row["region"] not in ("north", "south"):
+        return "unknown-region"
+    if isinstance(row.get("time"), str) and not row["time"][:1].isdigit():
+        return "time"
+    return {LATE: "late", FUTURE: "future"}.get(row.get("time"))
+
+
+class NewNode:
+    """Takes the rows that can be taken, and names the others with their reasons.
+
+    taken     users, in the order in which they were taken
+    sizes     rows of each request
+    failures  answers (status, headers) to give before anything else is looked at; None: an ordinary answer
+    most      rows that one body may have
+    network   the answer to /v1/network; None: the token may not read it
+    """
+
+    def __init__(self, judge: Judge = reason_of) -> None:
+        self.judge = judge
+        self.taken: list[Any] = []
+        self.sizes: list[int] = []
+        self.failures: list[tuple[int, dict[str, str]] | None] = []
+        self.most = 1_000_000
+        self.network: dict[str, Any] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        body = await request.body()
+        if request.url.path == "/v1/network":
+            answer = self.refusal(403, "wrong-right") if self.network is None else JSONResponse(self.network)
+        else:
+            kind = request.headers["content-type"]
+            answer = self.answer((msgspec.msgpack if kind.endswith("msgpack") else msgspec.json).decode(body))
+        await answer(scope, receive, send)
+
+    def answer(self, rows: list[Any]) -> JSONResponse:
+        self.sizes.append(len(rows))
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            return self.refusal(failure[0], "busy", headers=failure[1])
+        if len(rows) > self.most:
+            return self.refusal(413, "too-large")
+        return self.judged(rows) if rows else JSONResponse({"taken": True, "accepted": 0, "seconds_left": 30.0}, 202)
+
+    def judged(self, rows: list[Any]) -> JSONResponse:
+        reasons = [self.judge(row) for row in rows]
+        self.taken += [row["user"] for row, reason in zip(rows, reasons, strict=True) if reason is None]
+        refused = [{"row": row, "reason": reason} for row, reason in enumerate(reasons) if reason is not None]
+        told: dict[str, Any] = {"refused": refused[:NAMED], "refused_count": len(refused)}
+        if not refused:
+            return JSONResponse({"taken": True, "accepted": len(rows)}, 202)
+        if len(refused) < len(rows):
+            return JSONResponse({"taken": True, "accepted": len(rows) - len(refused), **told}, 207)
+        reason = str(reasons[0])
+        named = [row for row, other in enumerate(reasons) if other == reason]
+        return self.refusal(409 if reason == "late" else 400, reason, rows=named[:NAMED], **told)
+
+    def refusal(self, status: int, reason: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+        return JSONResponse({"error": {"reason": reason, "text": "row 0: no.", **more}}, status, headers)
+
+
+class OldNode(NewNode):
+    """Of 0.1.0: takes a body or refuses it, and names the rows of one kind of refusal at a time, or none (`names`)."""
+
+    def __init__(self, judge: Judge = reason_of, names: int = NAMED) -> None:
+        super().__init__(judge)
+        self.names = names
+
+    def judged(self, rows: list[Any]) -> JSONResponse:
+        reasons = ["field" if (one := self.judge(row)) in ("user", "region", "time") else one for row in rows]
+        for reason, status in (("field", 400), ("unknown-region", 400), ("future", 400), ("late", 409), ("mixed", 409)):
+            wrong = [row for row, other in enumerate(reasons) if other == reason]
+            if wrong:
+                field = f"{self.judge(rows[wrong[0]])}: " if reason == "field" else ""
+                detail = {"reason": reason, "text": f"row {wrong[0]}: {field}no; nothing of the body was taken."}
+                named = {} if reason == "mixed" or not self.names else {"rows": wrong[: self.names]}
+                return JSONResponse({"error": {**detail, **named}}, status)
+        self.taken += [row["user"] for row in rows]
+        return JSONResponse({"taken": True}, 202)
+
+
 class Served:
     """A node's API on loopback, which can be stopped and started again at the same port."""
 
-    def __init__(self, service: FakeService, certificate: Path | None = None, key: Path | None = None) -> None:
-        self.service, self._tls = service, {"certificate": certificate, "key": key}
+    def __init__(
+        self, service: FakeService | ASGIApp, certificate: Path | None = None, key: Path | None = None
+    ) -> None:
+        self._tls = {"certificate": certificate, "key": key}
+        self.service: Any = service
+        self._app = app_of(service) if isinstance(service, FakeService) else service
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", 0))
@@ -74,7 +180,7 @@ class Served:
 
         async def serve() -> None:
             self.loop = asyncio.get_running_loop()
-            self.server = make_server(app_of(self.service), "127.0.0.1", 0, **self._tls)
+            self.server = make_server(self._app, "127.0.0.1", 0, **self._tls)
             running = asyncio.ensure_future(self.server.serve([self._listener]))
             while not self.server.started:
                 await asyncio.sleep(0.005)
@@ -94,7 +200,8 @@ class Served:
     def stop(self) -> None:
         if self.loop is None:
             return
-        self.loop.call_soon_threadsafe(self.service.broadcast.close)
+        if isinstance(self.service, FakeService):
+            self.loop.call_soon_threadsafe(self.service.broadcast.close)
         self.server.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
@@ -103,7 +210,9 @@ class Served:
 
 
 @contextmanager
-def serving(service: FakeService, certificate: Path | None = None, key: Path | None = None) -> Iterator[Served]:
+def serving(
+    service: FakeService | ASGIApp, certificate: Path | None = None, key: Path | None = None
+) -> Iterator[Served]:
     served = Served(service, certificate, key)
     served.start()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -17,7 +17,7 @@ from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.views import Level
 from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.hashing import hash_users
 from dpcrowd.node.ingest.times import slots_of
 from dpcrowd.node.slots import SECOND, SlotClock
@@ -41,33 +41,54 @@ def estimates_of(slot: int, *, unknown: bool = False) -> SlotEstimates:
 
 
 class FakeService:
-    """Keeps a real collector, so that refusals are those of a node; keys are constant."""
+    """Keeps a real collector, so that refusals are those of a node; keys are constant.
+
+    accepts  "checkins" or "counts", as in node.toml; None: both, for tests that send both
+    """
 
     regions: Mapping[str, int] = REGIONS
     clock = CLOCK
 
-    def __init__(self, capacity: int = 1000, slots: Sequence[int] = ()) -> None:
+    def __init__(self, capacity: int = 1_000_000, slots: Sequence[int] = (), accepts: str | None = None) -> None:
         self.collector = Collector(len(REGIONS), capacity)
+        self.accepts = accepts
         self.batches: list[Batch] = []
         self.refusals: list[str] = []
         self.stored = [estimates_of(slot) for slot in slots]
         self.broadcast = Broadcast(size=2)
         self.level: Level = "info"
         self.problems: list[str] = []
+        self.soon: list[str] = []
         self.fails: Exception | None = None
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
         if self.fails is not None:
             raise self.fails
+        self._check("checkins")
         self.batches.append(batch)
-        for slot, rows in slots_of(batch, arrived_ns, CLOCK, grace_ns=5 * SECOND, future_ns=2 * SECOND).items():
+        slots, refused = slots_of(
+            batch, arrived_ns, CLOCK, grace_ns=5 * SECOND, future_ns=2 * SECOND, sealed=self.collector.sealed
+        )
+        for slot, rows in slots.items():
             users, regions = batch.part(rows)
             self.collector.add(slot, hash_users(users, bytes(32)), regions)
+        return batch.in_body(refused)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
+        self._check("counts")
         if CLOCK.closes(slot) + 5 * SECOND <= arrived_ns:
             raise NotTaken("late", f"slot {slot} is sealed.")
         self.collector.set_counts(slot, counts)
+
+    def _check(self, kind: str) -> None:
+        if self.accepts not in (None, kind):
+            raise NotTaken("off", f"this node takes {self.accepts} only.")
+
+    def counted(self, slot: int) -> list[int]:
+        """Seal a slot: the users of each region."""
+        counts = self.collector.seal(slot)
+        assert counts is not None
+        return list(counts.tolist())
 
     def refused(self, reason: str, at_ns: int) -> None:
         self.refusals.append(reason)
@@ -99,7 +120,7 @@ class FakeService:
             samples=True,
         )
 
-    async def network(self) -> NetworkStatus:
+    async def network(self, *, operator: bool) -> NetworkStatus:
         return NetworkStatus(
             network="n",
             server="a",
@@ -108,17 +129,24 @@ class FakeService:
             digest="00",
             epoch="2026-01-01T00:00:00Z",
             slot_seconds=60.0,
+            grace_seconds=5.0,
             slot=100,
             regions=list(REGIONS),
             neighbours=[NeighbourStatus(name="b", connected=True, refused={"late": 2})],
-            refused_checkins=[SlotRefusals(slot=99, reasons=["late"])],
+            refused_checkins=[SlotRefusals(slot=99, reasons=["late"])] if operator else [],
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         return not self.problems, self.problems
 
+    def warnings(self) -> Sequence[str]:
+        return self.soon
+
     async def metrics(self) -> str:
         return "up 1\n"
+
+    async def operator_metrics(self) -> str:
+        return "up 1\nload 5\n"
 
     async def reload(self) -> str:
         return "revision 2 is valid from slot 200."
@@ -130,8 +158,14 @@ class FakeService:
         self.level = level
 
 
-def app_of(service: FakeService, tokens: TokensSection = TOKENS, max_body: int = 100_000) -> Starlette:
-    return make_app(service, tokens, max_body=max_body, now=lambda: NOW)
+def app_of(
+    service: FakeService,
+    tokens: TokensSection = TOKENS,
+    max_body: int = 100_000,
+    requests_per_second: float = 0.0,
+    now: Callable[[], int] = lambda: NOW,
+) -> Starlette:
+    return make_app(service, tokens, max_body=max_body, now=now, requests_per_second=requests_per_second)
 
 
 class Caller:

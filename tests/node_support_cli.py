@@ -44,6 +44,7 @@ class Node(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.ready = True
+        self.warnings: list[str] = []
         self.asked: list[tuple[str, str, str | None, bytes]] = []
         self.junk = False
 
@@ -58,6 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, answer = 200, {"text": "done."}
         if self.path == "/readyz":
             status, answer = (200 if self.server.ready else 503), {"ready": self.server.ready, "problems": ["full."]}  # type: ignore[dict-item]
+            if self.server.warnings:
+                answer["warnings"] = self.server.warnings  # type: ignore[assignment]
         elif self.path == "/v1/network":
             answer = NETWORK
         elif self.path == "/v1/budget":
@@ -118,7 +121,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def paid(file: Path, kind: str = "window", nano: int = 250_000_000) -> Path:
     """Make the folder of a node that has paid ε=0.25 a minute ago."""
     path = file.parent.parent / "network.toml"
-    scheme = "dpcrowd" if kind == "finite" else "dpcrowd-plus"
+    scheme = "dpcrowd" if kind == "finite" else "dpcrowd-w"
     path.write_text(sample_network(3, network_id="trial", kind=kind, scheme=scheme), encoding="utf-8")
     opens = time.time_ns() // MINUTE * MINUTE - MINUTE
     with Storage.open(load_node(file).data, network_id="trial") as storage:

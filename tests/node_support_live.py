@@ -46,7 +46,7 @@ def write_network(
     guarantee: dict[str, Any],
     scheme: dict[str, Any],
 ) -> dict[str, Path]:
-    """network.toml, keys and a node.toml for each server, on loopback; slots of two seconds, for busy machines."""
+    """network.toml, keys and a node.toml for each server, on loopback: slots of two seconds; servers take counts."""
     names = list(shares)
     keys = make_trial(folder / "keys", names, datetime.now(UTC))
     ports = free_ports(2 * len(names))
@@ -88,9 +88,10 @@ def write_network(
             transport=endpoints[name],
             http=f"127.0.0.1:{ports[len(names) + place]}",
             checkin=[token_hash(TOKENS["checkin"])],
+            read="open",
             admin=[token_hash(TOKENS["admin"])],
         )
-        files[name].write_text(text, encoding="utf-8")
+        files[name].write_text(text + '\n[ingest]\naccepts = "counts"\n', encoding="utf-8")
     return files
 
 
@@ -100,4 +101,5 @@ def live(path: Path, noise: Noise) -> Iterator[LiveNode]:
     node, network = load_pair(path)
     with Storage.open(node.data, network_id=network.id) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
-        yield LiveNode(node, network, storage, ZenohTransport(network.id, tls, node.listen.transport), noise)
+        transport = ZenohTransport(network.id, tls, node.listen.transport)
+        yield LiveNode(node, network, storage, transport, noise, allow_simulated_noise=True)

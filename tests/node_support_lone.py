@@ -30,7 +30,7 @@ def make_server(noise: Any, *, number: int = 0, guarantee: Guarantee | None = No
     name = "dpcrowd-w" if guarantee.kind == "window" else "dpcrowd"
     scheme = make_scheme(name, sampling="fixed", interval=interval)
     setting = make_setting(1, REGIONS, guarantee)
-    return Server(scheme, setting, noise, number=number, share=0.5, max_degree=SERVERS - 1)
+    return Server(scheme, setting, noise, number=number, share=0.5, max_degree=SERVERS - 1, allow_simulated_noise=True)
 
 
 class Lone(Node):

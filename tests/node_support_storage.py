@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
 
 SECOND = 1_000_000_000
 LENGTH = 10 * SECOND
 EPOCH = 1_800_000_000 * SECOND
 WIDE = 10**15
+SLOTS = SlotClock(EPOCH, LENGTH)
 
 
 def opens(slot: int) -> int:
@@ -25,7 +27,7 @@ def open_storage(
 ) -> Storage:
     """A node's storage whose promise is wide, unless `nano` says otherwise, over the whole horizon, or that window."""
     storage = Storage.open(folder, network_id=network, ledger_folder=ledger)
-    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH)
+    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH, slots=SLOTS)
     return storage
 
 
@@ -42,12 +44,9 @@ def release(slot: int, regions: tuple[str, ...] = ("north", "south"), *, sampled
 
 def copy_files(folder: Path, target: Path) -> None:
     """What a process that is killed now leaves behind; the shared-memory index is rebuilt from the log by anyone."""
-    target.mkdir()
-    for file in folder.iterdir():
-        if file.is_file() and not file.name.endswith("-shm"):
-            shutil.copyfile(file, target / file.name)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*-shm"))
 
 
 def bytes_on_disk(folder: Path) -> bytes:
     """Everything that is in the folder's files."""
-    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file())
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())

@@ -257,7 +257,13 @@ def lone_server(name: str = "dpcrowd-plus", window: int = 8, regions: int = 3, *
     """Server 0 of a network in which a server has up to three neighbours."""
     tuning = more.pop("tuning", TUNING)
     setting = make_setting(1, regions, Guarantee.window(window, 3.0), tuning=tuning)
-    options: dict[str, Any] = {"number": 0, "share": 0.5, "max_degree": 3, **more}
+    options: dict[str, Any] = {
+        "number": 0,
+        "share": 0.5,
+        "max_degree": 3,
+        "allow_simulated_noise": True,
+        **more,
+    }
     return Server(make_scheme(name), setting, options.pop("noise", None) or watched_noise(), **options)
 
 
@@ -288,4 +294,5 @@ def make_server(world: World, name: str, setting: Setting, number: int) -> Serve
     share = float(world.shares[number, 0])
     options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
     noise = world.noise(only=number)
-    return Server(make_scheme(name, **options), alone, noise, number=number, share=share, beta=world.gain)
+    scheme = make_scheme(name, **options)
+    return Server(scheme, alone, noise, number=number, share=share, beta=world.gain, allow_simulated_noise=True)

@@ -67,7 +67,8 @@ class Live:
         options = {"sampling": self.sampling, "interval": interval} if self.sampling else {}
         setting = replace(make_setting(1, len(regions), guarantee_for(self.name), form=self.form), **more)
         scheme = make_scheme(self.name, **options)
-        return Server(scheme, setting, NamedNoise(regions), number=number, share=share, max_degree=3)
+        noise = NamedNoise(regions)
+        return Server(scheme, setting, noise, number=number, share=share, max_degree=3, allow_simulated_noise=True)
 
 
 def _cases() -> list[Live]:

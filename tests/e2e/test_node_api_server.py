@@ -6,27 +6,34 @@ import asyncio
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from dpcrowd.node.api import places, protocol, serve
 from dpcrowd.node.api.serve import make_server
 from node_support_api import CHECKIN, READ, FakeService, app_of, bearer, estimates_of
+from node_support_tls import Authority
 
 SECONDS = 20
 CHECKINS = {"Content-Type": "application/json", **bearer(CHECKIN)}
 
 
-def serving(service: FakeService, use: Callable[[str], Awaitable[None]], *, max_body: int = 100_000) -> None:
+def serving(
+    service: FakeService, use: Callable[[str], Awaitable[None]], *, max_body: int = 100_000, **settings: Any
+) -> None:
     """Serve, use it by "host:port", stop as a node does, and see that everything ends."""
 
     async def run() -> None:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
-            server = make_server(app_of(service, max_body=max_body), "127.0.0.1", 0)
+            server = make_server(app_of(service, max_body=max_body), "127.0.0.1", 0, **settings)
             running = asyncio.ensure_future(server.serve([listener]))
             try:
                 while not server.started:
@@ -119,3 +126,160 @@ def test_a_stop_ends_open_streams() -> None:
 
     serving(service, use)
     assert closed == [1001]
+
+
+async def _connect(address: str, first: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(first)
+    return reader, writer
+
+
+async def _end(reader: asyncio.StreamReader) -> bytes:
+    """What still comes before the connection ends."""
+    try:
+        return await asyncio.wait_for(reader.read(), SECONDS)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /heal",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\nbody",
+    ],
+    ids=["silence", "half a header", "half a second header", "half a body that nobody reads"],
+)
+def test_a_request_that_does_not_go_on_is_not_waited_for(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn has a limit for silence between two requests alone; any byte switches that one off."""
+    monkeypatch.setattr(places, "HEADER_SECONDS", 0.4)
+
+    async def use(address: str) -> None:
+        reader, writer = await _connect(address, first)
+
+        async def trickle() -> None:
+            while True:
+                await asyncio.sleep(0.1)
+                writer.write(b"x" if first else b"")
+
+        trickling = asyncio.create_task(trickle())
+        rest = await _end(reader)
+        trickling.cancel()
+        writer.close()
+        assert rest.count(b"200 OK") == (b"\r\n\r\n" in first)
+
+    serving(FakeService(), use)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check-ins have a limit with an answer of its own; this is for whatever else takes a body."""
+    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.4)
+
+    async def use(address: str) -> None:
+        head = f"POST /v1/checkins HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {CHECKIN}\r\n"
+        reader, writer = await _connect(address, f"{head}Content-Length: 100\r\n\r\nhalf".encode())
+        assert await _end(reader) == b""
+        writer.close()
+
+    serving(FakeService(), use)
+
+
+def test_a_header_without_end_is_refused() -> None:
+    """It would be kept in memory, as long as it comes fast enough."""
+
+    async def use(address: str) -> None:
+        reader, writer = await _connect(address, b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 65_600)
+        assert b" 431 " in await _end(reader)
+        writer.close()
+        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client:
+            long = {"X-Long": "a" * 30_000}
+            assert (await client.get("/healthz", headers=long)).status_code == 200, "as long as it is of a usual size"
+
+    serving(FakeService(), use)
+
+
+def test_a_client_that_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer, and its file, would stay for ever."""
+    monkeypatch.setattr(protocol, "READ_SECONDS", 0.4)
+    service = FakeService(slots=range(20_000))
+
+    async def use(address: str) -> None:
+        host, _, port = address.rpartition(":")
+        with socket.socket() as plain:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            plain.connect((host, int(port)))
+            for _ in range(40):
+                plain.send(
+                    f"GET /v1/estimates?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n".encode()
+                )
+            plain.settimeout(0.0)
+            deadline = asyncio.get_running_loop().time() + SECONDS
+            ended = False
+            while not ended and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.2)
+                try:
+                    plain.send(b"\r\n")
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    ended = True
+            assert ended
+
+    serving(service, use)
+
+
+def test_too_many_streams_are_refused_with_a_reason_and_requests_go_on() -> None:
+    """Each stream holds a file for days; without a limit they would take all of them."""
+
+    async def use(address: str) -> None:
+        ask = f"GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n".encode()
+        streams = [await _connect(address, ask) for _ in range(12)]
+        heads = [await asyncio.wait_for(reader.readline(), SECONDS) for reader, _ in streams]
+        served = [b" 200 " in head for head in heads]
+        assert 0 < sum(served) < 12
+        refused = streams[served.index(False)][0]
+        rest = await _end(refused)
+        assert b"retry-after" in rest
+        assert json.loads(rest.rpartition(b"\r\n\r\n")[2])["error"]["reason"] == "connections"
+        with pytest.raises(InvalidStatus) as caught:
+            async with connect(f"ws://{address}/v1/stream", additional_headers=bearer(READ)):
+                pass
+        assert caught.value.response.status_code == 503
+        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client:
+            assert (await client.get("/healthz")).status_code == 200
+        for _, writer in streams:
+            writer.close()
+
+    serving(FakeService(slots=[7]), use, most_connections=24)
+
+
+def test_a_websocket_gives_its_place_back() -> None:
+    """uvicorn hands the connection over to another protocol: its end has to be noticed there."""
+
+    async def use(address: str) -> None:
+        for _ in range(20):
+            async with connect(f"ws://{address}/v1/stream", additional_headers=bearer(READ)) as reader:
+                assert json.loads(await asyncio.wait_for(reader.recv(), SECONDS))["slot"] == 7
+
+    serving(FakeService(slots=[7]), use, most_connections=16)
+
+
+def test_https_handshakes_are_limited_as_requests_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop's own server waits a minute for each, before anybody is asked whether there is a place."""
+    monkeypatch.setattr(serve, "_SECONDS_OF_TLS", 1.0)
+    files = Authority(tmp_path).mint("api")
+    context = ssl.create_default_context(cafile=str(files.ca))
+
+    async def use(address: str) -> None:
+        silent = [await _connect(address) for _ in range(30)]
+        await asyncio.gather(*(_end(reader) for reader, _ in silent[:20]))  # they had to make room
+        async with httpx.AsyncClient(base_url=f"https://{address}", verify=context, trust_env=False) as client:
+            assert (await client.get("/healthz")).status_code == 200
+        await asyncio.gather(*(_end(reader) for reader, _ in silent))  # and these were too slow
+        for _, writer in silent:
+            writer.close()
+
+    serving(FakeService(), use, most_connections=24, certificate=files.certificate, key=files.key)

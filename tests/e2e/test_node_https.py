@@ -103,9 +103,13 @@ def test_plain_http_gets_nothing_and_harms_nothing(trial: Trial) -> None:
 def test_another_certificate_is_an_error_that_says_so(trial: Trial, authority: Authority) -> None:
     """Whoever stands between must not be given a token, and the operator must learn why nothing works."""
     before = Path(trial.files["server-1"]).read_text(encoding="utf-8")
-    mine = trial.config("server-1").listen.http_certificate
+    config = trial.config("server-1")
     try:
-        change(trial.files["server-1"], (str(mine), str(authority.mint("localhost").certificate)))
+        change(
+            trial.files["server-1"], (str(config.listen.http_certificate), str(authority.mint("localhost").certificate))
+        )
+        assert trial.tool("server-1", "status").returncode == 0, "renewed, and not reloaded yet: the node has a copy"
+        config.served_certificate.write_bytes(authority.mint("localhost").certificate.read_bytes())
         told = trial.tool("server-1", "status")
     finally:
         Path(trial.files["server-1"]).write_text(before, encoding="utf-8")

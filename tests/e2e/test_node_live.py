@@ -86,6 +86,8 @@ def test_check_ins_by_http_become_estimates_of_the_whole_crowd_at_every_server(t
 
     async def scenario() -> None:
         files = _files(tmp_path)
+        for file in files.values():
+            file.write_text(file.read_text().replace('accepts = "counts"', 'accepts = "checkins"'))
         async with (
             _running(files["a"]) as a,
             _running(files["b"]) as b,

@@ -68,8 +68,6 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
 def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> None:
     """An update of the machine: SIGTERM at any moment of a slot, and a start at once, as often as one likes."""
     with trial_of(tmp_path, 1) as trial:
-        every_slot = 'name = "dpcrowd-w"\nsampling = "fixed"\ninterval = 1'
-        change(trial.network, ('name = "dpcrowd-plus"', every_slot))
         lengths = [0]
         with feeding(trial, "server-1"):
             for moment in (0.1, 0.45):  # before the last slot is sealed, and after
@@ -114,6 +112,7 @@ def test_two_networks_on_one_ledger_keep_the_smaller_promise(tmp_path: Path) -> 
     with trial_of(tmp_path / "flu", 1) as flu, trial_of(tmp_path / "heat", 1) as heat:
         change(flu.network, ('id = "trial"', 'id = "flu"'))
         change(heat.network, ('id = "trial"', 'id = "heat"'), ('epsilon = "1"', 'epsilon = "0.1"'))
+        change(heat.network, ('grace = "200ms"', 'grace = "450ms"'))  # or both would pay at the same moment
         shared = flu.config("server-1").data
         assert "ledger.shared" in _refused_without(heat, shared)
         shared.mkdir(mode=0o700)

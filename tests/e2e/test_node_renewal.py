@@ -63,6 +63,13 @@ def _both_talk(trial: Trial) -> None:
         assert not {"bad-signature", "other-configuration"} & set(trial.refused(name)), trial.log(name)
 
 
+def _days_left(trial: Trial) -> float:
+    """Of the certificate that is renewed, by what its server has told the other one."""
+    line = rf'certificate_days_left{{certificate="neighbour",name="{MINE}"}} (\S+)'
+    found = re.search(line, trial.ask(OTHER, "/metrics").text)
+    return float(found[1]) if found else float("nan")
+
+
 def test_renewal_with_overlap(trial: Trial) -> None:
     """Certificates end after a year: a network that had to stop for that, all at once, would not be renewed."""
     folder = trial.network.parent / MINE
@@ -85,10 +92,17 @@ def test_renewal_with_overlap(trial: Trial) -> None:
 
     _next_revision(trial, [old, new])
     _both_talk(trial)  # with the old key
+    assert 364 < _days_left(trial) < 365
     assert main(["keys", "renew", "--node", str(folder), "--finish"]) == 0
-    trial.stop(MINE)
-    trial.start(MINE)
+    process = trial.processes[MINE]
+    taken = trial.tool(MINE, "reload", "--token", trial.tokens[MINE]["admin"])
+    assert taken.returncode == 0, taken.stderr
+    assert "with the server's renewed certificate, which is valid until" in taken.stdout
+    again = trial.tool(MINE, "reload", "--token", trial.tokens[MINE]["admin"])
+    assert again.stdout == "network.toml is that of revision 2, which is in use.\n"
+    until(lambda: 299 < _days_left(trial) < 300, "word of the new certificate")
     _both_talk(trial)  # with the new one
+    assert process.poll() is None
     assert trial.tool(MINE, "doctor").returncode == 0
 
     number = _next_revision(trial, [new])

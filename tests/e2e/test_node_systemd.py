@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.node.connections.descriptors import shares
 from dpcrowd.node.live.process import BROKE, CONFIGURATION, LINKS, STOPPED, STORAGE, notify
 from node_support_trial import LONG, change, trial_of
 
@@ -24,7 +27,8 @@ TEMPLATE = UNIT.with_name("dpcrowd-node@.service")
 def _unit(path: Path = UNIT) -> ConfigParser:
     unit = ConfigParser(interpolation=None, strict=True)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read_string(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    unit.read_string(text.replace("SystemCallFilter=~", "SystemCallFilter~="))  # one line allows, another one denies
     return unit
 
 
@@ -43,6 +47,29 @@ def test_systemd_takes_the_unit(tmp_path: Path, unit: Path) -> None:
     copy.write_text(text.replace("ProtectClock=", "ProtectClok="), encoding="utf-8")
     told = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert "ProtectClok" in told.stderr, "the check above can fail"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("unit", [UNIT, TEMPLATE], ids=["one network", "several"])
+def test_the_unit_leaves_the_node_little_to_break(tmp_path: Path, unit: Path) -> None:
+    """Most of what is left is the network itself. 4.4 of 10 it was before; a setting that is lost shows here."""
+    copy = tmp_path / unit.name.replace("@", "@flu")
+    copy.write_text(unit.read_text(encoding="utf-8").replace("/opt/dpcrowd/bin/dpcrowd", sys.executable), "utf-8")
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=12", str(copy)]
+    judged = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    copy.write_text(copy.read_text("utf-8").replace("SystemCallFilter=", "# SystemCallFilter="), "utf-8")
+    judged = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert judged.returncode != 0, "the check above can fail"
+
+
+def test_the_unit_has_files_for_both_ports_and_a_watchdog() -> None:
+    """With the usual limit of 1,024 files there are places for some hundred connections only."""
+    service = _unit()["Service"]
+    given = shares(int(service["LimitNOFILE"]), 50)
+    assert (given.http, given.waiting) == (4096, 256), "the limit is none of the node's limits"
+    assert int(service["WatchdogSec"]) >= 60, "a busy disk is no reason to restart"
+    assert service["WatchdogSignal"] == "SIGKILL", "no image of the memory"
 
 
 def test_several_networks_differ_in_their_folders_alone() -> None:
@@ -106,6 +133,32 @@ def test_a_server_tells_systemd_and_ends_with_the_codes_of_the_unit(tmp_path: Pa
             except BlockingIOError:
                 break
         assert b"READY=1" not in said, "who did not start was never ready"
+
+
+def test_a_server_that_works_feeds_the_watchdog(tmp_path: Path) -> None:
+    """WatchdogSec would otherwise end a good server every two minutes; and one that stands still must not feed it."""
+    address = tmp_path / "s"
+    with trial_of(tmp_path, 2) as trial, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(address))
+        told.settimeout(LONG)
+        process = trial.start("server-2", NOTIFY_SOCKET=str(address), WATCHDOG_USEC="3000000")
+        words = [told.recv(100) for _ in range(4)]
+        assert words.count(b"READY=1") == 1
+        assert words.count(b"WATCHDOG=1") == 3
+        process.send_signal(signal.SIGSTOP)
+        told.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while told.recv(100):  # what it has said before
+                pass
+        told.settimeout(4.0)
+        with pytest.raises(TimeoutError):
+            told.recv(100)
+        process.send_signal(signal.SIGCONT)
+        told.settimeout(LONG)
+        assert told.recv(100) == b"WATCHDOG=1"
+        assert "not-alive" not in trial.log("server-2")
+        process.terminate()
+        assert process.wait(LONG) == STOPPED
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names without files are Linux's own")

@@ -68,7 +68,15 @@ class Story:
 
         def make() -> Server:
             setting = make_setting(1, REGIONS, Guarantee.window(WINDOW, EPSILON), tuning=self.tuning)
-            return Server(make_scheme("dpcrowd-plus"), setting, noise, number=number, share=0.5, max_degree=4)
+            return Server(
+                make_scheme("dpcrowd-plus"),
+                setting,
+                noise,
+                number=number,
+                share=0.5,
+                max_degree=4,
+                allow_simulated_noise=True,
+            )
 
         return Node(view, make)
 

@@ -24,13 +24,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import SlotTaken, Storage, database
+from dpcrowd.node.storage import SlotTaken, Storage, database, journal
 from node_support_storage import EPOCH, LENGTH, bytes_on_disk, copy_files, opens, release
 
 Crash = int | float | None
 WINDOW = 4
 TOTAL = 12
-FILES = ("dpcrowd.db-wal", "journal.db-wal")
 
 
 @dataclass
@@ -38,7 +37,6 @@ class Model:
     """What the storage should hold."""
 
     rows: list[tuple[str, int, int, int]] = field(default_factory=list)  # network, opens, closes, nano
-    promised: set[str] = field(default_factory=set)
     values: dict[tuple[str, int], bytes] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     state: bytes | None = None
@@ -48,15 +46,19 @@ class Model:
     def draw(self, network: str, start: int, end: int, nano: int, values: bytes) -> None:
         if any(row[0] == network and row[1] < end and row[2] > start for row in self.rows):
             raise SlotTaken
-        for name in self.promised:
-            last = end if name == network else start  # another's grid: wider by a slot
-            near = [row for row in self.rows if row[2] > last - WINDOW * LENGTH]
-            if sum(row[3] for row in near) + nano > TOTAL:
-                raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
+        # The promise is declared without slots: any nanosecond may begin a window.
+        near = [row for row in self.rows if row[2] > start - WINDOW * LENGTH + 1]
+        if sum(row[3] for row in near) + nano > TOTAL:
+            raise BudgetExhausted("", requested=nano, remaining=0, returns_at=None)
         self.rows.append((network, start, end, nano))
         self.values[network, start] = values
         self.counters[network] = self.counters.get(network, 0) + 1
         self.state = b"drew " + values
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Files that are only ever written at their end."""
+    return [path for path in (folder / "dpcrowd.db-wal", *folder.glob("journal/*.slot")) if path.exists()]
 
 
 class StorageLife(RuleBasedStateMachine):
@@ -68,6 +70,10 @@ class StorageLife(RuleBasedStateMachine):
         # A simulated crash does not depend on what the disk has swallowed: no waiting for it, and more lives a second.
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "synchronous = OFF"))
+        self.patch.setattr(journal, "_sync", lambda handle: self.step("sync"))
+        self.write = journal._write_all
+        self.patch.setattr(journal, "_write_all", self.write_in_steps)
+        self.step: Callable[[str], None] = lambda statement: None
         self.lives = 0
         self.draws = 0
         self.network = "crowd"
@@ -79,15 +85,18 @@ class StorageLife(RuleBasedStateMachine):
     def open(self) -> None:
         self.storage = Storage.open(self.folder, network_id=self.network)
         self.storage.ledger.promises.declare(TOTAL, WINDOW * LENGTH)
-        self.model.promised.add(self.network)
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        self.safe = {name: self.log_size(name) for name in FILES}
+        self.safe = {path.name: path.stat().st_size for path in _logs(self.folder)}
 
-    def log_size(self, name: str) -> int:
-        path = self.folder / name
-        return path.stat().st_size if path.exists() else 0
+    def write_in_steps(self, handle: int, content: bytes, at: int) -> None:
+        """A process may be killed before a write to the journal, and in the middle of it."""
+        self.step("before")
+        half = len(content) // 2
+        self.write(handle, content[:half], at)
+        self.step("half")
+        self.write(handle, content[half:], at + half)
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -116,9 +125,6 @@ class StorageLife(RuleBasedStateMachine):
             self.model = after
             self.acknowledge()
 
-    def connections(self) -> list[object]:
-        return [self.storage._database.connection, self.storage.journal._database.connection]
-
     def arm(self, crash_at: Crash) -> Path:
         """Copy the files before a statement of what comes; the folder that will then be there."""
         self.lives += 1
@@ -131,25 +137,23 @@ class StorageLife(RuleBasedStateMachine):
                 copy_files(self.folder, target)
             seen += 1
 
-        for connection in self.connections():
-            connection.set_trace_callback(trace)  # type: ignore[attr-defined]
+        self.step = trace
+        self.storage._database.connection.set_trace_callback(trace)
         return target
 
     def tear(self, folder: Path, part: float) -> None:
         """Only what was acknowledged need be on the disk: the rest of the log may end anywhere, in anything."""
-        for name in FILES:
-            path = folder / name
-            if path.exists():
-                size = path.stat().st_size
-                keep = self.safe[name] + int(part * max(size - self.safe[name], 0))
-                with open(path, "rb+") as log:
-                    log.truncate(min(size, keep))
-                    log.seek(0, os.SEEK_END)
-                    log.write(b"\xa5" * int(part * 5000))
+        for path in _logs(folder):
+            size, safe = path.stat().st_size, self.safe.get(path.name, 0)
+            keep = safe + int(part * max(size - safe, 0))
+            with open(path, "rb+") as log:
+                log.truncate(min(size, keep))
+                log.seek(0, os.SEEK_END)
+                log.write((b"\0" if self.lives % 2 else b"\xa5") * int(part * 5000))
 
     def disarm(self) -> None:
-        for connection in self.connections():
-            connection.set_trace_callback(None)  # type: ignore[attr-defined]
+        self.step = lambda statement: None
+        self.storage._database.connection.set_trace_callback(None)
 
     def come_back(self, folder: Path, after: Model) -> None:
         """Open what the crash left; it is the model before the step or after it."""

@@ -1,21 +1,42 @@
-"""The scale that SecureNoise draws with: never cheaper than the charge says, never wider than it must be."""
+"""The scale of the noise for real data: never cheaper than the charge says, never wider than it must be.
+
+Ours is the fraction itself. OpenDP's is a float, for which "never wider" means: to the last digit.
+"""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.privacy import noise_scale, secure_scale
-from dpcrowd.privacy.secure_noise import _measurement
+from dpcrowd.privacy import SecureNoise, noise_scale, secure_noise, secure_scale
+from dpcrowd.privacy.opendp_noise import _measurement
 from dpcrowd.privacy.units import LARGEST_EPSILON, NANO
 
 LARGEST = LARGEST_EPSILON * NANO
 simple = st.builds(lambda a, b: max(1, a * NANO // b), st.integers(1, 50), st.integers(1, 1000))
 charges = simple | st.integers(1, LARGEST) | st.integers(1, 10**6)
 sensitivities = st.integers(1, 1000)
+
+
+@given(charges, sensitivities | st.integers(1, 2**62))
+def test_the_exact_scale_is_the_quotient(charge: int, sensitivity: int) -> None:
+    """Rounded anywhere, up or down, the ledger's epsilon would no longer be the sampler's."""
+    scales = []
+
+    def sample(below: object, t: int, s: int) -> int:
+        scales.append(Fraction(t, s))
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secure_noise, "discrete_laplace", sample)
+        one = np.ones((1, 1), dtype=np.int64)
+        SecureNoise().noisy(0, one, one * charge, one * sensitivity, one.astype(np.bool_))
+    assert scales == [sensitivity / Fraction(charge, NANO)]
 
 
 @settings(max_examples=300)

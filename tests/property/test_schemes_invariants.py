@@ -108,7 +108,7 @@ def test_restarts_anywhere_change_nothing(
 
     def fresh() -> Server:
         noise = SeededNoise([np.random.SeedSequence(3)], 1, world.regions)
-        return Server(make_scheme(name), alone, noise, number=0, share=0.4)
+        return Server(make_scheme(name), alone, noise, number=0, share=0.4, allow_simulated_noise=True)
 
     steady, restarted = fresh(), fresh()
     slot = -1

@@ -35,7 +35,15 @@ def most_in(payments: dict[int, int], length: int) -> int:
 def make(name: str, options: dict[str, Any], length: int) -> Server:
     kind = Guarantee.finite if name == "dpcrowd" else Guarantee.window
     setting = make_setting(1, 3, kind(length, 3.0))
-    return Server(make_scheme(name, **options), setting, FreshNoise(1), number=0, share=0.5, max_degree=3)
+    return Server(
+        make_scheme(name, **options),
+        setting,
+        FreshNoise(1),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        allow_simulated_noise=True,
+    )
 
 
 @settings(max_examples=100)

@@ -14,12 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BudgetExhausted
-from dpcrowd.privacy import Accounting, Guarantee, Noise, SecureNoise, SeededNoise, open_ledger
+from dpcrowd.privacy import Accounting, Guarantee, Noise, OpenDPNoise, SecureNoise, SeededNoise, open_ledger
 from dpcrowd.privacy.units import NANO
 
 Floats = NDArray[np.float64]
 MARGIN = 6.0
 FEWEST = 60  # occurrences before an event's ratio is judged
+DRAWS: dict[type[Noise], int] = {SecureNoise: 100_000, OpenDPNoise: 40_000}
+samplers = pytest.mark.parametrize("kind", list(DRAWS))
 
 
 def release(noise: Noise, count: int, epsilon: float, sensitivity: int, size: int, read: int) -> Floats:
@@ -55,11 +57,20 @@ def test_seeded_noise_keeps_its_promise(epsilon: float) -> None:
     assert excess(pair[0], pair[1], epsilon) < MARGIN
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_secure_noise_keeps_its_promise(epsilon: float) -> None:
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0])
+@samplers
+def test_secure_noise_keeps_its_promise(kind: type[Noise], epsilon: float) -> None:
     """The same for the noise that real data gets."""
-    pair = [release(SecureNoise(), 40 + user, epsilon, 1, 40_000, read=0) for user in (0, 1)]
+    pair = [release(kind(), 40 + user, epsilon, 1, DRAWS[kind], read=0) for user in (0, 1)]
     assert excess(pair[0], pair[1], epsilon) < MARGIN
+
+
+@pytest.mark.parametrize("paid", [1.3, 2.0])
+@samplers
+def test_too_little_secure_noise_is_detected(kind: type[Noise], paid: float) -> None:
+    """The detector works with these samples, too: noise for ε = 1.3 that is claimed as ε = 1 is found."""
+    pair = [release(kind(), 40 + user, paid, 1, DRAWS[kind], read=0) for user in (0, 1)]
+    assert excess(pair[0], pair[1], 1.0) > MARGIN
 
 
 def test_a_user_who_counts_three_times() -> None:
@@ -68,8 +79,9 @@ def test_a_user_who_counts_three_times() -> None:
     for sensitivity, honest in ((3, True), (1, False)):
         pair = [release(seeded(4, size), 40 + 3 * user, 1.0, sensitivity, size, read=user) for user in (0, 1)]
         assert (excess(pair[0], pair[1], 1.0) < MARGIN) == honest
-        pair = [release(SecureNoise(), 40 + 3 * user, 1.0, sensitivity, 20_000, read=0) for user in (0, 1)]
-        assert (excess(pair[0], pair[1], 1.0) < MARGIN) == honest
+        for kind in DRAWS:
+            pair = [release(kind(), 40 + 3 * user, 1.0, sensitivity, 20_000, read=0) for user in (0, 1)]
+            assert (excess(pair[0], pair[1], 1.0) < MARGIN) == honest
 
 
 @pytest.mark.parametrize("paid", [1.15, 1.5, 4.0])

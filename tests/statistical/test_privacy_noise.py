@@ -1,7 +1,8 @@
-"""Both noises against the closed form of the discrete Laplace, and against each other.
+"""All noises against the closed form of the discrete Laplace, and against each other; OpenDP's is the oracle of ours.
 
-P(X = x) = tanh(1/(2b)) exp(-|x|/b). SecureNoise cannot be seeded, so every threshold is set where a false alarm has
-a probability of about 1e-8 or less; each test that accepts is paired with one that shows what it would reject.
+P(X = x) = tanh(1/(2b)) exp(-|x|/b). SecureNoise and OpenDPNoise cannot be seeded, so every threshold is set where a
+false alarm has a probability of about 1e-8 or less; each test that accepts is paired with one that shows what it would
+reject.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpcrowd.privacy import SecureNoise, SeededNoise, discrete_laplace_var
+from dpcrowd.privacy import Noise, OpenDPNoise, SecureNoise, SeededNoise, discrete_laplace_var
 from dpcrowd.privacy.units import NANO
 
 Floats = NDArray[np.float64]
 EPSILONS = {0.2: 5.0, 1.0: 1.0, 6.25: 0.16, 50.0: 0.02}  # scale: epsilon
-DRAWS = {"secure": 30_000, "seeded": 400_000}
+DRAWS = {"secure": 100_000, "opendp": 30_000, "seeded": 400_000}
+SAMPLERS: dict[str, type[SecureNoise] | type[OpenDPNoise]] = {"secure": SecureNoise, "opendp": OpenDPNoise}
 ALARM = 1e-8
 SIGMAS = 6.0
 each = pytest.mark.parametrize("scale", list(EPSILONS))
 kinds = pytest.mark.parametrize("kind", list(DRAWS))
+samplers = pytest.mark.parametrize("kind", list(SAMPLERS))
 
 
 @cache
@@ -31,7 +34,8 @@ def drawn(kind: str, scale: float) -> Floats:
     size = DRAWS[kind]
     charge = np.array([[round(EPSILONS[scale] * NANO)]])
     counts, where = np.full((size // 100, 100), 1000), np.ones((size // 100, 100), dtype=np.bool_)
-    noise = SecureNoise() if kind == "secure" else SeededNoise([np.random.SeedSequence(5)], size // 100, 100)
+    seeded = SeededNoise([np.random.SeedSequence(5)], size // 100, 100)
+    noise: Noise = SAMPLERS[kind]() if kind in SAMPLERS else seeded
     return noise.noisy(0, counts, charge, 1, where).ravel() - 1000
 
 
@@ -75,7 +79,7 @@ def test_goodness_of_fit(kind: str, scale: float) -> None:
 def test_the_fit_rejects_what_is_near() -> None:
     """A rounded float Laplace, or a scale that is 8% too small, is found with the smaller sample."""
     rng = np.random.default_rng(1)
-    rounded = np.round(rng.laplace(0, 1, DRAWS["secure"]))
+    rounded = np.round(rng.laplace(0, 1, min(DRAWS.values())))
     assert fit(rounded, 1.0) < ALARM
     sample = SeededNoise([np.random.SeedSequence(1)], 300, 100)
     where = np.ones((300, 100), dtype=np.bool_)
@@ -118,11 +122,36 @@ def test_signs_are_even(kind: str, scale: float) -> None:
 
 
 @each
-def test_secure_and_seeded_are_one_distribution(scale: float) -> None:
+@samplers
+def test_secure_and_seeded_are_one_distribution(kind: str, scale: float) -> None:
     """Simulations show what a live server gets; the same test tells scales 15% apart."""
-    assert same(drawn("secure", scale), drawn("seeded", scale)) > ALARM
+    assert same(drawn(kind, scale), drawn("seeded", scale)) > ALARM
     if scale > 1:
-        assert same(drawn("secure", scale), np.round(drawn("seeded", scale) * 1.15)) < ALARM
+        assert same(drawn(kind, scale), np.round(drawn("seeded", scale) * 1.15)) < ALARM
+
+
+@each
+def test_our_sampler_and_opendps_are_one_distribution(scale: float) -> None:
+    """An implementation by other people, in another language, for the same distribution."""
+    assert same(drawn("secure", scale), drawn("opendp", scale)) > ALARM
+    if scale > 1:
+        assert same(drawn("secure", scale), np.round(drawn("opendp", scale) * 1.15)) < ALARM
+
+
+@pytest.mark.parametrize(("charge", "sensitivity"), [(1, 1), (999_999_937, 10**12), (7, 2**40)])
+@samplers
+def test_wide_noise_has_the_right_quantiles(kind: str, charge: int, sensitivity: int) -> None:
+    """Scales from 1e9 to 1.6e20, whose numerators fill one or two words: a bias between the words would show.
+
+    |X|/b is exponential in the limit of wide noise; beyond 1e17 the ends of 64 bits cut it off, and signs are left.
+    """
+    scale = sensitivity * NANO / charge
+    where = np.ones((200, 100), dtype=np.bool_)
+    noise = SAMPLERS[kind]().noisy(0, where * 0, np.array([[charge]]), sensitivity, where).ravel()
+    if scale < 1e17:
+        assert stats.kstest(np.abs(noise) / scale, "expon").pvalue > ALARM
+        assert stats.kstest(1.15 * np.abs(noise) / scale, "expon").pvalue < ALARM
+    assert stats.binomtest(int((noise > 0).sum()), noise.size).pvalue > ALARM
 
 
 def test_seeded_draws_are_independent() -> None:
@@ -143,17 +172,21 @@ def test_seeded_draws_are_independent() -> None:
             assert abs(sizes) < SIGMAS / np.sqrt(values.size / 2), axis
 
 
-def test_secure_draws_are_independent() -> None:
-    """Neighbouring values of one call, and two calls, share nothing."""
-    sample = drawn("secure", 6.25)
+@samplers
+def test_secure_draws_are_independent(kind: str) -> None:
+    """Neighbouring values of one call, and far ones, share nothing: neither their values nor their sizes."""
+    sample = drawn(kind, 6.25)
     half = len(sample) // 2
     for one, other in ((sample[:-1], sample[1:]), (sample[:half], sample[half:])):
         assert abs(np.corrcoef(one, other)[0, 1]) < SIGMAS / np.sqrt(len(one))
+        assert abs(np.corrcoef(np.abs(one), np.abs(other))[0, 1]) < SIGMAS / np.sqrt(len(one))
 
 
-def test_secure_sensitivity_widens_the_noise() -> None:
+@samplers
+def test_secure_sensitivity_widens_the_noise(kind: str) -> None:
     """A charge of ε with sensitivity 5 has the scale 5/ε, column by column."""
     where = np.ones((4000, 2), dtype=np.bool_)
-    noise = SecureNoise().noisy(0, np.zeros((4000, 2), dtype=np.int64), np.array([[NANO, NANO * 2]]), [[5, 2]], where)  # type: ignore[arg-type]
+    charge, sensitivity = np.array([[NANO, NANO * 2]]), np.array([[5, 2]])
+    noise = SAMPLERS[kind]().noisy(0, np.zeros((4000, 2), dtype=np.int64), charge, sensitivity, where)
     assert fit(noise[:, 0], 5.0) > ALARM
     assert fit(noise[:, 1], 1.0) > ALARM

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dpcrowd.cli.feed  # noqa: F401 - the module, which the command of the same name hides
-from client_support import serving
+from client_support import FUTURE, LATE, NewNode, OldNode, serving
+from dpcrowd.cli.left_out import LeftOutLines
 from dpcrowd.cli.main import main
-from dpcrowd.client.deliver import Checkin, Undelivered, deliver
-from dpcrowd.client.errors import NodeUnreachable
-from dpcrowd.client.tail import batches, follow_file
+from dpcrowd.cli.stopping import Stop
+from dpcrowd.client.delivery import Delivery, RefusedRow
+from dpcrowd.client.errors import NodeBusy, NodeError, NodeUnreachable, NotTaken, RequestRefused
+from dpcrowd.client.lines import NumberedCheckin, Undelivered, deliver_lines
+from dpcrowd.client.rows import CheckIn
+from dpcrowd.client.tail import LineBatches, follow_file
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SECOND, SlotClock
 from node_support_api import CHECKIN, CLOCK, NOW, READ, REGIONS, FakeService
@@ -61,39 +70,45 @@ def _taken(service: FakeService) -> int:
     return int(service.collector.seal(100).sum())
 
 
+REFUSED = {
+    2: "unknown-region: the network has no region of this name",
+    4: "time: missing or not allowed; allowed: a datetime with a time zone, RFC 3339 text with an offset, or "
+    "milliseconds, not seconds, since 1970",
+    6: "late: its time is in a slot that is sealed",
+    7: "future: its time is later than the node's clock allows",
+    9: "unknown-region: the network has no region of this name",
+}
+TOTALS = "dpcrowd: left out: 5 lines in all: 2 unknown-region, 1 "
+
+
 @pytest.mark.parametrize("batch", ["1", "4", "1000"])
+@pytest.mark.parametrize("node", [FakeService, NewNode, OldNode])
 def test_what_the_node_refuses_is_told_by_line_and_all_the_rest_is_taken(
-    batch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    node: Any, batch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One late row once cost the 999 good ones of its request, and was told by its place in there."""
+    real = node is FakeService
     lines = [
         _line(1),
         _line(2, region="nowhere"),
         "\n",
         _line(4, time="yesterday"),
         _line(5, time=NOW // 1_000_000),
-        _line(6, time=5),
-        _line(7, time=NOW // 1_000_000 + 10_000),
+        _line(6, time=LATE),
+        _line(7, time=NOW // 1_000_000 + 10_000 if real else FUTURE),
         _line(8),
         _line(9, region="elsewhere"),
         _line(10),
     ]
     (tmp_path / "day.ndjson").write_text("".join(lines))
-    service = FakeService()
+    service = node()
     with serving(service) as served:
         assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--batch", batch]) == 1
-    assert _taken(service) == 4
-    told = capsys.readouterr().err.splitlines()
-    assert sorted(told) == sorted(
-        [
-            "dpcrowd: left out: line 2: region: missing or not allowed; allowed: the name of a region of network.toml.",
-            "dpcrowd: left out: line 4: time: missing or not allowed; allowed: an RFC 3339 time with an offset, or "
-            "milliseconds since 1970 as a whole number, from 1970 to 2262.",
-            "dpcrowd: left out: line 6: time: of a slot that is sealed.",
-            "dpcrowd: left out: line 7: time: later than this server's clock allows.",
-            "dpcrowd: left out: line 9: region: missing or not allowed; allowed: the name of a region of network.toml.",
-        ]
-    )
+    assert (_taken(service) if real else len(service.taken)) == 4
+    *named, totals = capsys.readouterr().err.splitlines()
+    assert sorted(named) == [f"dpcrowd: left out: line {number}: {why}." for number, why in REFUSED.items()]
+    assert totals.startswith(TOTALS)
+    assert set(totals.removeprefix(TOTALS).rstrip(".").split(", 1 ")) == {"time", "late", "future"}
 
 
 def test_twenty_lines_are_told_and_then_their_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +121,107 @@ def test_twenty_lines_are_told_and_then_their_sum(tmp_path: Path, capsys: pytest
     assert _taken(service) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split(":")[2] for line in told[:20]] == [f" line {number}" for number in range(1, 21)]
-    assert told[20:] == ["dpcrowd: left out: 25 more lines", "dpcrowd: 1 check-ins taken"]
+    assert told[20:] == ["dpcrowd: left out: 45 lines in all: 45 unknown-region.", "dpcrowd: 1 check-ins taken"]
+
+
+def test_totals_are_told_once_per_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """A feed that follows a file for a year once named twenty lines of its first day, and was silent from then on."""
+    now = 0.0
+    lines = LeftOutLines(lambda: now)
+
+    def told() -> list[str]:
+        return capsys.readouterr().err.splitlines()
+
+    for number in range(1, 31):
+        lines.line(number, "late")
+    lines.unnamed(7)
+    lines.report()
+    assert len(told()) == 20, "the totals have to wait for their minute"
+    now = 60.0
+    lines.report()
+    lines.report()
+    assert told() == ["dpcrowd: left out: 37 lines so far: 30 late, 7 not named by the node."]
+    now = 120.0
+    lines.report()
+    assert told() == [], "nothing new"
+    lines.line(31, "user")
+    assert len(told()) == 1, "in a new minute, lines are named again"
+    lines.sum_up()
+    assert told() == ["dpcrowd: left out: 38 lines in all: 30 late, 7 not named by the node, 1 user."]
+    LeftOutLines(lambda: now).sum_up()
+    assert told() == []
+
+
+@contextmanager
+def _feeding(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, which can be sent signals."""
+    command = [sys.executable, "-m", "dpcrowd.cli.main", "feed", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _wait_for(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert happened()
+
+
+@pytest.mark.parametrize(("number", "code", "word"), [(15, 143, "terminated"), (2, 130, "interrupted")])
+def test_a_signal_ends_a_feed_with_the_totals(number: int, code: int, word: str, tmp_path: Path) -> None:
+    """In a trial, 220 of 2,990 lines were missing, and twenty were told; nor may a line be lost that was read."""
+    path = tmp_path / "live.ndjson"
+    good = [line for line in range(2990) if line % 13 or line >= 2860]
+    path.write_text("".join(_line(line) if line in set(good) else _line(line, time=LATE) for line in range(2990)))
+    node = NewNode()
+    with serving(node) as served, _feeding(served.url, str(path), "--follow") as process:
+        _wait_for(lambda: len(node.taken) == len(good))
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert node.taken == [f"person-{line}" for line in good]
+    assert err.splitlines()[20:] == [
+        "dpcrowd: stopped after line 2990; lines after it were not read.",
+        "dpcrowd: left out: 220 lines in all: 220 late.",
+        f"dpcrowd: {word}",
+    ]
+
+
+def test_a_second_signal_ends_a_feed_at_once(tmp_path: Path) -> None:
+    """A node that hangs must not keep the feed: whoever asks twice means it."""
+    asked = threading.Event()
+
+    async def hang(scope: Any, receive: Any, send: Any) -> None:
+        asked.set()
+        await asyncio.sleep(120)
+
+    (tmp_path / "day.ndjson").write_text(_line(1))
+    with serving(hang) as served, _feeding(served.url, str(tmp_path / "day.ndjson"), "--follow") as process:
+        _wait_for(asked.is_set)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(1.0)  # two at once would be one
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate()[1]
+    assert (process.returncode, err.splitlines()) == (143, ["dpcrowd: terminated"])
+
+
+def test_a_stop_gives_what_was_read() -> None:
+    """Lines that wait for a full batch would otherwise be lost: after a start with --new nobody reads them again."""
+    stop = threading.Event()
+
+    def silent() -> Iterator[tuple[int, str]]:
+        yield from ((number, _line(number)) for number in (1, 2, 3))
+        yield 4, "{"
+        stop.set()
+        threading.Event().wait()  # a pipe into which nobody writes
+
+    batches = LineBatches(silent(), lambda number, reason: None, seconds=3600, wake=0.05, stop=stop.is_set)
+    rows = [row for batch in batches for row in batch]
+    assert [row.number for row in rows] == [1, 2, 3]
+    assert batches.last == 4
 
 
 @pytest.mark.parametrize(
@@ -132,7 +247,8 @@ def test_no_line_can_end_the_feed(wrong: bytes, tmp_path: Path, capsys: pytest.C
     err = capsys.readouterr().err
     assert err.startswith("dpcrowd: left out: line 2: ")
     assert "person" not in err
-    assert len(err.splitlines()) == 1
+    assert len(err.splitlines()) == 2
+    assert err.splitlines()[1].startswith("dpcrowd: left out: 1 line in all: 1 ")
 
 
 def test_a_node_that_is_away_has_its_own_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,9 +342,59 @@ def test_a_check_in_does_not_wait_for_a_full_batch() -> None:
         yield 2, _line(2)
 
     began = time.monotonic()
-    arrived = [(len(batch), time.monotonic() - began) for batch in batches(slow(), pytest.fail, seconds=0.1)]
+    arrived = [(len(batch), time.monotonic() - began) for batch in LineBatches(slow(), pytest.fail, seconds=0.1)]
     assert [size for size, _ in arrived] == [1, 1]
     assert arrived[0][1] < 0.9, "the first left before the second came"
+
+
+NETWORK: dict[str, Any] = {"network": "n", "server": "a", "version": "0", "revision": 1, "digest": "00"}
+NETWORK |= {"epoch": "2026-01-01T00:00:00Z", "slot": 5, "regions": [], "neighbours": []}
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ({"slot_seconds": 60.0, "grace_seconds": 5.0}, 0.5),
+        ({"slot_seconds": 60.0, "grace_seconds": 0.4}, 0.1),
+        ({"slot_seconds": 1.0, "grace_seconds": 0.4}, 0.05),
+        ({"slot_seconds": 60.0, "grace_seconds": 0.0}, 0.02),
+        ({"slot_seconds": 60.0}, 0.05),
+        (None, 0.05),
+    ],
+)
+def test_a_line_does_not_wait_longer_than_the_grace_allows(
+    told: Any, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that waits half a second for others is late where the grace is shorter; not every node tells."""
+    waits: list[float] = []
+
+    class Watched(LineBatches):
+        def __init__(self, *given: Any, **settings: Any) -> None:
+            waits.append(settings["seconds"])
+            super().__init__(*given, **settings)
+
+    monkeypatch.setattr("dpcrowd.client.tail.LineBatches", Watched)
+    node = NewNode()
+    node.network = None if told is None else NETWORK | told
+    with serving(node) as served:
+        for options in ([], ["--seconds", "7"]):
+            monkeypatch.setattr("sys.stdin", io.StringIO(_line(1)))
+            assert main(["feed", served.url, *options]) == 0
+    assert waits == pytest.approx([seconds, 7.0])
+    assert node.taken == ["person-1"] * 2
+
+
+def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:
+    """Its lines come when somebody writes them: while nobody does, the node has to hear that the feed is there."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    node = NewNode()
+    writer = threading.Thread(target=lambda: path.write_text(_line(1)))
+    writer.start()
+    with serving(node) as served:
+        assert main(["feed", served.url, str(path)]) == 0
+    writer.join(20)
+    assert (node.sizes[0], node.taken) == (0, ["person-1"])
 
 
 def test_a_file_is_followed_over_growth_and_replacement(tmp_path: Path) -> None:
@@ -291,31 +457,108 @@ def test_new_lines_only_is_for_files_that_grow(tmp_path: Path, capsys: pytest.Ca
     assert "--follow" in capsys.readouterr().err
 
 
+CHECKINS = [NumberedCheckin(10 + place, CheckIn(place, "north")) for place in range(40)]
+
+
+class _LeftOut:
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str]] = []
+        self.others = 0
+
+    def line(self, number: int, reason: str) -> None:
+        self.lines.append((number, reason))
+
+    def unnamed(self, count: int) -> None:
+        self.others += count
+
+
 def test_a_feed_that_follows_waits_for_its_node(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If it ended, whoever starts it again would send the whole file once more."""
     monkeypatch.setattr(feed_module, "_AGAIN", 0.01)
-    tries = []
+    tries: list[int] = []
 
-    class Away:
-        def checkin(self, rows: list[dict[str, object]], batch: int) -> None:
-            tries.append(rows)
-            if len(tries) < 3:
-                raise NodeUnreachable("nobody answers")
+    def away(rows: list[CheckIn]) -> Delivery:
+        tries.append(len(rows))
+        if len(tries) < 3:
+            raise NodeUnreachable("nobody answers")
+        return Delivery(len(rows))
 
-    checkins = [Checkin(1, {"user": "person-1", "region": REGION})]
-    waiting = feed_module._Waiting(patient=True)
-    assert deliver(feed_module._sender(Away(), waiting), checkins, pytest.fail, waiting.again) == 1
-    assert tries == [[checkins[0].row]] * 3
+    stop = Stop()
+    waiting = feed_module._Waiting(stop, patient=True)
+    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.again) == 40
+    waiting.over()
+    assert tries == [40] * 3
     assert capsys.readouterr().err.splitlines() == [
         "dpcrowd: waiting: nobody answers",
         "dpcrowd: the node takes check-ins again",
     ]
     tries.clear()
-    waiting = feed_module._Waiting(patient=False)
     with pytest.raises(Undelivered):
-        deliver(feed_module._sender(Away(), waiting), checkins, pytest.fail, waiting.again)
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, patient=False).again)
+    monkeypatch.setattr(stop, "requested", lambda: True)
+    tries.clear()
+    with pytest.raises(Undelivered):
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, patient=True).again)
+
+
+def test_what_was_settled_before_a_pause_is_not_sent_again() -> None:
+    """A check-in without a time would count a second time, in the slot after the pause; a refusal is told once."""
+    taken: list[Any] = []
+    refused = (RefusedRow(3, "late"), RefusedRow(25, "user"))
+
+    def half(rows: list[CheckIn]) -> Delivery:
+        users = [row.user for row in rows]
+        if len(users) == 40:
+            taken.extend(users[:3] + users[4:20])
+            raise NodeBusy("full.", reason="full").interrupting(20, Delivery(19, refused, 2))
+        taken.extend(users)
+        return Delivery(len(users))
+
+    left_out = _LeftOut()
+    pauses: list[NodeError] = []
+
+    def wait(error: NodeError) -> bool:
+        pauses.append(error)
+        return True
+
+    assert deliver_lines(half, CHECKINS, left_out, wait) == 38
+    assert taken == [user for user in range(40) if user not in (3, 25)]
+    assert left_out.lines == [(13, "late"), (35, "user")]
+    assert len(pauses) == 1
+    with pytest.raises(Undelivered) as stopped:
+        deliver_lines(half, CHECKINS, _LeftOut(), lambda error: False)
+    assert (stopped.value.number, stopped.value.taken, str(stopped.value)) == (30, 19, "full.")
+
+
+def test_more_lines_are_refused_than_the_node_names() -> None:
+    """They are counted; which they were is known to nobody."""
+    left_out = _LeftOut()
+    assert deliver_lines(lambda rows: Delivery(30, (RefusedRow(2, "late"),), 10), CHECKINS, left_out, pytest.fail) == 30
+    assert (left_out.lines, left_out.others) == ([(12, "late")], 9)
+
+
+def test_what_is_not_about_lines_ends_the_feed() -> None:
+    """A wrong address once left every line out, one by one, as if each had been wrong."""
+
+    def nowhere(rows: list[CheckIn]) -> Delivery:
+        raise RequestRefused("there is no such path.", status=404, reason="not-found")
+
+    with pytest.raises(RequestRefused):
+        deliver_lines(nowhere, CHECKINS, _LeftOut(), pytest.fail)
+
+    def late(rows: list[CheckIn]) -> Delivery:
+        raise NotTaken("late.", delivery=Delivery(0, tuple(RefusedRow(row, "late") for row in range(40)), 40))
+
+    left_out = _LeftOut()
+    assert deliver_lines(late, CHECKINS, left_out, pytest.fail) == 0
+    assert len(left_out.lines) == 40
+
+
+def test_nobody_is_shown() -> None:
+    """A check-in in a traceback, or in a debugger's list of variables."""
+    assert "person" not in repr([NumberedCheckin(10, CheckIn("person-1", "north"))])
 
 
 def _append(path: Path, text: str) -> None:

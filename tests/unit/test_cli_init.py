@@ -55,6 +55,27 @@ def test_tokens_work_and_stand_in_no_file(tmp_path: Path, capsys: pytest.Capture
     assert len(seen) == 6, "no token is used twice"
 
 
+def test_reading_is_open_in_a_trial_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Estimates, budget and neighbours are for those whom the operator chose; a trial has nobody to hide them from."""
+    for server in _made(capsys, str(tmp_path / "net"), "--advanced")["servers"]:
+        tokens = load_pair(server["node"])[0].tokens
+        assert tokens.rights_of(None) == frozenset()
+        assert tokens.rights_of(server["tokens"]["read"]) == {"read"}
+    for server in _made(capsys, str(tmp_path / "dev"), "--dev")["servers"]:
+        node = load_pair(server["node"])[0]
+        assert node.tokens.rights_of(None) == {"read"}
+        assert node.listen.http_address[0] == "127.0.0.1"
+        assert set(server["tokens"]) == {"checkin", "admin"}
+    assert main(["init", str(tmp_path / "told")]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("server-1 ")] == [
+        "checkin",
+        "read",
+        "admin",
+    ]
+    assert "DPCROWD_TOKEN" in out
+
+
 @pytest.mark.parametrize("slot", ["1s", "7s", "1m", "1h", "1d", "90"])
 def test_grace_and_deadline_fit_into_any_slot(slot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sample's own 15 seconds do not fit into a slot of one."""

@@ -34,7 +34,11 @@ def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: py
     assert code == 0
     assert "1 of 2 connected" in out
     assert "ε=0.25 of 1 in the last 100 slots, 0.75 left" in out
-    node.ready = False
+    node.warnings = ["the certificate of 'server-1' expires in 3 days."]
+    code, out, _ = run(capsys, "status", str(file))
+    assert code == 0
+    assert "soon        the certificate of 'server-1' expires in 3 days.\n" in out
+    node.ready, node.warnings = False, []
     code, out, _ = run(capsys, "status", str(file))
     assert code == 1
     assert "no: full." in out

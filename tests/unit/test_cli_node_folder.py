@@ -91,6 +91,40 @@ def test_a_new_horizon_says_the_sum_and_is_logged(
         assert promise.since_ns > 0
 
 
+def test_no_new_horizon_at_one_server_alone_if_users_roam(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user who roams would be in more horizons than any server knows of; what to do instead is said."""
+    data = paid(file, "finite")
+    path = file.parent.parent / "network.toml"
+    path.write_text(path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"'), encoding="utf-8")
+    code, out, err = run(capsys, "new-horizon", str(file), "--yes")
+    assert (code, out) == (2, "")
+    assert "roaming users" in err
+    assert "valid_from_slot" in err
+    assert "horizon_from_slot" in err
+    assert "dpcrowd node reload" in err
+    with Storage.inspect(data, network_id="trial") as storage:
+        assert storage.events.all() == []
+        assert storage.ledger.promises.all()[0].since_ns == 0
+
+
+def test_a_slot_in_its_grace_is_the_first_of_a_new_horizon(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is sealed after the command: in neither horizon, it would be paid for by nobody."""
+    data = paid(file, "finite")
+    _, network = load_pair(file)
+    clock = network.clock()
+    slot = clock.slot_of(time.time_ns()) + 5
+    monkeypatch.setattr(time, "time_ns", lambda: clock.closes(slot) + network.grace_ns // 2)
+    code, out, _ = run(capsys, "new-horizon", str(file), "--yes", "--json")
+    assert code == 0
+    assert json.loads(out)["first_slot"] == slot
+    with Storage.open(data, network_id="trial") as storage:
+        assert storage.ledger.room(clock.opens(slot)).nano == 10**9
+        storage.commit_sample(slot, clock.opens(slot), clock.length_ns, 10**9, b"", b"")
+        assert storage.ledger.room(clock.opens(slot + 1)).nano == 0, "it is of the new horizon"
+
+
 def test_no_new_horizon_of_a_window_or_beside_a_running_node(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A window's budget comes back by itself, and a running node would go on with the old state."""
     code, _, err = run(capsys, "new-horizon", str(file), "--yes")
@@ -131,6 +165,25 @@ def test_a_promise_is_withdrawn_only_with_consent(file: Path, capsys: pytest.Cap
         assert (event.network, event.kind) == ("old", "withdrawn")
 
 
+def test_two_networks_are_parted_without_forgetting_a_payment(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the operator's guide has it: a new, empty ledger for the one that leaves would be a whole budget again."""
+    other = paid(file).rename(file.parent / "of the other network")
+    shared = f'\n[ledger]\nshared = "{other}"\n'
+    file.write_text(file.read_text() + shared, encoding="utf-8")
+    node, network = load_pair(file)
+    with Storage.open(node.data, network_id="trial", ledger_folder=other), Storage.open(other, network_id="flu") as flu:
+        flu.ledger.promises.declare(10**9, 100 * MINUTE)
+        flu.commit_sample(1, time.time_ns() - 10 * MINUTE, MINUTE, 500_000_000, b"", b"")
+    assert run(capsys, "backup", str(file), str(node.data / "dpcrowd.db"))[0] == 0
+    file.write_text(file.read_text().replace(shared, ""), encoding="utf-8")
+    assert run(capsys, "withdraw", str(file), "flu", "--yes")[0] == 0
+    with Storage.open(node.data, network_id="trial") as storage:
+        storage.ledger.promises.declare(10**9, 100 * MINUTE, roaming=True, slots=network.clock())
+        assert storage.ledger.room(time.time_ns()).nano == 250_000_000
+    with Storage.open(other, network_id="flu") as flu:
+        assert flu.ledger.room(time.time_ns()).nano == 250_000_000
+
+
 def test_no_promise_is_withdrawn_under_a_running_server(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It would go on paying without a promise; of both servers, the ledger's own and that of the network."""
     data = _two_on_one_ledger(file)
@@ -152,3 +205,25 @@ def test_withdrawing_what_is_not_there(file: Path, capsys: pytest.CaptureFixture
     code, _, err = run(capsys, "withdraw", str(file), "trail", "--yes")
     assert code == 2
     assert "Did you mean 'trial'?" in err
+
+
+def test_forget_deletes_what_a_stopped_server_holds(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that stays down keeps the open slot's hashes beside their key, for anybody who finds the disk."""
+    code, _, err = run(capsys, "forget", str(file))
+    assert code == 2
+    assert "no server has run here" in err
+    paid(file)
+    node, network = load_pair(file)
+    with Storage.open(node.data, network_id=network.id) as storage:
+        storage.journal.slot_key(MINUTE)
+        storage.journal.append(MINUTE, b"somebody was here")
+        storage.journal.stamp(MINUTE)
+        code, _, err = run(capsys, "forget", str(file))
+        assert code == 3, "not while the server runs"
+        assert "in use" in err
+    code, out, _ = run(capsys, "forget", str(file), "--json")
+    assert code == 0
+    folder = node.data / "journal"
+    assert json.loads(out) == {"folder": str(folder), "forgotten": True}
+    assert list(folder.iterdir()) == [], "the sign of life, too: what came before it now counts as missed"
+    assert run(capsys, "forget", str(file))[0] == 0

@@ -45,6 +45,17 @@ def test_fields_become_keys() -> None:
     assert line["time"].endswith("Z")
 
 
+@pytest.mark.parametrize(("form", "wanted"), [("json", '"event": "library"'), ("pretty", "event=library")])
+def test_lines_of_libraries_have_an_event_too(form: str, wanted: str) -> None:
+    """The node's own lines name theirs; a monitor that counts lines by event must not lose those of the web server."""
+    out = _lines(form)
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    log.warning("a line of ours", extra={"event": "clock"})
+    first, second = out.getvalue().splitlines()
+    assert wanted in first
+    assert wanted.replace("library", "clock") in second
+
+
 def test_pretty_is_one_line_that_cannot_move_the_cursor() -> None:
     """A neighbour's text with an escape sequence would otherwise rewrite the operator's screen."""
     out = _lines("pretty")

@@ -20,7 +20,10 @@ SECRET = "somebody-whom-nobody-may-know"
 
 
 def sent(*given: Any) -> Any:
-    return msgspec.msgpack.decode(encode(checkin_rows(*given, *[None] * (3 - len(given))), "msgpack"))
+    checkins = checkin_rows(*given, *[None] * (3 - len(given)))
+    if checkins.wrong:
+        raise checkins.problem()
+    return msgspec.msgpack.decode(encode(checkins.rows, "msgpack"))
 
 
 EXPECTED = sent([{"user": "ann", "region": "north", "time": AT}, {"user": "bob", "region": "south"}])

@@ -64,6 +64,7 @@ def test_the_files_are_those_of_a_network(tmp_path: Path, length: int) -> None:
         assert config.server == node.name
         assert loaded.regions == source.regions
         assert loaded.population == 1000
+        assert loaded.method.interval == 1, "an adaptive scheme would stand still for half of what is shown"
         assert config.tokens.rights_of(network.token) == {"checkin", "read"}
         assert network.token not in node.config.read_text(encoding="utf-8")
         assert loaded.clock() == network.clock

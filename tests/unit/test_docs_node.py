@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -18,7 +19,9 @@ from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
 from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.live.keeper import FLOOD, STRANGER
+from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.transport.caller import Reason
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,6 +39,9 @@ REQUESTS = {
     "refusal": 1,
     "refusal_bytes": 0,
 }
+
+LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log"}
+LOGGERS = {"log", "_log"}
 
 
 def calls(*folders: str) -> Iterator[ast.Call]:
@@ -59,22 +65,30 @@ def words(places: dict[str, int], *folders: str) -> set[str]:
     return found
 
 
-def logged_events() -> set[str]:
-    """Of `extra={"event": ...}`."""
-    found = set()
-    for call in calls("live", "machine", "transport", "storage"):
-        for keyword in call.keywords:
-            if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
-                pairs = zip(keyword.value.keys, keyword.value.values, strict=True)
-                found |= {
-                    value.value
-                    for key, value in pairs
-                    if isinstance(key, ast.Constant)
-                    and key.value == "event"
-                    and isinstance(value, ast.Constant)
-                    and isinstance(value.value, str)
-                }
-    return found
+def log_calls() -> Iterator[ast.Call]:
+    for call in calls(""):
+        called = call.func
+        if isinstance(called, ast.Attribute) and called.attr in LEVELS and getattr(called.value, "id", "") in LOGGERS:
+            yield call
+
+
+def events_of(call: ast.Call) -> set[str] | None:
+    """Of `extra={"event": ...}`: a text, one of two in a condition, or the event of a report; None: there is none."""
+    extras = [keyword.value for keyword in call.keywords if keyword.arg == "extra"]
+    if not extras or not isinstance(extras[0], ast.Dict):
+        return None
+    for key, value in zip(extras[0].keys, extras[0].values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == "event":
+            choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            return {one.value for one in choices if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return None
+
+
+def test_every_line_of_the_log_has_an_event() -> None:
+    """A monitor filters by it: a line without one is found by its wording alone, which may change."""
+    found = list(log_calls())
+    assert len(found) > 20
+    assert [ast.unparse(call) for call in found if events_of(call) is None] == []
 
 
 def table(heading: str) -> set[str]:
@@ -85,8 +99,8 @@ def table(heading: str) -> set[str]:
 
 def test_every_event_of_the_log_is_explained() -> None:
     """An operator who sees one has nowhere else to look."""
-    events = words({"Report": 0}, "machine") | logged_events()
-    assert {"ledger-rolled-back", "storage-failed", "clock-behind", "clock", "broke"} <= events
+    events = words({"Report": 0}, "machine") | {LIBRARY}.union(*(events_of(call) or set() for call in log_calls()))
+    assert {"ledger-rolled-back", "storage-failed", "clock-behind", "clock", "broke", "neighbour-down"} <= events
     assert table("Events in the log") == events
 
 
@@ -95,6 +109,11 @@ def test_every_reason_of_a_refused_message_is_explained() -> None:
     reasons = words(MESSAGES, "wire", "machine") | {STRANGER, FLOOD}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
+
+
+def test_every_reason_of_a_failed_connection_is_explained() -> None:
+    """The log and a metric have nothing but the word."""
+    assert table("Connections that fail") == set(get_args(Reason))
 
 
 def test_every_reason_of_a_refused_request_is_explained() -> None:

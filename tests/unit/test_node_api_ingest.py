@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import json
 import logging
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -44,11 +46,11 @@ def test_check_ins_are_taken() -> None:
     service = FakeService()
     body = [{"user": "ann", "region": "north"}, {"user": "bob", "region": "south"}, {"user": "ann", "region": "south"}]
     response = client_of(service).post("/v1/checkins", content=json.dumps(body), headers=JSON)
-    assert (response.status_code, response.json()) == (202, {"taken": True})
+    assert (response.status_code, response.json()) == (202, {"taken": True, "accepted": 3})
     packed = msgspec.msgpack.encode([{"user": 7, "region": "north"}])
     headers = {"Content-Type": "application/msgpack", **bearer(CHECKIN)}
     assert client_of(service).post("/v1/checkins", content=packed, headers=headers).status_code == 202
-    assert service.collector.seal(100).tolist() == [1, 2, 0]
+    assert service.counted(100) == [1, 2, 0]
     assert service.refusals == []
 
 
@@ -56,7 +58,7 @@ def test_nothing_to_take_is_taken() -> None:
     """A silent crowd and a dead feed look the same unless nobody is told too; the answer says when to come again."""
     service = FakeService()
     response = client_of(service).post("/v1/checkins", content=b"[]", headers=JSON)
-    assert (response.status_code, response.json()) == (202, {"taken": True, "seconds_left": 30.0})
+    assert (response.status_code, response.json()) == (202, {"taken": True, "accepted": 0, "seconds_left": 30.0})
     assert [len(batch) for batch in service.batches] == [0]
     assert service.collector.fed(100)
     assert not service.collector.fed(101)
@@ -138,33 +140,132 @@ def test_bad_bodies(content_type: str, body: bytes, status: int, why: str) -> No
     assert (response.status_code, reason(response)) == (status, why)
     assert service.refusals == [why]
     assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
-    assert service.collector.seal(100).tolist() == [1, 0, 0]
+    assert service.counted(100) == [1, 0, 0]
 
 
-def test_late_rows_are_listed() -> None:
-    """A batch that waited too long can be mended and sent again: all rows that were wrong are named at once."""
-    late, good = {"user": "a", "region": "north", "time": 1_767_225_600_000}, {"user": "b", "region": "north"}
-    response = client_of(FakeService()).post("/v1/checkins", content=json.dumps([late, good, late]), headers=JSON)
-    assert response.json()["error"]["rows"] == [0, 2]
+GOOD = {"user": "ann", "region": "north"}
+WRONG = [
+    ({"user": "a", "region": "nowhere"}, "unknown-region", 400, "unknown-region"),
+    ({"user": 1.5, "region": "north"}, "user", 400, "field"),
+    ({"user": " \u00a0", "region": "north"}, "user", 400, "field"),
+    ({"user": "a"}, "region", 400, "field"),
+    ({"user": "a", "region": "north", "time": "noon"}, "time", 400, "field"),
+    ({"user": "a", "region": "north", "more": 1}, "malformed", 400, "field"),
+    ({"user": "a", "region": "north", "time": rfc3339(NOW + 3 * SECOND)}, "future", 400, "future"),
+    ({"user": "a", "region": "north", "time": 1_767_225_600_000}, "late", 409, "late"),
+]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ({"user": "a", "region": "nowhere"}, "unknown-region"),
-        ({"user": 1.5, "region": "north"}, "field"),
-        ({"user": "a", "region": "north", "time": rfc3339(NOW + 3 * SECOND)}, "future"),
-    ],
-)
-def test_all_wrong_rows_are_listed(wrong: dict[str, object], why: str) -> None:
-    """Told of one row at a time, a sender of 1,000 with 100 typing mistakes would need 100 requests."""
-    good = {"user": "b", "region": "north"}
-    content = json.dumps([good, wrong, good, wrong])
+@pytest.mark.parametrize(("wrong", "row_reason", "status", "why"), WRONG)
+def test_good_rows_are_taken_and_the_others_named(
+    wrong: dict[str, object], row_reason: str, status: int, why: str
+) -> None:
+    """One person's typing mistake, or telephone that was offline, must not cost the others their check-ins."""
+    service = FakeService()
+    other = {"user": "bob", "region": "south"}
+    response = client_of(service).post("/v1/checkins", content=json.dumps([wrong, GOOD, wrong, other]), headers=JSON)
+    assert (response.status_code, response.json()) == (
+        207,
+        {
+            "taken": True,
+            "accepted": 2,
+            "refused": [{"row": 0, "reason": row_reason}, {"row": 2, "reason": row_reason}],
+            "refused_count": 2,
+        },
+    )
+    assert service.counted(100) == [1, 1, 0]
+    assert service.refusals == [why]
+
+
+@pytest.mark.parametrize(("wrong", "row_reason", "status", "why"), WRONG)
+def test_a_body_of_which_nothing_is_taken_is_refused(
+    wrong: dict[str, object], row_reason: str, status: int, why: str
+) -> None:
+    """A client that looks at the status only must not believe that something was counted; all rows are named."""
+    service = FakeService()
+    response = client_of(service).post("/v1/checkins", content=json.dumps([wrong, wrong]), headers=JSON)
+    assert (response.status_code, reason(response)) == (status, why)
+    error = response.json()["error"]
+    assert error["text"].startswith("row 0: ")
+    assert error["rows"] == [0, 1]
+    assert error["refused"] == [{"row": 0, "reason": row_reason}, {"row": 1, "reason": row_reason}]
+    assert error["refused_count"] == 2
+    assert service.refusals == [why]
+    assert service.counted(100) == [0, 0, 0]
+
+
+def test_rows_are_numbered_by_the_body_whenever_they_are_refused() -> None:
+    """Some are refused when they are read, some for their slot: numbered otherwise, a sender mends the wrong ones."""
+    service = FakeService()
+    rows = [wrong for wrong, *_ in WRONG]
+    content = json.dumps([part for row in rows for part in (row, {**GOOD, "user": str(row)})])
+    response = client_of(service).post("/v1/checkins", content=content, headers=JSON)
+    assert response.status_code == 207
+    expected = [{"row": 2 * place, "reason": why} for place, (_, why, *_) in enumerate(WRONG)]
+    assert response.json() == {
+        "taken": True,
+        "accepted": len(WRONG),
+        "refused": expected,
+        "refused_count": len(WRONG),
+    }
+    assert service.counted(100) == [len(WRONG), 0, 0]
+    assert sorted(service.refusals) == ["field", "future", "late", "unknown-region"]
+
+
+def test_the_first_row_says_why_nothing_was_taken() -> None:
+    """Of rows with different reasons each has its own; the status is one that a program can act on."""
+    wrong = [WRONG[7][0], WRONG[0][0], WRONG[1][0]]
+    late = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong), headers=JSON)
+    assert (late.status_code, reason(late)) == (409, "late")
+    field = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong[::-1]), headers=JSON)
+    assert (field.status_code, reason(field)) == (400, "field")
+    assert [one["reason"] for one in field.json()["error"]["refused"]] == ["user", "unknown-region", "late"]
+
+
+@pytest.mark.parametrize("good", [0, 1])
+@pytest.mark.parametrize("wrong", [WRONG[3][0], WRONG[0][0], WRONG[7][0]])
+def test_no_more_than_a_thousand_rows_are_named(good: int, wrong: dict[str, object]) -> None:
+    """A body of nothing but mistakes must not get an answer of its own size; their number is told."""
+    content = json.dumps([GOOD] * good + [wrong] * 1_500)
     response = client_of(FakeService()).post("/v1/checkins", content=content, headers=JSON)
-    assert reason(response) == why
-    assert response.json()["error"]["rows"] == [1, 3]
-    malformed = client_of(FakeService()).post("/v1/checkins", content=b"[{", headers=JSON)
-    assert "rows" not in malformed.json()["error"]
+    told = response.json() if good else response.json()["error"]
+    assert response.status_code == (207 if good else 409 if "time" in wrong else 400)
+    assert [one["row"] for one in told["refused"]] == list(range(good, 1_000 + good))
+    assert told["refused_count"] == 1_500
+    if not good:
+        assert told["rows"] == list(range(1_000))
+
+
+def test_a_body_without_rows_names_none() -> None:
+    """Bytes that are no list of check-ins have no rows to leave out."""
+    error = client_of(FakeService()).post("/v1/checkins", content=b"[{", headers=JSON).json()["error"]
+    assert set(error) == {"reason", "text"}
+
+
+def test_one_person_counts_once_however_the_id_was_typed() -> None:
+    """Two forms of an ë, spaces, a number and its text: otherwise a person counts twice, and the noise covers one."""
+    service = FakeService()
+    client = client_of(service)
+    for user in ("Zoë", "Zoe\u0308", " Zoë", 42, "42", "42\n"):
+        content = json.dumps([{"user": user, "region": "north"}])
+        assert client.post("/v1/checkins", content=content, headers=JSON).status_code == 202
+    packed = msgspec.msgpack.encode([{"user": "Zoe\u0308 ", "region": "south"}])
+    headers = {"Content-Type": "application/msgpack", **bearer(CHECKIN)}
+    assert client.post("/v1/checkins", content=packed, headers=headers).status_code == 202
+    assert service.counted(100) == [1, 1, 0]
+
+
+def test_numbers_are_milliseconds() -> None:
+    """A clock in seconds, or in microseconds, is refused: it must not become a check-in of 1970, or of the arrival."""
+    service = FakeService()
+    at = NOW // 10**9
+    rows = [{"user": place, "region": "north", "time": time} for place, time in enumerate((at * 1000, at, at * 10**6))]
+    response = client_of(service).post("/v1/checkins", content=json.dumps(rows), headers=JSON)
+    assert response.json()["refused"] == [{"row": 1, "reason": "time"}, {"row": 2, "reason": "time"}]
+    assert service.counted(100) == [1, 0, 0]
+    alone = client_of(service).post("/v1/checkins", content=json.dumps(rows[1:2]), headers=JSON)
+    assert (alone.status_code, reason(alone)) == (400, "field")
+    assert "milliseconds, not seconds" in alone.json()["error"]["text"]
 
 
 def test_a_long_body_without_its_length_is_cut_off() -> None:
@@ -212,33 +313,116 @@ def test_an_endless_body_is_not_read_to_its_end() -> None:
     assert sent < 20 << 20
 
 
-def test_compressed_bodies_are_refused() -> None:
-    """Unpacked, a small body could be of any size."""
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZip"])
+@pytest.mark.parametrize("pieces", [1, 3, 1_000])
+def test_gzip_is_unpacked(coding: str, pieces: int) -> None:
+    """A feed over a narrow line sends a tenth; in pieces of any size, and in several members (`cat a.gz b.gz`)."""
+    service = FakeService()
+    rows = b"".join(b'{"user": %d, "region": "north"}\n' % number for number in range(50))
+    body = gzip.compress(rows[:700]) + gzip.compress(rows[700:])
+    size = -(-len(body) // pieces)
+
+    async def sent() -> AsyncIterator[bytes]:
+        for first in range(0, len(body), size):
+            yield body[first : first + size]
+
+    headers = {**JSON, "Content-Type": "application/x-ndjson", "Content-Encoding": coding}
+    response = client_of(service).post("/v1/checkins", content=sent(), headers=headers)
+    assert (response.status_code, response.json()["accepted"]) == (202, 50)
+    counts = gzip.compress(b'{"slot": 101, "counts": {"south": 7}}')
+    headers = {**JSON, "Content-Encoding": coding}
+    assert client_of(service).post("/v1/counts", content=counts, headers=headers).status_code == 202
+    assert service.counted(101)[1] == 7
+
+
+@pytest.mark.parametrize("more", [b"", b" " * 50_000])
+def test_what_gzip_unpacks_to_counts_against_the_limit(more: bytes) -> None:
+    """A kilobyte may unpack to a megabyte: it is unpacked piece by piece, and no further than is allowed."""
+    body = gzip.compress(more + bytes(64 << 20))
+    assert len(body) < 100_000, "packed, it is within the limit"
     headers = {**JSON, "Content-Encoding": "gzip"}
+    tracemalloc.start()
+    try:
+        response = client_of(FakeService(), max_body=100_000).post("/v1/checkins", content=body, headers=headers)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (response.status_code, reason(response)) == (413, "too-large")
+    assert "unpacked" in response.json()["error"]["text"]
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        ONE,
+        gzip.compress(ONE)[:-1],
+        gzip.compress(ONE)[:-9],
+        gzip.compress(ONE) + b"and more",
+        gzip.compress(ONE)[:-8] + bytes(8),
+        gzip.compress(b"") * 2_000,
+        zlib.compress(ONE),
+    ],
+    ids=["nothing", "not packed", "cut", "cut in the data", "more behind it", "checksum", "many members", "deflate"],
+)
+def test_what_is_not_gzip_is_refused(body: bytes) -> None:
+    """A body that was cut off on its way must not be taken for a shorter one."""
+    service = FakeService()
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    response = client_of(service).post("/v1/checkins", content=body, headers=headers)
+    assert (response.status_code, reason(response)) == (400, "malformed")
+    assert not service.batches
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip"])
+def test_other_encodings_are_refused(coding: str) -> None:
+    """The answer says which one is taken, in words and as programs read it."""
+    headers = {**JSON, "Content-Encoding": coding}
     response = client_of(FakeService()).post("/v1/checkins", content=gzip.compress(ONE), headers=headers)
     assert (response.status_code, reason(response)) == (415, "content-encoding")
+    assert response.headers["accept-encoding"] == "gzip"
+    assert "gzip" in response.json()["error"]["text"]
 
 
-def test_over_capacity_says_when_to_come_back() -> None:
-    """429 with Retry-After, and nothing of the batch is kept: it can be sent again whole."""
+def test_nobody_is_turned_away_because_others_are_there() -> None:
+    """An answer that says "full" tells how many others there are, and one more user would displace another."""
     service = FakeService(capacity=2)
     client = client_of(service)
-    body = json.dumps([{"user": number, "region": "south"} for number in range(2)])
+    for number in range(5):
+        body = json.dumps([{"user": f"{number}-{row}", "region": "south"} for row in range(3)])
+        response = client.post("/v1/checkins", content=body, headers=JSON)
+        assert (response.status_code, response.json()) == (202, {"taken": True, "accepted": 3})
+    assert service.collector.seal(100) is None  # more than memory holds: the journal is counted
+
+
+def test_the_limit_of_a_token() -> None:
+    """A feed that floods is told to wait, before its body is read; other tokens are served as before."""
+    other = "a-second-token-for-feeds"
+    tokens = TokensSection(checkin=(CHECKIN, other), read=(READ,))
+    service, now = FakeService(), [NOW]
+    client = client_of(service, tokens=tokens, requests_per_second=2, now=lambda: now[0])
+    counts = b'{"slot":100,"counts":{}}'
     assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
-    response = client.post("/v1/checkins", content=body, headers=JSON)
-    assert (response.status_code, reason(response)) == (429, "full")
-    assert response.headers["retry-after"] == "30"
-    assert service.collector.seal(100).tolist() == [1, 0, 0]
+    assert client.post("/v1/counts", content=counts, headers=JSON).status_code == 202
+    for path in ("/v1/checkins", "/v1/counts"):
+        response = client.post(path, content=b"[{", headers=JSON)
+        assert (response.status_code, reason(response)) == (429, "rate")
+        assert response.headers["retry-after"] == "30"
+    assert client.post("/v1/checkins", content=ONE, headers={**JSON, **bearer(other)}).status_code == 202
+    assert client.get("/v1/budget", headers=bearer(READ)).status_code == 200
+    assert service.refusals == ["rate", "rate"]
+    now[0] += SECOND // 2
+    assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
 
 
-def test_what_no_slot_can_hold_is_too_large() -> None:
-    """With 429 and Retry-After a client would send it again in every slot, and never get it in."""
-    service = FakeService(capacity=2)
-    body = json.dumps([{"user": number, "region": "north"} for number in range(3)])
-    response = client_of(service).post("/v1/checkins", content=body, headers=JSON)
-    assert (response.status_code, reason(response)) == (413, "too-large")
-    assert "retry-after" not in response.headers
-    assert service.collector.seal(100).tolist() == [0, 0, 0]
+def test_a_wrong_token_costs_the_right_one_nothing() -> None:
+    """Whoever guesses tokens must neither use up a feed's requests nor fill the memory with names."""
+    service = FakeService()
+    client = client_of(service, requests_per_second=1)
+    for number in range(20):
+        assert client.post("/v1/checkins", content=ONE, headers=bearer(f"a-guessed-token-{number}")).status_code == 401
+    assert client.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
 
 
 def test_when_nothing_can_be_stored() -> None:
@@ -275,20 +459,29 @@ def test_counts_are_taken() -> None:
     for north in (3, 4):
         body = json.dumps({"slot": 100, "counts": {"north": north, "south": 2}})
         assert client.post("/v1/counts", content=body, headers=JSON).status_code == 202
-    assert service.collector.seal(100).tolist() == [4, 2, 0]
+    assert service.counted(100) == [4, 2, 0]
 
 
-def test_counts_and_check_ins_do_not_mix() -> None:
-    """Their sum could count a user twice, for whom only one was paid."""
-    counts = json.dumps({"slot": 100, "counts": {"north": 3}})
-    first = client_of(FakeService())
-    assert first.post("/v1/counts", content=counts, headers=JSON).status_code == 202
-    mixed = first.post("/v1/checkins", content=ONE, headers=JSON)
-    assert (mixed.status_code, reason(mixed)) == (409, "mixed")
-    second = client_of(FakeService())
-    assert second.post("/v1/checkins", content=ONE, headers=JSON).status_code == 202
-    mixed = second.post("/v1/counts", content=counts, headers=JSON)
-    assert (mixed.status_code, reason(mixed)) == (409, "mixed")
+@pytest.mark.parametrize(
+    ("accepts", "path", "content"),
+    [
+        ("checkins", "/v1/counts", b'{"slot":100,"counts":{"north":3}}'),
+        ("counts", "/v1/checkins", ONE),
+        ("counts", "/v1/checkins", b"[]"),
+    ],
+)
+def test_a_node_takes_check_ins_or_counts(accepts: str, path: str, content: bytes) -> None:
+    """Their sum could count a user twice; and which is taken is a setting, not what somebody else sent first."""
+    service = FakeService(accepts=accepts)
+    client = client_of(service)
+    for _ in range(2):
+        response = client.post(path, content=content, headers=JSON)
+        assert (response.status_code, reason(response)) == (403, "off")
+        right = f"/v1/{accepts}"
+        body = ONE if accepts == "checkins" else b'{"slot":100,"counts":{"north":3}}'
+        assert client.post(right, content=body, headers=JSON).status_code == 202
+    assert service.counted(100) == [1 if accepts == "checkins" else 3, 0, 0]
+    assert service.refusals == ["off", "off"]
 
 
 def test_counts_after_the_seal_and_wrong_counts() -> None:
@@ -332,3 +525,12 @@ def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert (start["status"], dict(start["headers"])[b"connection"]) == (408, b"close")
     assert service.refusals == ["too-slow"]
     assert not service.batches
+
+
+def test_the_first_client_is_answered_as_it_knows() -> None:
+    """The feed of 0.1.0 sends a batch again for ever if its answer is 207."""
+    body = [{"user": "ann", "region": "north"}, {"user": "bob", "region": "nowhere"}]
+    for agent, status in (("dpcrowd", 202), ("dpcrowd/0.2.0", 207), ("curl/8", 207)):
+        client = Client(app_of(FakeService()))
+        told = client.post("/v1/checkins", json=body, headers={**bearer(CHECKIN), "User-Agent": agent})
+        assert (told.status_code, told.json()["accepted"]) == (status, 1)

@@ -11,6 +11,7 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 from dpcrowd.node.api.openapi import document
+from dpcrowd.node.ingest.batch import _TEXTS as ROW_TEXTS
 from node_support_api import ADMIN, CHECKIN, READ, Client, FakeService, app_of, bearer, estimates_of
 
 DOCUMENT = document()
@@ -72,13 +73,44 @@ def test_it_is_served_to_everybody() -> None:
     response = Client(app_of(FakeService())).get("/openapi.json")
     assert response.status_code == 200
     assert response.json() == json.loads(json.dumps(DOCUMENT))
+    assert "north" not in response.text  # names of regions are for those who have a right here
+
+
+@pytest.mark.parametrize("token", [CHECKIN, READ, ADMIN])
+def test_a_running_node_lists_its_regions_where_a_request_may_name_one(token: str) -> None:
+    """Programs that are made from the document, and those who fill in forms, would have to guess them."""
+    served = Client(app_of(FakeService())).get("/openapi.json", headers=bearer(token)).json()
+    listed = {"$ref": "#/components/schemas/Region"}
+    schemas = served["components"]["schemas"]
+    assert schemas["Region"]["enum"] == list(FakeService.regions)
+    assert "enum" not in DOCUMENT["components"]["schemas"]["Region"]
+    assert schemas["CheckIn"]["properties"]["region"] == listed
+    assert schemas["Counts"]["properties"]["counts"]["propertyNames"] == listed
+    for path in ("/v1/estimates", "/v1/estimates/latest", "/v1/stream"):
+        (region,) = [one for one in served["paths"][path]["get"]["parameters"] if one["name"] == "region"]
+        assert region["schema"]["items"] == listed
+    # Of an earlier revision releases may have regions that are gone; they are still answered.
+    assert schemas["EstimateRow"]["properties"]["region"] == {"type": "string"}
+
+
+def test_regions_of_the_next_revision_are_listed_when_the_node_takes_them() -> None:
+    """A document that was made at the start would forbid what the node takes by now."""
+    service = FakeService()
+    client = Client(app_of(service))
+    client.get("/openapi.json", headers=bearer(READ))
+    service.regions = {**FakeService.regions, "west": 3}
+    served = client.get("/openapi.json", headers=bearer(READ)).json()
+    assert served["components"]["schemas"]["Region"]["enum"][-1] == "west"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "token", "content", "status"),
     [
         ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north"}]', 202),
+        ("post", "/v1/checkins", CHECKIN, b"[]", 202),
+        ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north"},{"user":"ann"},5]', 207),
         ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"north","time":5}]', 409),
+        ("post", "/v1/checkins", CHECKIN, b'[{"user":"ann","region":"west"},{"user":" ","region":"north"}]', 400),
         ("post", "/v1/checkins", CHECKIN, b"[{", 400),
         ("post", "/v1/checkins", READ, b"[{", 403),
         ("post", "/v1/counts", CHECKIN, b'{"slot":100,"counts":{"north":1}}', 202),
@@ -87,6 +119,7 @@ def test_it_is_served_to_everybody() -> None:
         ("get", "/v1/budget", READ, None, 200),
         ("get", "/v1/budget", "", None, 401),
         ("get", "/v1/network", READ, None, 200),
+        ("get", "/v1/network", ADMIN, None, 200),
         ("get", "/healthz", "", None, 200),
         ("get", "/readyz", "", None, 200),
         ("post", "/v1/admin/reload", ADMIN, b"", 200),
@@ -104,3 +137,20 @@ def test_answers_are_as_described(method: str, path: str, token: str, content: b
     described = DOCUMENT["paths"][path][method]["responses"][str(status)]
     schema = {**described["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
     jsonschema.validate(response.json(), schema, cls=jsonschema.Draft202012Validator)
+
+
+def test_reasons_are_those_of_the_code() -> None:
+    """A client that switches over the reasons of the document must meet no other one."""
+    described = DOCUMENT["components"]["schemas"]["RefusedRow"]["properties"]["reason"]["enum"]
+    assert set(described) == set(ROW_TEXTS)
+
+
+def test_limits_and_the_other_kind_are_described() -> None:
+    """Too many requests, and a node that takes the other kind, are answers that a feed has to expect."""
+    for path, some in (("/v1/checkins", True), ("/v1/counts", False)):
+        operation = DOCUMENT["paths"][path]["post"]
+        assert {"202", "403", "429", "503"} <= operation["responses"].keys()
+        assert ("207" in operation["responses"]) == some
+        assert "Retry-After" in operation["responses"]["429"]["headers"]
+        assert "accepts" in operation["description"]
+    assert DOCUMENT["paths"]["/v1/network"]["get"]["security"] == [{"read": []}, {"admin": []}]

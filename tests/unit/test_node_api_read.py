@@ -14,11 +14,13 @@ import pytest
 
 from dpcrowd.node.api.estimates import accepted
 from dpcrowd.node.api.prometheus import Metric, render
+from dpcrowd.node.config.tokens import TokensSection
 from node_support_api import ADMIN, CHECKIN, CLOCK, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
 
 LAST_SLOT = (2**63 - 1 - CLOCK.epoch_ns) // CLOCK.length_ns - 1
 """The last one whose end a node's storage can hold: 64 bits of nanoseconds."""
 READER = bearer(READ)
+BOTH = "a-token-with-two-rights-"
 LIMITS = {"estimate", "low", "high"}
 
 
@@ -238,18 +240,52 @@ def test_state() -> None:
     assert client.get("/v1/budget", headers=READER).json()["remaining"] == 0.75
     network = client.get("/v1/network", headers=READER).json()
     assert network["neighbours"][0]["refused"] == {"late": 2}
-    assert network["refused_checkins"] == [{"slot": 99, "reasons": ["late"]}]
+    assert network["refused_checkins"] == []
     assert client.get("/metrics", headers=READER).text == "up 1\n"
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"ready": True, "problems": []}
+    service.soon = ["the certificate of 'a' expires in 3 days."]
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()["ready"]) == (200, True), "what still works is not drained"
+    assert response.json()["warnings"] == service.soon
     service.problems = ["the disk is full."]
     response = client.get("/readyz")
     assert (response.status_code, response.json()["problems"]) == (503, ["the disk is full."])
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/budget", "/v1/network", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"]
-)
+@pytest.mark.parametrize("read", [(READ,), "open"])
+def test_why_check_ins_were_refused_is_for_the_operator(read: Any) -> None:
+    """It may be one person's check-in: whoever may read, everybody if reading is open, must not learn of it."""
+    client = Client(
+        app_of(
+            FakeService(),
+            TokensSection(checkin=(CHECKIN,), read=read if read == "open" else (*read, BOTH), admin=(ADMIN, BOTH)),
+        )
+    )
+    shown = [{"slot": 99, "reasons": ["late"]}]
+    for token in (ADMIN, BOTH):
+        assert client.get("/v1/network", headers=bearer(token)).json()["refused_checkins"] == shown
+    assert client.get("/v1/network", headers=READER).json()["refused_checkins"] == []
+    if read == "open":
+        assert client.get("/v1/network").json()["refused_checkins"] == []
+        assert client.get("/v1/network", headers=bearer(CHECKIN)).json()["refused_checkins"] == []
+    else:
+        assert client.get("/v1/network").status_code == 401
+        assert client.get("/v1/network", headers=bearer(CHECKIN)).status_code == 403
+
+
+@pytest.mark.parametrize("read", [(READ, BOTH), "open"])
+def test_how_busy_the_node_is_is_for_the_operator(read: Any) -> None:
+    """Processor time and open connections tell how many check-ins come; a reader must not learn that."""
+    client = Client(app_of(FakeService(), TokensSection(checkin=(CHECKIN,), read=read, admin=(ADMIN, BOTH))))
+    assert client.get("/metrics", headers=bearer(BOTH)).text == "up 1\nload 5\n"
+    assert client.get("/metrics", headers=READER).text == "up 1\n"
+    if read == "open":
+        assert client.get("/metrics", headers=bearer(ADMIN)).text == "up 1\nload 5\n"
+        assert client.get("/metrics").text == client.get("/metrics", headers=bearer(CHECKIN)).text == "up 1\n"
+
+
+@pytest.mark.parametrize("path", ["/v1/budget", "/metrics", "/v1/estimates", "/v1/estimates/latest", "/v1/stream"])
 def test_reading_needs_a_token_of_its_own(path: str) -> None:
     """A feed's token and an operator's do not read."""
     client = client_of(FakeService())

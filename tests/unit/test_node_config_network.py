@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import check_next, digest
+from dpcrowd.node.config import check_member, check_next, digest
+from dpcrowd.node.config.digest import canonical
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.schemes.server import Server
 from node_support_config import changed, network_of, tables
@@ -114,7 +116,10 @@ def test_a_server_can_start_from_its_setting() -> None:
     assert setting.model.noise_var.tolist() == [1, 2, 3, 4]
     noise = SeededNoise([np.random.SeedSequence(1)], servers=1, regions=4)
     number, share = network.number_of("b"), network.server("b").share
-    server = Server(network.scheme(), setting, noise, number=number, share=share, max_degree=network.max_degree())
+    degree = network.max_degree()
+    server = Server(
+        network.scheme(), setting, noise, number=number, share=share, max_degree=degree, allow_simulated_noise=True
+    )
     server.observe(0, [1, 2, 3, 4])
     assert server.hear().estimate.shape == (4,)
 
@@ -197,6 +202,49 @@ def test_other_warnings() -> None:
     assert "one server only" in lonely
 
 
+def _finite() -> dict[str, Any]:
+    plain = tables()
+    plain["guarantee"]["kind"] = "finite"
+    plain["scheme"]["name"] = "dpcrowd"
+    return plain
+
+
+def test_a_horizon_begins_with_a_revision() -> None:
+    """From a slot to come, servers would begin it by different files; of a window it would forget what was paid."""
+    plain = _finite()
+    plain["network"]["valid_from_slot"] = 7
+    for slot in (0, 3, 7):
+        assert network_of(changed(plain, "guarantee.horizon_from_slot", slot)).promise.horizon_from_slot == slot
+    with pytest.raises(
+        BadInput, match=r"guarantee\.horizon_from_slot: given 8; allowed: at most 7 \(valid_from_slot\)"
+    ):
+        network_of(changed(plain, "guarantee.horizon_from_slot", 8))
+    window = changed(tables(), "network.valid_from_slot", 7)
+    with pytest.raises(BadInput, match=r'horizon_from_slot: given 7 with kind = "window"'):
+        network_of(changed(window, "guarantee.horizon_from_slot", 7))
+
+
+def test_a_horizon_is_part_of_the_digest_once_there_is_one() -> None:
+    """Servers with different horizons must not hear each other; a file of version 0.1.0 must mean what it meant."""
+    plain = _finite()
+    plain["network"]["valid_from_slot"] = 7
+    without, none, some, other = (
+        digest(network_of(changed(plain, "guarantee.horizon_from_slot", slot))) for slot in (..., 0, 6, 7)
+    )
+    assert without == none
+    assert b"horizon" not in canonical(network_of(plain))
+    assert len({without, some, other}) == 3
+
+
+def test_a_horizon_that_is_over_is_counted_from_its_own_start() -> None:
+    """Otherwise each revision after the first horizon would warn that nobody samples."""
+    plain = changed(_finite(), "network.valid_from_slot", 150)
+    assert any("horizon ended at slot 100" in line for line in network_of(plain).warnings())
+    assert network_of(changed(plain, "guarantee.horizon_from_slot", 150)).warnings() == ()
+    over = changed(changed(plain, "guarantee.horizon_from_slot", 40), "guarantee.length", 110)
+    assert any("horizon ended at slot 150" in line for line in network_of(over).warnings())
+
+
 def test_a_next_revision_may_change_members_but_not_the_promise() -> None:
     """A reload that moves slots or weakens the promise would turn the ledger into nonsense."""
     plain = tables()
@@ -225,3 +273,17 @@ def test_names_that_do_not_exist_are_refused() -> None:
     """A KeyError would reach the operator as a traceback."""
     with pytest.raises(BadInput, match=r"unknown server 'aa'\. Did you mean 'a'"):
         network_of(tables()).server("aa")
+
+
+def test_a_server_that_was_removed_is_told_so() -> None:
+    """'Did you mean 'clinic-c'?' would have its operator run a server in the name of another organisation."""
+    network = network_of(changed(tables(), "network.revision", 7))
+    check_member(network, "b")
+    with pytest.raises(BadInput) as caught:
+        check_member(network, "bb", "next.toml")
+    told = str(caught.value)
+    assert told.startswith("next.toml: revision 7 of 'trial' has no server 'bb', only a, b, c. If it has left")
+    assert "stop it for good" in told
+    assert "Did you mean" not in told
+    with pytest.raises(BadInput, match=r", x and 2 more\. If it"):
+        check_member(network_of(tables(26)), "bb")

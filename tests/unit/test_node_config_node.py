@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,12 @@ def test_defaults_are_safe() -> None:
     assert node.listen.transport == ("tls/0.0.0.0:7447",)
     assert node.tokens.rights_of(None) == node.tokens.rights_of("") == frozenset()
     assert not node.ingest.exact_counters
-    assert node.ingest.counts
+    assert node.ingest.accepts == "checkins"
     assert (node.ingest.capacity, node.ingest.max_body, node.ingest.future) == (1_000_000, 8 << 20, 2 * 10**9)
     assert (node.log.format, node.log.level) == ("json", "info")
     assert node.retention.releases == 90 * 86_400 * 10**9
     assert node.ledger.shared is None
+    assert node.noise.sampler == "exact"
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +72,7 @@ def test_a_pair_belongs_together(tmp_path: Path) -> None:
     node, network = load_pair(tmp_path / "node.toml")
     assert network.server(node.server).name == "a"
     (tmp_path / "node.toml").write_text(BASIC.replace('"a"', '"bb"', 1), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"node\.toml: server: unknown server 'bb'\. Did you mean 'b'"):
+    with pytest.raises(BadInput, match=r"node\.toml: server: revision 1 of 'trial' has no server 'bb', only a, b, c\."):
         load_pair(tmp_path / "node.toml")
 
 
@@ -175,8 +177,47 @@ def test_what_is_allowed_but_dangerous_is_warned_of() -> None:
     assert parse_node(sample_node("a", checkin=[token_hash(TOKEN)])).warnings() == ()
 
 
+def test_no_noise_but_exact_noise_can_be_configured() -> None:
+    """A file that could ask for the simulator's noise would void the promise; OpenDP's comes with its hazard."""
+    basic = sample_node("a", checkin=[token_hash(TOKEN)])
+    for sampler in ("seeded", "simulated", "none", ""):
+        text = refusal(basic + f'[noise]\nsampler = "{sampler}"\n')
+        assert text.startswith("noise.sampler: ")
+        assert '"exact" or "opendp"' in text
+    assert "allow_simulated_noise" in refusal(basic + "[noise]\nallow_simulated_noise = true\n")
+    chosen = parse_node(basic + '[noise]\nsampler = "opendp"\n')
+    assert chosen.noise.sampler == "opendp"
+    (hazard,) = chosen.warnings()
+    assert "noise.sampler is opendp" in hazard
+    assert "repeats its noise" in hazard
+
+
 def test_a_configuration_cannot_be_changed_by_mistake() -> None:
     """Everybody holds the same object."""
     node: NodeConfig = parse_node(BASIC)
     with pytest.raises(AttributeError):
         node.server = "b"  # type: ignore[misc]
+
+
+def test_a_setting_of_the_first_version_is_taken_and_named(tmp_path: Path) -> None:
+    """A node.toml of 0.1.0 must load; but counts that it was sent are refused now, which its operator has to know."""
+    for value in ("true", "false"):
+        node = parse_node(BASIC + f"\n[ingest]\ncounts = {value}\n")
+        assert node.ingest.accepts == "checkins"
+        assert any("ingest.counts has no effect" in warning for warning in node.warnings())
+    assert not any("ingest.counts" in warning for warning in parse_node(BASIC).warnings())
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ('accepts = "both"', 'accepts: given \'both\'; allowed: "checkins" or "counts"'),
+        ('journal_limit = "1KiB"', "journal_limit: given 1KiB; allowed: 1MiB to 1024GiB"),
+        ('max_downtime = "2d"', "max_downtime: given 2d; allowed: 0s to 1d"),
+        ("requests_per_second = -1", "requests_per_second: given -1; allowed: a number from 0 to 1000000"),
+    ],
+)
+def test_limits_of_ingest_are_checked(line: str, text: str) -> None:
+    """A limit that cannot be meant would show as people who are not counted."""
+    with pytest.raises(BadInput, match=re.escape(text)):
+        parse_node(BASIC + f"\n[ingest]\n{line}\n")

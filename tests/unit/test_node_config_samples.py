@@ -7,11 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, parse_network, parse_node
+from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, parse_network, parse_node, token_hash
 from dpcrowd.node.config.samples import sample_names, sample_network, sample_node
 from dpcrowd.node.config.schema import TUNING, network_schema, node_schema, settings
 from dpcrowd.schemes.tuning import Tuning
@@ -59,6 +60,15 @@ def test_samples_take_what_init_gives_them() -> None:
         sample_network(0)
 
 
+def test_a_sample_is_open_to_nobody_unless_it_is_said() -> None:
+    """An operator who starts from a sample would otherwise show the estimates to whoever reaches the API."""
+    hashed = token_hash("a token that may read")
+    assert parse_node(sample_node("a")).tokens.rights_of(None) == frozenset()
+    assert parse_node(sample_node("a", read=[hashed])).tokens.rights_of(None) == frozenset()
+    assert parse_node(sample_node("a", read=[hashed])).tokens.rights_of("a token that may read") == {"read"}
+    assert parse_node(sample_node("a", read="open")).tokens.rights_of(None) == {"read"}
+
+
 def _uncommented(text: str) -> str:
     """The advanced sample with every setting that is a comment in force."""
     return re.sub(r"^# (?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE)
@@ -69,8 +79,10 @@ def test_the_advanced_sample_of_a_node_shows_every_setting_with_its_default() ->
     text = _uncommented(sample_node("a", advanced=True))
     node = parse_node(text)
     plain = parse_node(sample_node("a"))
-    assert (node.ingest, node.retention) == (plain.ingest, plain.retention)
-    assert _leaves(tomllib.loads(text)) == set(settings(NodeConfig))
+    assert _leaves(tomllib.loads(text)) == set(settings(NodeConfig)) - {"ingest.counts"}, "which is of 0.1"
+    assert node.ingest.max_downtime == 6_000_000_000, "the default depends on the slot: here on one of a minute"
+    assert msgspec.structs.replace(node.ingest, max_downtime=None) == plain.ingest
+    assert (node.noise, node.retention) == (plain.noise, plain.retention)
 
 
 def test_the_advanced_sample_of_a_network_shows_every_setting_with_its_default() -> None:
@@ -79,12 +91,12 @@ def test_the_advanced_sample_of_a_network_shows_every_setting_with_its_default()
     for name in settings(NetworkConfig):
         last = name.rsplit(".", 1)[-1]
         assert re.search(rf"^(# )?{last} = ", advanced, flags=re.MULTILINE), f"the advanced sample lacks {name}"
-    others = r"^# (?:beta|sampling|interval|blocks|certificate_name|keys|from_slot|until_slot) = .*\n"
+    others = r"^# (?:beta|grouping|split|certificate_name|keep|keys|from_slot|until_slot) = .*\n"
     text = _uncommented(re.sub(others, "", advanced, flags=re.MULTILINE))
     assert "tau1 = 30" in text
     network, plain = parse_network(text), parse_network(sample_network(3))
     assert network.method.tuning == Tuning()
-    same = {"grouping", "split"}
+    same = {"blocks"}
     for name in network.method.__struct_fields__:
         assert name in same or getattr(network.method, name) == getattr(plain.method, name), name
     assert (network.general, network.promise) == (plain.general, plain.promise)

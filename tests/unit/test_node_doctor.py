@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +19,11 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.doctor import has_problem
 from dpcrowd.node.doctor.machine_checks import running_process
+from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage
 from node_support_doctor import MINUTE, change, look, of, pay, problems
+from node_support_tls import Authority as Minter
 
 DAY = 86_400 * 10**9
 
@@ -54,6 +57,31 @@ def test_a_wrong_configuration_ends_the_examination(net: Path) -> None:
 def test_dates_of_the_certificate(days: int, text: str, net: Path) -> None:
     """A certificate that runs out at night takes the server off the network."""
     assert text in problems(look(net, now_ns=time.time_ns() + days * DAY))["certificate"]
+
+
+def test_dates_of_the_other_certificates(net: Path, tmp_path: Path) -> None:
+    """That of HTTPS and that of the authority expire, too, and take the clients, or everybody, off the server."""
+    file = net / "server-1" / "node.toml"
+    web = Minter(tmp_path / "web").mint("localhost", valid=(-1, 35))
+    web.key.chmod(0o600)
+    change(file, "[listen]", f'[listen]\nhttp_certificate = "{web.certificate}"\nhttp_key = "{web.key}"')
+    assert not has_problem(look(net, now_ns=time.time_ns() + 20 * DAY)), "the last third of its life has not begun"
+    soon = problems(look(net, now_ns=time.time_ns() + 25 * DAY))["https"]
+    assert "HTTPS (localhost, listen.http_certificate) expires in 9 days" in soon
+    assert "is valid from" in problems(look(net, now_ns=time.time_ns() + 40 * DAY))["https"]
+    root = Minter(tmp_path / "other")  # 30 days
+    mine = root.mint("server-1", valid=(-1, 29.9))
+    shutil.copy(root.path, net / "server-1" / "ca.crt")
+    for path, name in ((mine.key, "server-1.key"), (mine.certificate, "server-1.crt")):
+        shutil.copy(path, net / "server-1" / name)
+    (net / "server-1" / "server-1.key").chmod(0o600)
+    old = load_pair(file)[1].server("server-1").keys[0]
+    change(net / "network.toml", old, key_of_certificate(mine.certificate.read_bytes()))
+    texts = [one.text for one in of(look(net), "certificate")]
+    assert [text.split(" expires")[0] for text in texts] == [
+        "the certificate of 'server-1'",
+        "the certificate of the authority 'test authority'",
+    ]
 
 
 def test_a_key_that_is_not_pinned(net: Path, tmp_path: Path) -> None:
@@ -107,6 +135,23 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     usage = shutil.disk_usage(net)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10 << 20))
     assert "has 10 MiB left" in problems(look(net))["disk"]
+
+
+def test_more_people_than_the_limits_hold(net: Path) -> None:
+    """A slot that is not sampled, or whose message is late, for its many people tells that they were there."""
+    assert "ingest" not in problems(look(net))
+    file = net / "server-1" / "node.toml"
+    change(file, "[log]", '[ingest]\njournal_limit = "1MiB"\ncapacity = 5000\n\n[log]')
+    change(net / "network.toml", "population = 20000", "population = 60000")
+    findings = [one for one in of(look(net), "ingest") if one.outcome == "problem"]
+    assert [("journal_limit" in one.text, "capacity" in one.text) for one in findings] == [(True, False), (False, True)]
+    change(file, 'journal_limit = "1MiB"', 'journal_limit = "2MiB"')  # what the fix says
+    change(file, "capacity = 5000", "capacity = 20000")
+    assert 'journal_limit = "2MiB"' in findings[0].fix
+    assert "capacity = 20000" in findings[1].fix
+    assert "ingest" not in problems(look(net))
+    change(file, "capacity = 20000", 'capacity = 5\naccepts = "counts"')
+    assert of(look(net), "ingest") == [], "counts take no room"
 
 
 def test_ports_in_use(net: Path) -> None:
@@ -197,3 +242,17 @@ def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Storage, "inspect", refuse)
     assert "cannot be seen: Permission denied" in problems(look(net))["database"]
+
+
+def test_a_sampler_that_is_not_installed(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node would not start; the doctor says so beforehand, and says what a snapshot does to this sampler."""
+    file = net / "server-1" / "node.toml"
+    assert of(look(net), "noise") == []
+    file.write_text(file.read_text(encoding="utf-8") + '\n[noise]\nsampler = "opendp"\n', encoding="utf-8")
+    findings = look(net)
+    assert "noise" not in problems(findings)
+    assert any(one.outcome == "note" and "repeats its noise" in one.text for one in of(findings, "configuration"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opendp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    assert "needs opendp, which is not installed" in problems(look(net))["noise"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from dpcrowd.cli.main import main
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.doctor import has_problem
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems
 
 
@@ -87,6 +87,57 @@ def test_a_horizon_that_is_over_and_a_new_one(net: Path) -> None:
     assert "the horizon of 10 slots ended with slot 9" in problems(look(net))["budget"]
     assert main(["node", "new-horizon", str(net / "server-1" / "node.toml"), "--yes"]) == 0
     assert "budget" not in problems(look(net))
+
+
+def _roaming(net: Path) -> None:
+    path = net / "network.toml"
+    path.write_text(path.read_text().replace("[guarantee]", '[guarantee]\nusers = "roaming"'), encoding="utf-8")
+
+
+def test_a_horizon_of_roaming_users_that_is_over(net: Path) -> None:
+    """The command that pinned users have is refused here: advice that leads nowhere."""
+    _finite(net, _a_while_ago(), 250_000_000, horizon=10)
+    _roaming(net)
+    findings = look(net)
+    assert "the horizon of 10 slots ended with slot 9" in problems(findings)["budget"]
+    (fix,) = [one.fix for one in of(findings, "budget") if one.outcome == "problem"]
+    assert "horizon_from_slot" in fix
+    assert "new-horizon" not in fix
+
+
+def test_a_ledger_that_roaming_users_share_is_found_before_the_start(net: Path) -> None:
+    """The server will refuse to start; the doctor is asked before."""
+    data = pay(net, _a_while_ago())
+    with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
+        storage.ledger.promises.declare(10**9, None)
+    assert "sharing" not in problems(look(net))
+    _roaming(net)
+    assert "'trial' shares its ledger with 'other', and the users of 'trial' roam" in problems(look(net))["sharing"]
+
+
+def test_a_roaming_network_on_a_shared_ledger_keeps_others_away(net: Path) -> None:
+    """Nobody else is there yet: this server starts, and the one that is meant to share would not."""
+    data = pay(net, _a_while_ago()).rename(net / "shared")
+    _roaming(net)
+    file = net / "server-1" / "node.toml"
+    file.write_text(f'{file.read_text()}\n[ledger]\nshared = "{data}"\n', encoding="utf-8")
+    (said,) = of(look(net), "sharing")
+    assert said.outcome == "note"
+    assert "no other network can use the ledger" in said.text
+
+
+def test_users_at_more_servers_are_counted_as_such(net: Path) -> None:
+    """What was spent, and what it costs whom: without it "spent 0.25" beside "no sample" would be a riddle."""
+    data = pay(net, _a_while_ago())
+    with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
+        storage.ledger.promises.declare(10**9, None, bounds=UserBounds(1, 4))
+    findings = look(net)
+    text = "spent 0.25 since its horizon began, which counts as 1 for users in one region at each of up to 4 servers"
+    assert any(text in one.text for one in of(findings, "budget"))
+    assert (
+        "promises ε=1 for users in one region at each of up to 4 servers per slot, of which 1 is"
+        in problems(findings)["budget"]
+    )
 
 
 def test_the_promise_of_another_network_binds(net: Path) -> None:

@@ -20,7 +20,7 @@ from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.listening import Overheard
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.files import read_private_key
-from dpcrowd.node.keys.identity import request_key
+from dpcrowd.node.keys.identity import KeyFolder, request_key
 from dpcrowd.node.keys.trial import LOOPBACK, make_trial
 from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import TransportFailed
@@ -84,6 +84,17 @@ def test_a_neighbour_with_a_key_that_is_not_pinned(net: Path, tmp_path: Path) ->
         (found,) = _server_2(net)
     assert found.outcome == "problem"
     assert "does not pin" in found.text
+
+
+def test_a_neighbour_whose_certificate_expires_soon(net: Path) -> None:
+    """That organisation may not look at its own log; it is not this server's problem, but it will be its loss."""
+    keys = KeyFolder(net / "server-2", "server-2")
+    signed = sign_request(Authority(net / "ca"), keys.request.read_bytes(), datetime.now(UTC), days=10)
+    keys.certificate.write_bytes(signed.pem)
+    with _listening(net, keys.certificate, keys.key):
+        (found,) = _server_2(net)
+    assert found.outcome == "note"
+    assert "the certificate of 'server-2' expires in 9 days" in found.text
 
 
 def test_a_neighbour_that_does_not_listen_is_not_tried(net: Path) -> None:

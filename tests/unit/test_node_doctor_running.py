@@ -58,6 +58,7 @@ def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any)
             "problem",
         ),
         ({}, {"ready": False, "problems": ["the disk is full."]}, "running", "problem"),
+        ({}, {"warnings": ["the certificate of 'server-1' expires in 3 days."]}, "running", "note"),
     ],
 )
 def test_what_a_running_server_says(
@@ -70,6 +71,14 @@ def test_what_a_running_server_says(
     assert ("problem" in [one.outcome for one in findings]) == (outcome == "problem")
 
 
+def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) -> None:
+    """The file is good, so every other check passes; only the process knows better, and 'Storage' would not help."""
+    _runs(net)
+    says = {"ready": False, "problems": ["the certificate of 'server-1' expired on 2026-05-01."]}
+    (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
+    assert "dpcrowd node reload" in wrong.fix
+
+
 @pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])
 def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: str, net: Path) -> None:
     """Without a token it cannot be asked, which is no fault; one that does not answer at all is not well."""
@@ -79,6 +88,16 @@ def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: 
 
     _runs(net)
     assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
+
+
+def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
+    """With the folder the lock is gone, too: the doctor used to say that no node runs, and that all is well."""
+    gone = ["'/data/dpcrowd.db' was deleted or moved away under the running node; put it back as it was."]
+    findings = of(look(net, ask=_answers(net, ready=False, problems=gone), listen=5), "running")
+    assert [one.outcome for one in findings] == ["problem", "note"]
+    assert "no process holds the data folder" in findings[0].text
+    assert gone[0] in findings[1].text
+    assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
 
 
 @pytest.mark.parametrize("tls", [False, True])

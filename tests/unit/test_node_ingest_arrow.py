@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.ingest import arrow
-from dpcrowd.node.ingest.batch import ARRIVAL, Batch, BodyRefused
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch, BodyRefused, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins
 
 pa = pytest.importorskip("pyarrow")
@@ -90,54 +90,140 @@ def test_times(unit: str) -> None:
     assert decode_checkins(STREAM, written(table(time=pa.nulls(4))), REGIONS).times_ns is None
 
 
+TEXT = "2026-01-01T00:00:00Z"
+WRONG = [
+    ({"user": pa.array(["ann", None, "bob", "eve"])}, 1, "user"),
+    ({"user": pa.array(["ann", "", "bob", "eve"])}, 1, "user"),
+    ({"user": pa.array(["ann", "\t \u00a0", "bob", "eve"])}, 1, "user"),
+    ({"user": pa.array(["ann", "bob", "x" * 257, "eve"])}, 2, "user"),
+    ({"user": pa.array(["ann", "bob", "ü" * 257, "eve"])}, 2, "user"),
+    ({"user": pa.array(["ann", "bob", "x" * 1025, "eve"])}, 2, "user"),
+    ({"user": pa.array(["ann", "bob", "x" * 1025, "eve"], pa.string_view())}, 2, "user"),
+    ({"user": pa.array(["ann", None, "bob", "eve"], pa.string_view())}, 1, "user"),
+    ({"user": pa.array(["ann", None, "bob", "eve"], pa.large_string())}, 1, "user"),
+    ({"user": pa.array(["ann", None, "bob", "eve"]).dictionary_encode()}, 1, "user"),
+    ({"user": pa.array(["ann", "bob", "x" * 1025, "eve"]).dictionary_encode()}, 2, "user"),
+    ({"user": pa.array([1, 2, None, 3])}, 2, "user"),
+    ({"region": pa.array(["north", "south", "north", None])}, 3, "region"),
+    ({"region": pa.array(["north", "", "south", "north"])}, 1, "region"),
+    ({"region": pa.array(["north", "x" * 1025, "south", "north"], pa.string_view())}, 1, "region"),
+    ({"region": pa.array(["north", None, "south", "north"]).dictionary_encode()}, 1, "region"),
+    ({"region": pa.array(["north", "south", "secret", "north"])}, 2, "unknown-region"),
+    ({"region": pa.array(["north", "south", "secret", "north"], pa.string_view())}, 2, "unknown-region"),
+    ({"region": pa.array(["north", "south", "secret", "north"]).dictionary_encode()}, 2, "unknown-region"),
+    ({"time": pa.array([None, None, "2026-01-01T00:00:00." + "0" * 1025 + "Z", None])}, 2, "time"),
+    ({"time": pa.array([MILLIS, MILLIS, -1, MILLIS])}, 2, "time"),
+    ({"time": pa.array([MILLIS, 2**63, MILLIS, MILLIS], pa.uint64())}, 1, "time"),
+    ({"time": pa.array([MILLIS, MILLIS // 1000, MILLIS, None])}, 1, "time"),
+    ({"time": pa.array([5, 10**13, 5, 5], pa.timestamp("s", "UTC"))}, 1, "time"),
+    ({"time": pa.array([TEXT, "2026-01-01T00:00:00", None, None])}, 1, "time"),
+    ({"time": pa.array([TEXT, "", None, None])}, 1, "time"),
+    ({"time": pa.array([None, "yesterday", None, None])}, 1, "time"),
+    ({"time": pa.array([TEXT, "1969-12-31T23:59:59Z", None, TEXT])}, 1, "time"),
+]
+
+
+@pytest.mark.parametrize("pieces", [None, 3])
+@pytest.mark.parametrize(("wrong", "row", "reason"), WRONG)
+def test_a_wrong_row_is_left_out_and_named(wrong: dict[str, Any], row: int, reason: str, pieces: int | None) -> None:
+    """As for JSON: one person's mistake must not cost the others their check-ins, nor move them to another place."""
+    given = table(**wrong)
+    rest = [place for place in range(4) if place != row]
+    without = pa.concat_tables([given.slice(0, row), given.slice(row + 1)])
+    expected = decode_checkins(STREAM, written(without), REGIONS)
+    batch = decode_checkins(STREAM, written(given, rows=pieces), REGIONS)
+    assert batch.refused == ((row, reason),)
+    assert batch.places == rest
+    assert (batch.users, batch.regions) == (expected.users, expected.regions)
+    assert len(batch.users) == 3
+    times = [ARRIVAL] * 3 if expected.times_ns is None else expected.times_ns.tolist()
+    assert ([ARRIVAL] * 3 if batch.times_ns is None else batch.times_ns.tolist()) == times
+    assert "secret" not in row_text(batch.refused[0])
+
+
 @pytest.mark.parametrize(
-    ("wrong", "row", "field", "reason"),
+    ("wrong", "reasons"),
     [
-        ({"user": pa.array(["ann", None, "bob", "eve"])}, 1, "user", "field"),
-        ({"user": pa.array(["ann", "", "bob", "eve"])}, 1, "user", "field"),
-        ({"user": pa.array(["ann", "bob", "x" * 1025, "eve"])}, 2, "user", "field"),
-        ({"user": pa.array(["ann", "bob", "x" * 1025, "eve"], pa.string_view())}, 2, "user", "field"),
-        ({"user": pa.array(["ann", None, "bob", "eve"]).dictionary_encode()}, 1, "user", "field"),
-        ({"region": pa.array(["north", "south", "north", None])}, 3, "region", "field"),
-        ({"region": pa.array(["north", "x" * 1025, "south", "north"], pa.string_view())}, 1, "region", "field"),
-        ({"time": pa.array([None, None, "2026-01-01T00:00:00." + "0" * 1025 + "Z", None])}, 2, "time", "field"),
-        ({"region": pa.array(["north", "south", "secret", "north"])}, 2, "region", "unknown-region"),
-        ({"region": pa.array(["north", "south", "secret", "north"], pa.string_view())}, 2, "region", "unknown-region"),
+        ({"user": pa.array(["ann", None, "bob", None])}, ("user", "user")),
+        ({"user": pa.array(["ann", "", "bob", "x" * 1025])}, ("user", "user")),
+        ({"region": pa.array(["north", "secret", "south", None])}, ("unknown-region", "region")),
+        ({"region": pa.array(["north", "secret", "south", "secret"]).dictionary_encode()}, ("unknown-region",) * 2),
+        ({"time": pa.array([MILLIS, -1, MILLIS, -2])}, ("time", "time")),
+        ({"time": pa.array([None, "yesterday", TEXT, "2026-01-01T00:00:00"])}, ("time", "time")),
+        ({"time": pa.array([None, "1969-12-31T23:59:59Z", None, "2263-01-01T00:00:00Z"])}, ("time", "time")),
         (
-            {"region": pa.array(["north", "south", "secret", "north"]).dictionary_encode()},
-            2,
-            "region",
-            "unknown-region",
+            {"user": pa.array(["ann", None, "bob", "eve"]), "time": pa.array([None, -1, None, -2], pa.int64())},
+            ("user", "time"),
         ),
-        ({"time": pa.array([MILLIS, MILLIS, -1, MILLIS])}, 2, "time", "field"),
-        ({"time": pa.array([MILLIS, 2**63, MILLIS, MILLIS], pa.uint64())}, 1, "time", "field"),
-        ({"time": pa.array([5, 10**13, 5, 5], pa.timestamp("s", "UTC"))}, 1, "time", "field"),
-        ({"time": pa.array(["2026-01-01T00:00:00Z", "2026-01-01T00:00:00", None, None])}, 1, "time", "field"),
     ],
 )
-def test_wrong_rows(wrong: dict[str, Any], row: int, field: str, reason: str) -> None:
-    """As for JSON: the row and the field, and nothing of what was in it."""
-    refused = refusal(written(table(**wrong)))
-    assert (refused.status, refused.reason) == (400, reason)
-    assert refused.text.startswith(f"row {row}: {field}: ")
-    assert "secret" not in refused.text
+def test_all_wrong_rows_are_named(wrong: dict[str, Any], reasons: tuple[str, str]) -> None:
+    """Whoever sends can mend them at once, not one a request; a row with two mistakes is named once."""
+    batch = decode_checkins(STREAM, written(table(**wrong)), REGIONS)
+    assert batch.refused == ((1, reasons[0]), (3, reasons[1]))
+    assert batch.places == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"user": pa.array(["ann", None, "bob", None])},
-        {"user": pa.array(["ann", "", "bob", "x" * 1025])},
-        {"region": pa.array(["north", "secret", "south", "other"])},
-        {"region": pa.array(["north", "secret", "south", "secret"]).dictionary_encode()},
-        {"time": pa.array([MILLIS, -1, MILLIS, -2])},
-        {"time": pa.array([None, "yesterday", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00"])},
-        {"time": pa.array([None, "1969-12-31T23:59:59Z", None, "2263-01-01T00:00:00Z"])},
-    ],
-)
-def test_all_wrong_rows_are_named(wrong: dict[str, Any]) -> None:
-    """Whoever sends can leave them out at once, not one a request."""
-    assert refusal(written(table(**wrong))).rows == (1, 3)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.int64()])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_rows_without_any_user(kind: Any, encoded: bool) -> None:
+    """A column of nothing may have no buffers and no dictionary: its rows are refused, the node does not fail."""
+    column = pa.array([None] * 4, kind)
+    if encoded and kind != pa.string_view():
+        column = column.dictionary_encode()
+    batch = decode_checkins(STREAM, written(table(user=column)), REGIONS)
+    assert batch.refused == tuple((row, "user") for row in range(4))
+    assert len(batch) == 0
+
+
+def test_rows_without_any_region_or_a_right_time() -> None:
+    """The same for the other columns; and a wrong time must not become the time of arrival."""
+    for region in (pa.array([None] * 4, pa.string()), pa.array([None] * 4, pa.string()).dictionary_encode()):
+        batch = decode_checkins(STREAM, written(table(region=region)), REGIONS)
+        assert batch.refused == tuple((row, "region") for row in range(4))
+    for time in (pa.array(["x", "y", None, "z"]), pa.array([-1, -2, None, 2**60])):
+        batch = decode_checkins(STREAM, written(table(time=time)), REGIONS)
+        assert batch.refused == ((0, "time"), (1, "time"), (3, "time"))
+        assert batch.users == [b"42"]
+        assert batch.times_ns is None or batch.times_ns.tolist() == [ARRIVAL]
+
+
+def test_what_stands_behind_a_null_is_not_looked_at() -> None:
+    """The index of a null row may be any number: used, it would be an error of the node, or another person's value."""
+    indices = pa.Array.from_buffers(pa.int8(), 4, [pa.py_buffer(bytes([0b1101])), pa.py_buffer(bytes([1, 99, 0, 1]))])
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["north", "south"]))
+    for name in ("user", "region"):
+        batch = decode_checkins(STREAM, written(table(**{name: column})), REGIONS)
+        assert batch.refused == ((1, name),)
+    assert batch.regions == [1, 0, 1]
+
+
+@pytest.mark.parametrize("how", ["string", "large_string", "string_view", "dictionary"])
+def test_users_are_normalised(how: str) -> None:
+    """A feed that changes its format must not count a person twice, by a space or by another form of an ë."""
+    texts = ["Zoë", "Zoe\u0308", " Zoë\n", "ann "]
+    column = pa.array(texts).dictionary_encode() if how == "dictionary" else pa.array(texts, getattr(pa, how)())
+    batch = decode_checkins(STREAM, written(table(user=column)), REGIONS)
+    assert batch.users == ["Zoë".encode()] * 3 + [b"ann"]
+    plain = pa.array(["ann", " bob", "42", "eve\t"])
+    assert decode_checkins(STREAM, written(table(user=plain)), REGIONS).users == [b"ann", b"bob", b"42", b"eve"]
+
+
+def test_the_longest_user() -> None:
+    """256 characters, however many bytes they take: as in JSON."""
+    longest = ["x" * 256, "ü" * 256, "😀" * 256, "e\u0308" * 128]
+    assert len(decode_checkins(STREAM, written(table(user=longest)), REGIONS)) == 4
+    too_long = ["x" * 257, "ü" * 257, "😀" * 257, "e\u0308" * 128 + "e"]
+    assert len(decode_checkins(STREAM, written(table(user=too_long)), REGIONS)) == 0
+
+
+def test_texts_that_are_not_utf8_are_no_arrow() -> None:
+    """pyarrow would hand them over unchecked, and the first one that is read would be an error of the node."""
+    offsets = np.arange(5, dtype="<i4")
+    texts = pa.Array.from_buffers(pa.string(), 4, [None, pa.py_buffer(offsets), pa.py_buffer(b"a\xffcd")])
+    for column in (texts, pa.DictionaryArray.from_arrays(pa.array([0, 2, 0, 0], pa.int8()), texts)):
+        refused = refusal(written(table(user=column)))
+        assert (refused.status, refused.reason) == (400, "malformed")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +279,13 @@ def test_one_compressed_message_is_enough(packed: int) -> None:
 
 
 def test_long_values_that_no_row_has() -> None:
-    """A dictionary's values are made into objects whether they are used or not."""
-    for values in (pa.array(["north", "x" * 1025]), pa.array(["north", "x" * 1025], pa.large_string())):
+    """A dictionary may hold what no row uses, a slice of a larger table for one: it is nobody's mistake."""
+    for kind in (pa.string(), pa.large_string()):
+        values = pa.array(["north", "x" * 1025, None, "west"], kind)
         column = pa.DictionaryArray.from_arrays(pa.array([0, 0, 0, 0], pa.int8()), values)
         for name in ("user", "region"):
-            refused = refusal(written(table(**{name: column})))
-            assert (refused.reason, refused.text[:8]) == ("field", "a row: " + name[0])
+            batch = decode_checkins(STREAM, written(table(**{name: column})), REGIONS)
+            assert (len(batch), batch.refused) == (4, ())
 
 
 def test_too_many_rows_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +314,8 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 _SEEDS = [
     written(table(region=pa.array(PLACES).dictionary_encode(), time=pa.array([MILLIS] * 4))),
     written(table(pa.array(USERS, pa.string_view()))),
+    written(table(pa.array(["ann", None, "", "Zoe\u0308"]), time=pa.array([None, TEXT, "x", TEXT]))),
+    written(table(pa.array([1, None, 2, 3]), pa.array(["north", None, "west", "south"]).dictionary_encode())),
 ]
 
 
@@ -251,16 +340,23 @@ def test_any_bytes_give_a_batch_or_a_refusal(seed: bytes, changes: list[tuple[fl
         if isinstance(found, Batch):
             assert len(found.users) == len(found.regions)
             assert set(found.regions) <= {0, 1}
+            assert all(found.users)
+            places = range(len(found)) if found.places is None else found.places
+            assert sorted([*places, *(row for row, _ in found.refused)]) == list(range(len(found) + len(found.refused)))
         else:
             assert found.status in (400, 413)
 
 
-def test_many_views_of_one_text_are_refused() -> None:
-    """16 bytes a row may each stand for a long text: a small body would become gigabytes."""
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_many_views_of_one_text_are_refused(nulls: int) -> None:
+    """16 bytes a row may each stand for a long text: a small body would become gigabytes; a null makes up for none."""
     text, size = b"x" * 1000, 70_000
     views = np.zeros(size, dtype=[("length", "<i4"), ("prefix", "S4"), ("buffer", "<i4"), ("offset", "<i4")])
     views["length"], views["prefix"] = len(text), text[:4]
-    users = pa.Array.from_buffers(pa.string_view(), size, [None, pa.py_buffer(views), pa.py_buffer(text)])
+    views["length"][:nulls] = -(2**31)
+    valid = np.packbits(np.arange(size) >= nulls, bitorder="little")
+    buffers = [pa.py_buffer(valid) if nulls else None, pa.py_buffer(views), pa.py_buffer(text)]
+    users = pa.Array.from_buffers(pa.string_view(), size, buffers)
     body = written(table(users, pa.array(["north"] * size).dictionary_encode()))
     assert len(body) < 2 << 20
     assert refusal(body).reason == "too-large"

@@ -85,7 +85,7 @@ def test_the_whole_way(folder: Path) -> None:
     assert row(done("show", "keys/clinic-a.crt"), "network.toml") == pin
     finished = done("renew", "--node", "keys", "--finish")
     assert row(finished, "network.toml") == row(renewed, "network.toml")
-    assert "Restart the node" in finished
+    assert "dpcrowd node reload" in finished
 
 
 def test_a_trial_in_one_command(folder: Path) -> None:

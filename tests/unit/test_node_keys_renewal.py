@@ -17,6 +17,7 @@ from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew, request
 from dpcrowd.node.keys.requests import read_request
 from dpcrowd.node.keys.signing import public_text
 from node_support_keys import NOW, authority_in, server_in
+from node_support_tls import Authority as Minter
 
 
 @pytest.fixture
@@ -179,5 +180,33 @@ def test_what_cannot_be_renewed_says_why(tmp_path: Path, server: KeyFolder, auth
     with pytest.raises(BadInput, match="is for 'clinic-a', the key's file says 'other'"):
         renew(tmp_path / "new")
     request_key(server.folder, "clinic-z")
-    with pytest.raises(BadInput, match="holds the keys of clinic-a, clinic-z; allowed: the key of exactly one server"):
+    with pytest.raises(BadInput, match="holds the keys of clinic-a, clinic-z; give --name"):
         renew(server.folder)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ec"])
+def test_the_key_of_https_beside_it_is_not_taken_for_a_servers(
+    server: KeyFolder, authority: Authority, tmp_path: Path, kind: str
+) -> None:
+    """The sample of node.toml puts https.key beside the server's key: no certificate could be renewed there."""
+    minted = Minter(tmp_path / "web", kind=kind).mint("clinic-a.example.org")
+    (server.folder / "https.key").write_bytes(minted.key.read_bytes())
+    (server.folder / "https.crt").write_bytes(minted.certificate.read_bytes())
+    (server.folder / "spare.key").write_bytes(b"nobody's")  # without a certificate or a request: no server's
+    assert KeyFolder.find(server.folder) == server
+    signed_renewal(server, authority)
+    finish_renewal(server.folder, NOW)
+    assert works(server)
+    assert (server.folder / "https.key").read_bytes() == minted.key.read_bytes()
+
+
+def test_of_two_servers_the_one_that_is_named_is_renewed(server: KeyFolder) -> None:
+    """Two identities in one folder cannot be told apart by their files, but by their names."""
+    other = request_key(server.folder, "clinic-z")
+    renewal = renew(server.folder, name="clinic-a")
+    assert renewal.key.name == "clinic-a.next.key"
+    with pytest.raises(BadInput, match="holds the keys of clinic-a, clinic-z; give --name"):
+        finish_renewal(server.folder, NOW)
+    with pytest.raises(BadInput, match=r"holds no clinic-b.key; it has the keys of clinic-a, clinic-z"):
+        renew(server.folder, name="clinic-b")
+    assert other.key.exists()

@@ -9,7 +9,8 @@ import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
-from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
+from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.status import budget, distrust
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine.trust import Trust
@@ -30,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.fixture
 def storage(files: Files, tmp_path: Path) -> Iterator[Storage]:
     with Storage.open(tmp_path, network_id=files[1].id) as opened:
-        declare_promise(files[1], opened)
+        declare_promise(files[1], opened, files[1].clock().opens(0))
         yield opened
 
 
@@ -80,7 +81,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert storage.ledger.counter() == 2
     assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
     clock = files[1].clock()
-    assert storage.ledger.room(clock.opens(24), clock.closes(24)).nano == 0
+    assert storage.ledger.room(clock.opens(24)).nano == 0
     again = machine_of(files, storage, 24).trust
     again.start(23, 24)
     again.echo("server-2", 24, (20, 1), None)

@@ -46,7 +46,7 @@ def test_nothing_is_paid_before_a_jump_is_on_disk(
     with open_storage(tmp_path, nano=NANO, slots=4) as storage:
         purse = purse_of(storage)
         draw(storage, 0, nano=NANO)
-        purse.set_ahead(opens(1), 100 * LENGTH)
+        purse.clock_set(opens(1), 100 * LENGTH)
         with monkeypatch.context() as full:
 
             def refuse(at_ns: int, moved_ns: int) -> None:
@@ -68,7 +68,7 @@ def test_another_networks_promise_is_named(tmp_path: Path) -> None:
         open_storage(tmp_path / "b", "crowd", ledger=shared, nano=NANO, slots=4) as storage,
     ):
         draw(storage, 0, nano=NANO // 2)
-        room = storage.ledger.room(opens(1), opens(2))
+        room = storage.ledger.room(opens(1))
         text = shortage(WINDOW, room, 1, 0, "crowd")
         assert "'a' shares this ledger and promises ε=0.5, of which 0.5 is spent" in text
 
@@ -83,16 +83,16 @@ def test_what_comes_back_is_said_by_the_promise_that_binds(tmp_path: Path) -> No
         draw(storage, 0, nano=NANO // 2)
         draw(other, 1, nano=NANO // 4)
         (theirs, own) = storage.ledger.promises.all()
-        assert comes_back(storage, CLOCK, own, "crowd", 2) == (4, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, "crowd", 2) == (11, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, "crowd", 11) == (12, NANO // 4)
-        assert [storage.ledger.room(opens(slot), opens(slot + 1)).nano for slot in (10, 11, 12)] == [
+        assert comes_back(storage, CLOCK, own, 2) == (4, NANO // 2)
+        assert comes_back(storage, CLOCK, theirs, 2) == (10, NANO // 2)
+        assert comes_back(storage, CLOCK, theirs, 10) == (11, NANO // 4)
+        assert [storage.ledger.room(opens(slot)).nano for slot in (9, 10, 11)] == [
             NANO // 4,
             3 * NANO // 4,
             NANO,
         ]
-        assert comes_back(storage, CLOCK, Promise("a", NANO, None, 0), "crowd", 2) == (None, 0)
-        assert comes_back(storage, CLOCK, own, "crowd", 30) == (None, 0)
+        assert comes_back(storage, CLOCK, Promise("a", NANO, None, 0), 2) == (None, 0)
+        assert comes_back(storage, CLOCK, own, 30) == (None, 0)
 
 
 @pytest.mark.parametrize(("nano", "short"), [(NANO // 4 - 1, True), (NANO // 4, False)])
@@ -115,6 +115,31 @@ def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) 
         assert debts(storage, FINITE, CLOCK, 6, "crowd") == {}
         assert shortage(FINITE, room, 10, 7, "crowd") == ""
         assert "ended with slot 10" in shortage(FINITE, room, 11, 7, "crowd")
+
+
+def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_path: Path) -> None:
+    """An operator who has confirmed nothing would look for a loss, and for whoever confirmed it."""
+    with open_storage(tmp_path, nano=NANO, slots=4) as storage:
+        draw(storage, 0, nano=NANO // 2)
+        storage.ledger.promises.declare(NANO // 4, 4 * LENGTH)  # a stronger promise is allowed at any time
+        smaller = Guarantee(kind="window", length=4, epsilon=0.25)
+        text = shortage(smaller, storage.ledger.room(opens(1)), 1, 0, "crowd")
+        assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
+        storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
+        text = shortage(smaller, storage.ledger.room(opens(2)), 2, 0, "crowd")
+        assert text == "with losses that were confirmed ε=1.5 counts as spent, more than the 0.25 that is promised."
+        text = shortage(smaller, storage.ledger.room(opens(4)), 4, 0, "crowd")
+        assert "losses" in text, "the loss is the last to leave the window"
+
+
+def test_more_than_another_network_promises_is_put_down_to_that_promise(tmp_path: Path) -> None:
+    """It was declared when more was spent already; nobody has lost anything."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "crowd", nano=NANO, slots=4) as storage:
+        draw(storage, 0, nano=NANO // 2)
+        with open_storage(tmp_path / "b", "b", ledger=shared, nano=NANO // 4, slots=4):
+            text = shortage(WINDOW, storage.ledger.room(opens(1)), 1, 0, "crowd")
+        assert text == "network 'b' shares this ledger and promises ε=0.25, but ε=0.5 is spent already."
 
 
 def test_another_networks_horizon_is_not_ours(tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ REGIONS = 3
 
 def server(slot: int = 0) -> Server:
     setting = make_setting(1, REGIONS, Guarantee.window(8, 3.0), form="matrix")
-    made = Server(make_scheme("dpcrowd-plus"), setting, FreshNoise(3), number=0, share=0.5, max_degree=3)
+    made = Server(
+        make_scheme("dpcrowd-plus"),
+        setting,
+        FreshNoise(3),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        allow_simulated_noise=True,
+    )
     for passed in range(slot):
         made.observe(passed, [40, 10, 20])
         made.hear()

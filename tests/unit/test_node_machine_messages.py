@@ -323,7 +323,9 @@ def test_a_matrix_that_no_measurement_has_is_absurd() -> None:
     """Negative along some direction: the fused covariance would not be one."""
     lone = Lone((1,))
     setting = make_setting(1, REGIONS, Guarantee.window(4, 2.0), form="matrix")
-    server = Server(make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3)
+    server = Server(
+        make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
+    )
     lone.machine = Machine(replace(lone.view, form="matrix"), server, vouched=True)
     lone.seal(3)
     known = np.ones((1, REGIONS), dtype=np.bool_)
@@ -359,3 +361,23 @@ def test_outside_an_exchange_nothing_is_sent_again(moment: str) -> None:
         node.outbox.clear()
     node.give(on.NeighbourUp(node.view.seals(3) + 9, "server-2"))
     assert node.outbox == []
+
+
+def test_neighbours_say_when_their_certificates_expire() -> None:
+    """Nothing else tells a server that is dialled: its transport knows names, and no dates."""
+    node = Lone()
+    node.machine.view = replace(node.view, expires=1_900_000_000)
+    node.seal(0)
+    (sent,) = node.take(do.Send)
+    assert body_of(sent.payload).expires == 1_900_000_000
+    node.hear(1, beat(1, 0, expires=1_800_000_000))
+    node.hear(2, beat(2, 0))  # of a version that does not say
+    assert node.machine.expires == {1: 1_800_000_000}
+    node.seal(1)
+    node.hear(1, beat(1, 1, expires=1_850_000_000))
+    node.hear(2, beat(1, 1, expires=1))  # somebody else's words
+    assert node.machine.expires == {1: 1_850_000_000}
+    names = (node.view.names[0], *reversed(node.view.names[1:]))
+    machine = Machine(replace(node.view, names=names), node.machine.server)
+    machine.follow(node.machine)
+    assert machine.expires == {len(names) - 1: 1_850_000_000}, "a revision may number servers anew"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.storage.database import Database
+from dpcrowd.node.storage.failures import translated
 from node_support_storage import draw, open_storage, opens, release
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="rights of files as POSIX has them")
@@ -60,22 +62,22 @@ def test_files_and_folders_are_for_their_owner_only(tmp_path: Path) -> None:
         draw(storage, 0)
         storage.journal.slot_key(opens(0))
         storage.backup(tmp_path / "backup.db")
-        files = [*(tmp_path / "data").iterdir(), tmp_path / "backup.db"]
-        assert {"dpcrowd.db", "dpcrowd.db-wal", "journal.db", "journal.db-wal"} <= {file.name for file in files}
+        storage.journal.stamp(opens(0))
+        files = [*(one for one in (tmp_path / "data").rglob("*") if one.is_file()), tmp_path / "backup.db"]
+        assert {"dpcrowd.db", "dpcrowd.db-wal", f"{opens(0)}.slot", "alive"} <= {file.name for file in files}
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    for folder in (tmp_path / "data", tmp_path / "data" / "journal"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_commits_are_set_to_be_durable(tmp_path: Path) -> None:
     """With SQLite's faster settings a power failure could undo a payment whose values have left."""
     with open_storage(tmp_path) as storage:
-        for database in (storage._database, storage.journal._database):
-            settings = {
-                name: database.row(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "foreign_keys")
-            }
-            assert settings == {"journal_mode": ("wal",), "synchronous": (2,), "foreign_keys": (1,)}
-            assert database.row("PRAGMA secure_delete") == (1,)
-            assert database.row("PRAGMA fullfsync") == (1,)
+        database = storage._database
+        settings = {name: database.row(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "foreign_keys")}
+        assert settings == {"journal_mode": ("wal",), "synchronous": (2,), "foreign_keys": (1,)}
+        assert database.row("PRAGMA secure_delete") == (1,)
+        assert database.row("PRAGMA fullfsync") == (1,)
 
 
 def test_a_backup_of_a_running_node_is_one_whole_file(tmp_path: Path) -> None:
@@ -142,24 +144,43 @@ def test_a_full_disk_undoes_the_payment_and_the_node_goes_on_once_there_is_room(
         assert storage.failure is None
 
 
-def test_a_full_disk_refuses_check_ins(tmp_path: Path) -> None:
-    """An acknowledged check-in must be on the disk: if it cannot be, it must not be acknowledged."""
+def test_a_disk_without_room_for_the_logs_index_is_full() -> None:
+    """SQLite calls it an error of input and output, and the operator would look for a broken disk."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR_SHMSIZE, "SQLITE_IOERR_SHMSIZE"
+    with pytest.raises(StorageFailed) as failed, translated(Path("dpcrowd.db")):
+        raise error
+    assert failed.value.kind == "full"
+
+
+def test_a_full_disk_refuses_check_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An acknowledged check-in must be on the disk: if it cannot be, it must not be acknowledged, nor counted later."""
     with open_storage(tmp_path) as storage:
         storage.journal.slot_key(opens(0))
-        database = storage.journal._database
-        (pages,) = database.row("PRAGMA page_count") or (0,)
-        database.connection.execute(f"PRAGMA max_page_count = {pages}")
+        storage.journal.append(opens(0), b"before")
+        write = os.pwrite
+
+        def full(handle: int, content: bytes, at: int) -> int:
+            if len(content) < 10:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(handle, content[: len(content) // 2], at)
+
+        monkeypatch.setattr(os, "pwrite", full)
         with pytest.raises(StorageFailed) as failed:
             storage.journal.append(opens(0), b"secret" * 20_000)
+        monkeypatch.setattr(os, "pwrite", write)
         assert failed.value.kind == "full"
+        assert "free some space" in failed.value.fix
         assert "secret" not in str(failed.value)
         assert storage.failure is failed.value
-        assert list(storage.journal.batches(opens(0))) == []
+        storage.journal.append(opens(0), b"after")
+        assert list(storage.journal.batches(opens(0))) == [b"before", b"after"]
+        assert storage.failure is None
 
 
-@pytest.mark.parametrize("name", ["dpcrowd.db", "journal.db"])
-def test_a_file_that_is_no_database_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     """A traceback of sqlite3 helps nobody at three in the morning."""
+    name = "dpcrowd.db"
     with open_storage(tmp_path):
         pass
     (tmp_path / name).write_bytes(b"this is not a database, but it is long enough to be read as one" * 100)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import Promise, SlotTaken, Storage
+from dpcrowd.node.storage import Promise, SlotTaken, Storage, UserBounds
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
-from node_support_storage import EPOCH, LENGTH, SECOND, draw, open_storage, opens, release
+from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
 
 
 @pytest.fixture
@@ -123,10 +123,10 @@ def test_what_a_clock_that_was_ahead_has_paid_counts_until_its_date_has_passed(t
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 1000, nano=8)
-        for slot in (7, 998, 1003):
+        for slot in (7, 998, 1002):
             with pytest.raises(BudgetExhausted):
                 draw(b, slot, nano=3)
-        assert draw(b, 1004, nano=3) == 1
+        assert draw(b, 1003, nano=3) == 1
 
 
 def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> None:
@@ -145,7 +145,10 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
             draw(b, 1, nano=2)
         assert [entry.network for entry in a.ledger.spent_since(0)] == ["b", "a"]
         assert a.ledger.total_spent() == b.ledger.total_spent() == 9
-        assert a.ledger.promises.all() == [Promise("a", 10, None, 0), Promise("b", 100, None, 0)]
+        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.promises.all()] == [
+            ("a", 10, None),
+            ("b", 100, None),
+        ]
         b.ledger.promises.withdraw("a", 1, "ended")
         assert draw(b, 1, nano=2) == 2
         assert (a.ledger.counter(), b.ledger.counter(), b.ledger.payments()) == (1, 2, 3)
@@ -184,16 +187,17 @@ def test_nothing_is_paid_before_a_promise_is_declared(tmp_path: Path) -> None:
 
 def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
     """Declaring the same finite promise again, as each restart does, must not begin a new horizon."""
-    storage.ledger.promises.declare(10, None)
+    storage.ledger.promises.declare(10, None, slots=SLOTS)
     draw(storage, 0, nano=10)
-    storage.ledger.promises.declare(10, None)
+    storage.ledger.promises.declare(10, None, slots=SLOTS)
     with pytest.raises(BudgetExhausted):
         draw(storage, 5, nano=1)
     storage.ledger.promises.new_horizon(opens(1), opens(5), "sum is now 2e-8")
-    storage.ledger.promises.declare(10, None)
-    assert draw(storage, 5, nano=10) == 2
-    storage.ledger.promises.new_horizon(opens(0), opens(6), "an earlier start takes nothing back")
+    storage.ledger.promises.declare(10, None, slots=SLOTS)
     assert storage.ledger.promises.all()[0].since_ns == opens(1)
+    assert draw(storage, 5, nano=10) == 2
+    storage.ledger.promises.new_horizon(opens(0), opens(6), "begins behind all that was paid")
+    assert storage.ledger.promises.all()[0].since_ns == opens(6)
     assert storage.ledger.total_spent() == 20
     assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
 
@@ -232,29 +236,37 @@ def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
 @pytest.mark.parametrize(("nano", "span"), [(11, 3 * LENGTH), (10, 3 * LENGTH - 1), (1, 1)])
 def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: int, span: int) -> None:
     """Whoever edits epsilon in the file, and deletes the copy beside the ledger, would break what users were told."""
+    (before,) = window.ledger.promises.all()
     with pytest.raises(BadInput, match=r"promised ε=0\.00000001 in any 30 s .* weaker"):
-        window.ledger.promises.declare(nano, span)
-    assert window.ledger.promises.all() == [Promise("crowd", 10, 3 * LENGTH, 0)]
+        window.ledger.promises.declare(nano, span, slots=SLOTS)
+    assert window.ledger.promises.all() == [before]
 
 
-def test_fewer_places_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
-    """The noise is made for the places in which a user may be: promised for 8, made for 1, it is 8 times too small."""
+def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
+    """The noise is made for the counts in which a user may be: promised for 8, made for 1, it is 8 times too small."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
         declare = storage.ledger.promises.declare
-        declare(10, None, sensitivity=8, roaming=True)
-        for wrong in ({"sensitivity": 7, "roaming": True}, {"sensitivity": 8, "roaming": False}):
-            with pytest.raises(BadInput, match=r"for roaming users in up to 8 places a slot on this ledger.* weaker"):
-                declare(10, None, **wrong)
-        declare(10, None, sensitivity=9, roaming=True)
-        assert storage.ledger.promises.all() == [Promise("crowd", 10, None, 0, 9, True)]
+        declare(10, None, bounds=UserBounds(2, 4), roaming=True)
+        for bounds, roaming in (
+            (UserBounds(1, 4), True),
+            (UserBounds(4, 2), True),  # as many counts, but fewer servers
+            (UserBounds(8, 1), True),
+            (UserBounds(2, 4), False),
+        ):
+            with pytest.raises(
+                BadInput, match=r"for roaming users in up to 2 regions at each of up to 4 servers per slot.* weaker"
+            ):
+                declare(10, None, bounds=bounds, roaming=roaming)
+        declare(10, None, bounds=UserBounds(2, 5), roaming=True)
+        assert storage.ledger.promises.all() == [Promise("crowd", 10, None, 0, UserBounds(2, 5), True)]
 
 
 def test_a_stronger_promise_is_taken(window: Storage) -> None:
     """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
-    window.ledger.promises.declare(9, 4 * LENGTH)
-    window.ledger.promises.declare(9, None)
+    window.ledger.promises.declare(9, 4 * LENGTH, slots=SLOTS)
+    window.ledger.promises.declare(9, None, slots=SLOTS)
     with pytest.raises(BadInput, match="over its whole horizon"):
-        window.ledger.promises.declare(9, 100 * LENGTH)
+        window.ledger.promises.declare(9, 100 * LENGTH, slots=SLOTS)
 
 
 def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
@@ -262,13 +274,13 @@ def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 0, nano=4)
-        room = b.ledger.room(opens(1), opens(2))
+        room = b.ledger.room(opens(1))
         assert (room.nano, room.spent, room.promise.network) == (6, 4, "a")
         with pytest.raises(BudgetExhausted):
             draw(b, 1, nano=7)
         draw(b, 1, nano=6)
-        assert a.ledger.room(opens(2), opens(3)).nano == 0
-        assert a.ledger.room(opens(3), opens(4)).nano == 4
+        assert a.ledger.room(opens(2)).nano == 0
+        assert a.ledger.room(opens(3)).nano == 4
 
 
 def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path: Path) -> None:
@@ -288,7 +300,7 @@ def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: lis
     for jump in jumps:
         window.set_ahead(opens(slot), jump * LENGTH)
         slot += jump
-    assert window.ledger.room(opens(slot), opens(slot + 1)).nano == 0
+    assert window.ledger.room(opens(slot)).nano == 0
     with pytest.raises(BudgetExhausted):
         draw(window, slot, nano=1)
     (entry,) = window.ledger.spent_since(opens(slot - 2))
@@ -301,8 +313,8 @@ def test_ahead_after_back_counts_what_was_paid_between(window: Storage) -> None:
     """A payment that is dated after a jump's start, because the clock had gone back before, is as old as it is."""
     draw(window, 10, nano=10)
     window.set_ahead(opens(9), 20 * LENGTH)
-    assert window.ledger.room(opens(29), opens(30)).nano == 0
-    assert window.ledger.room(opens(33), opens(34)).nano == 10
+    assert window.ledger.room(opens(29)).nano == 0
+    assert window.ledger.room(opens(33)).nano == 10
 
 
 def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
@@ -312,7 +324,7 @@ def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
         draw(a, 0, nano=10)
         a.set_ahead(opens(1), 9 * LENGTH)
         b.set_ahead(opens(1) + SECOND, 9 * LENGTH + 1)
-        assert a.ledger.room(opens(12), opens(13)).nano == 10
+        assert a.ledger.room(opens(12)).nano == 10
         b.set_ahead(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
         a.set_ahead(opens(12) + SECOND, 9 * LENGTH)
         assert len(a.events.all()) == 2

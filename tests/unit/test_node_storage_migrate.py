@@ -10,10 +10,10 @@ import pytest
 
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.storage import storage as storage_module
-from dpcrowd.node.storage.migrate import JOURNAL_STEPS, LEDGER_STEPS
+from dpcrowd.node.storage.migrate import LEDGER_STEPS
 from node_support_storage import bytes_on_disk, draw, open_storage, opens
 
-PRESENT = len(LEDGER_STEPS)
+NOW = len(LEDGER_STEPS)
 
 
 def test_a_migration_copies_first_and_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,16 +23,15 @@ def test_a_migration_copies_first_and_keeps_everything(tmp_path: Path, monkeypat
         storage.journal.slot_key(opens(1))
         storage.journal.append(opens(1), b"someone was here")
     monkeypatch.setattr(storage_module, "LEDGER_STEPS", (*LEDGER_STEPS, ("CREATE TABLE later (x)",)))
-    monkeypatch.setattr(storage_module, "JOURNAL_STEPS", (*JOURNAL_STEPS, ("ALTER TABLE batch ADD COLUMN y",)))
     with open_storage(tmp_path) as storage:
-        assert storage.migrated_from == tmp_path / f"dpcrowd.schema-{PRESENT}.db"
+        assert storage.migrated_from == tmp_path / f"dpcrowd.schema-{NOW}.db"
         assert storage.ledger.total_spent() == 5
         assert list(storage.journal.batches(opens(1))) == [b"someone was here"]
         assert storage._database.rows("SELECT * FROM later") == []
         storage.journal.forget(opens(1))
     assert b"someone was here" not in bytes_on_disk(tmp_path)
-    with closing(sqlite3.connect(tmp_path / f"dpcrowd.schema-{PRESENT}.db")) as copy:
-        assert copy.execute("PRAGMA user_version").fetchone() == (PRESENT,)
+    with closing(sqlite3.connect(tmp_path / f"dpcrowd.schema-{NOW}.db")) as copy:
+        assert copy.execute("PRAGMA user_version").fetchone() == (NOW,)
         assert copy.execute("SELECT noisy FROM noisy").fetchone() == (b"paid",)
     with open_storage(tmp_path) as storage:
         assert storage.migrated_from is None
@@ -77,7 +76,7 @@ def test_a_failing_migration_leaves_the_old_version(tmp_path: Path, monkeypatch:
     with open_storage(tmp_path) as storage:
         assert storage.ledger.total_spent() == 5
         assert storage._database.rows("SELECT 1 FROM sqlite_master WHERE name = 'later'") == []
-    assert (tmp_path / f"dpcrowd.schema-{PRESENT}-2.db").exists()
+    assert (tmp_path / f"dpcrowd.schema-{NOW}-2.db").exists()
 
 
 def test_a_later_or_earlier_schema_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +91,7 @@ def test_a_later_or_earlier_schema_is_named(tmp_path: Path, monkeypatch: pytest.
         Storage.open(tmp_path, network_id="crowd").close()
     for attempt in (Storage.open, Storage.inspect):
         with pytest.raises(
-            StorageFailed, match=rf"later dpcrowd \(schema {PRESENT + 1}; this one knows {PRESENT}\)"
+            StorageFailed, match=rf"later dpcrowd \(schema {NOW + 1}; this one knows {NOW}\)"
         ) as refused:
             attempt(tmp_path, network_id="crowd")
         assert refused.value.kind == "newer"

@@ -67,7 +67,8 @@ def test_a_heartbeat_has_no_message() -> None:
 def test_a_heartbeat_is_small() -> None:
     """Ten neighbours, slots of a second for a year, a sample in each: still under 200 bytes."""
     late = 366 * 86_400
-    largest = body(server=49, slot=late, counter=late, heard={40 + n: (1, late) for n in range(10)})
+    heard = {40 + n: (1, late) for n in range(10)}
+    largest = body(server=49, slot=late, counter=late, heard=heard, expires=2_000_000_000)
     assert len(encode(largest, SIGN)) < 200
 
 
@@ -142,6 +143,24 @@ def test_proofs_arrive() -> None:
     """Of those neighbours that may need one."""
     shown = read(encode(body(), SIGN)).proof
     assert read(encode(body(proofs={0: shown, 3: b"x"}), SIGN)).body.proofs == {0: shown, 3: b"x"}
+
+
+def test_when_a_certificate_expires_arrives_and_disturbs_no_earlier_version() -> None:
+    """Version 0.1.0 reads five fields after the head, and must not refuse a sixth; nor must we miss it in its words."""
+
+    class Before(msgspec.Struct, array_like=True):
+        heard: dict[int, tuple[int, int]]
+        prior: bytes = b""
+        prior_known: bytes = b""
+        records: tuple[Record, ...] = ()
+        proofs: dict[int, bytes] = {}
+
+    payload = encode(body(expires=2_000_000_000), SIGN)
+    assert read(payload).body.expires == 2_000_000_000
+    head, rest, _ = pieces(payload)
+    old = msgspec.msgpack.decode(rest, type=Before)
+    assert old.heard == body().heard
+    assert read(wrapped(head, msgspec.msgpack.encode(old))).body.expires == 0
 
 
 def test_a_message_of_1000_regions_costs_its_vectors_and_little_more() -> None:

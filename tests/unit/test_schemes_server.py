@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.privacy import Guarantee, SeededNoise
+from dpcrowd.privacy import Guarantee, OpenDPNoise, SecureNoise, SeededNoise
 from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
@@ -104,7 +104,9 @@ def test_wrong_matrices_and_estimates_are_refused_too() -> None:
     """An information matrix that no measurement has would make variances negative; so would a negative variance."""
     setting = make_setting(1, 2, Guarantee.window(8, 3.0), form="matrix")
     noise = SeededNoise([np.random.SeedSequence(1)], 1, 2)
-    server = Server(make_scheme("dpcrowd-plus"), setting, noise, number=0, share=0.5, max_degree=3)
+    server = Server(
+        make_scheme("dpcrowd-plus"), setting, noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
+    )
     said = server.observe(0, [40, 10])
     assert isinstance(said, InfoMessages)
     for matrix in ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]]):
@@ -182,11 +184,39 @@ def test_bad_settings_of_a_server(more: dict[str, Any], why: str) -> None:
         lone_server(**more)
 
 
+class UndeclaredNoise:
+    """Noise that does not say whether it is private."""
+
+    def noisy(self, *given: Any, **named: Any) -> Any:
+        raise AssertionError("nothing may be drawn")
+
+
+@pytest.mark.parametrize("noise", [SeededNoise([np.random.SeedSequence(1)], 1, 3), UndeclaredNoise()])
+def test_a_server_refuses_noise_of_a_simulation(noise: Any) -> None:
+    """The seed of SeededNoise gives every count back; only a caller who says so may have it, and no file can say so."""
+    setting = make_setting(1, 3, Guarantee.window(8, 1.0))
+    with pytest.raises(BadInput) as refused:
+        Server(make_scheme("uniform"), setting, noise, number=0, share=0.5)
+    assert str(refused.value) == (
+        f"a server was given {type(noise).__name__}, which is not private: whoever repeats its draws can subtract "
+        "them. Give it SecureNoise(); in a test or a simulation, where nobody's counts are read, say "
+        "allow_simulated_noise=True."
+    )
+    Server(make_scheme("uniform"), setting, noise, number=0, share=0.5, allow_simulated_noise=True)
+    for private in (SecureNoise(), OpenDPNoise()):
+        Server(make_scheme("uniform"), setting, private, number=0, share=0.5).observe(0, [1, 2, 3])
+
+
 def test_a_server_is_one_and_not_the_centre() -> None:
     """A setting for a whole network, or a scheme that needs one, cannot run in one server."""
     with pytest.raises(BadInput, match="a server's setting is for 1 server; given 2"):
         Server(
-            make_scheme("uniform"), make_setting(2, 3, Guarantee.window(8, 1.0)), watched_noise(), number=0, share=0.5
+            make_scheme("uniform"),
+            make_setting(2, 3, Guarantee.window(8, 1.0)),
+            watched_noise(),
+            number=0,
+            share=0.5,
+            allow_simulated_noise=True,
         )
     with pytest.raises(BadInput, match="'central' needs every server's samples in one place"):
         lone_server("central")
@@ -208,7 +238,7 @@ def test_a_block_begins_even_if_its_first_slot_is_skipped() -> None:
     """DPCrowdW that waited for a multiple of w would sample nothing for a whole block after one missed slot."""
     scheme = make_scheme("dpcrowd-w")
     setting = make_setting(1, 3, Guarantee.window(8, 3.0), tuning=Tuning(sample_fraction=0.25, xi=1e9))
-    server = Server(scheme, setting, watched_noise(), number=0, share=0.5)
+    server = Server(scheme, setting, watched_noise(), number=0, share=0.5, allow_simulated_noise=True)
     sampled = []
     for slot in [*range(8), *range(9, 16), *range(33, 40)]:
         server.observe(slot, COUNTS)

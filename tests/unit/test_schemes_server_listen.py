@@ -23,7 +23,9 @@ def live_server(name: str, *, form: str = "diagonal", length: int = 8, **options
     kind = Guarantee.window if "window" in SCHEMES[name].kinds else Guarantee.finite
     setting = make_setting(1, 3, kind(length, 3.0), form=form)
     noise = options.pop("noise", None) or watched_noise()
-    return Server(make_scheme(name, **options), setting, noise, number=0, share=0.5, max_degree=3)
+    return Server(
+        make_scheme(name, **options), setting, noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
+    )
 
 
 def test_there_are_live_schemes() -> None:
@@ -261,7 +263,15 @@ def test_a_slot_before_the_debts_is_refused() -> None:
 def test_a_scheme_without_a_ledger_has_no_debts() -> None:
     """NonPrivate promises nothing, so it owes nothing."""
     setting = make_setting(1, 3, None)
-    server = Server(make_scheme("non-private"), setting, watched_noise(), number=0, share=0.5, max_degree=3)
+    server = Server(
+        make_scheme("non-private"),
+        setting,
+        watched_noise(),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        allow_simulated_noise=True,
+    )
     with pytest.raises(BadInput, match="'non-private' keeps no ledger"):
         server.carry_over({0: 1}, 0)
     assert server.remaining(0) == 0

@@ -114,7 +114,14 @@ def test_a_state_that_was_cut_off_is_refused(end: int) -> None:
 )
 def test_raw_counts_are_never_stored(scheme: Any) -> None:
     """PeGaSus keeps raw counts of its open group, NonPrivate those it sends: saving would write them to a disk."""
-    server = Server(scheme, make_setting(1, 3, Guarantee.window(8, 3.0)), watched_noise(), number=0, share=0.5)
+    server = Server(
+        scheme,
+        make_setting(1, 3, Guarantee.window(8, 3.0)),
+        watched_noise(),
+        number=0,
+        share=0.5,
+        allow_simulated_noise=True,
+    )
     server.observe(0, COUNTS)
     server.hear()
     with pytest.raises(BadInput, match="keeps raw counts between slots: its state must not be stored"):

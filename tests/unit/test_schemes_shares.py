@@ -45,7 +45,7 @@ def test_roaming_users_leave_no_budget_unspent() -> None:
 def server(**changes: object) -> Server:
     guarantee = Guarantee.finite(50, changes.pop("epsilon", 1.0))  # type: ignore[arg-type]
     setting = Setting(1, ProcessModel.of(1.0, [4.0, 9.0]), guarantee)
-    options = {"number": 1, "share": 0.5, "max_degree": 2} | changes
+    options = {"number": 1, "share": 0.5, "max_degree": 2, "allow_simulated_noise": True} | changes
     return Server(DPCrowd(), setting, SeededNoise([np.random.SeedSequence(0)], 1, 2), **options)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,8 @@ def test_a_state_goes_back_only_where_it_was_made(changes: dict[str, object]) ->
 def test_exact_counts_are_never_saved() -> None:
     """Between observing and hearing, NonPrivate holds what it is about to send: the raw counts."""
     setting = Setting(1, ProcessModel.of(1.0, [4.0]), None)
-    honest = Server(NonPrivate(), setting, SeededNoise([np.random.SeedSequence(0)], 1, 1), number=0, share=0.5)
+    noise = SeededNoise([np.random.SeedSequence(0)], 1, 1)
+    honest = Server(NonPrivate(), setting, noise, number=0, share=0.5, allow_simulated_noise=True)
     honest.observe(0, [12345])
     with pytest.raises(BadInput, match="keeps raw counts"):
         honest.save()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +99,19 @@ def _check_certificate(node: NodeConfig, connection: http.client.HTTPConnection)
     path: Path | None = node.listen.http_certificate
     if path is None or not isinstance(connection.sock, ssl.SSLSocket):
         return
+    shown = connection.sock.getpeercert(binary_form=True)
     try:
-        text = path.read_text(encoding="ascii")
-        end = "-----END CERTIFICATE-----"
-        known = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN") : text.index(end) + len(end)])
+        known = _first_certificate(path)
     except (OSError, ValueError):
         raise BadInput(f"listen.http_certificate {path} cannot be read as a certificate.") from None
-    if connection.sock.getpeercert(binary_form=True) != known:
-        raise _no_answer(node, "what answers there has another certificate than listen.http_certificate")
+    if shown == known:
+        return
+    with suppress(OSError, ValueError):  # renewed, and not reloaded yet: the node keeps a copy of what it serves
+        if shown == _first_certificate(node.served_certificate):
+            return
+    raise _no_answer(node, "what answers there has another certificate than listen.http_certificate")
+
+
+def _first_certificate(path: Path) -> bytes:
+    text, end = path.read_text(encoding="ascii"), "-----END CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") : text.index(end) + len(end)])

@@ -5,21 +5,25 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from dpcrowd.cli.stopping import Stop
     from dpcrowd.client.client import Client
+    from dpcrowd.client.delivery import Delivery
     from dpcrowd.client.errors import NodeError
+    from dpcrowd.client.rows import CheckIn
 
 __all__ = ["feed"]
 
-_MOST_TOLD = 20
 _WAKE = 0.2
-_AGAIN = 1.0
+_WAIT_FOR_THE_DISK = 0.5
+_AGAIN, _LONGEST_PAUSE = 1.0, 30.0
+_PATIENCE, _PATIENCE_OF_A_FOLLOWER = 30.0, 5.0
 _LEFT_OUT, _NO_ANSWER = 1, 4
 
 
@@ -34,9 +38,17 @@ _LEFT_OUT, _NO_ANSWER = 1, 4
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="For HTTPS: the authority's certificate, or the node's own.",
 )
-@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows in a request.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="No check-in waits longer."
+    "--batch",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Rows in a request. A node names at most 1000 refused ones of each.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01, 60),
+    help="No check-in waits longer for others.  [default: as long as slot and grace of the network allow, at most 0.5]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say at the end how many were taken: a raw number, not for logs.")
 def feed(
@@ -47,53 +59,77 @@ def feed(
     token: str | None,
     ca: Path | None,
     batch: int,
-    seconds: float,
+    seconds: float | None,
     verbose: bool,
 ) -> int:
-    """Send check-ins to the node at URL, one JSON object a line: {"user": …, "region": …, "time": …}.
+    """Send check-ins to the node at URL, one JSON object per line: {"user": …, "region": …, "time": …}.
 
     Reads a file, or standard input with "-". Every batch is on the node's disk before the next one leaves. Lines that
-    are no check-ins, and those that the node refuses, are told by their number and left out; all others are taken.
-    If nothing is left out, nothing is said.
+    are no check-ins, and those that the node refuses, are left out; all others are taken. The first lines that are left
+    out are told by number and reason, and their totals by reason at the end; with --follow, this is done once per
+    minute. These are raw numbers: keep them inside your walls. If nothing is left out, nothing is said.
 
     While it waits for lines (--follow, or standard input), it sends an empty list in every slot, so that the node can
     tell a crowd that is silent from a feed that has died. With --follow it waits for a node that is away, and says so.
     A line without a time counts when it is sent: start again with --new, or old lines count as people of now.
 
-    Exit codes: 0 all lines were taken; 1 some were left out; 2 wrong input, or a token that may not send; 4 the node
-    does not answer or cannot take check-ins now, and the message says from which line on nothing was taken.
-    """
-    from dpcrowd.client.client import Client
-    from dpcrowd.client.deliver import Undelivered, deliver
-    from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
-    from dpcrowd.client.tail import batches
+    A line waits for others of its batch for a quarter of the network's grace, if the token may read that, and for 0.05
+    seconds otherwise. SIGTERM and control-C end it after the lines that it has read are sent; a second one, at once.
 
-    lines = _lines(source, follow=follow, new=new)
-    waits = follow or source == "-"
-    told = _Told()
-    taken = 0
-    code = 0
-    with Client(url, token, ca=ca) as client:
+    Exit codes: 0 all lines were taken; 1 some were left out; 2 wrong input, or a token that may not send; 4 the node
+    does not answer or cannot take check-ins now, and the message says from which line on nothing was taken; 130 and
+    143 after a signal.
+    """
+    from dpcrowd.cli.left_out import LeftOutLines
+    from dpcrowd.cli.stopping import Stop
+    from dpcrowd.client.client import Client
+    from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
+    from dpcrowd.client.lines import Undelivered, deliver_lines
+    from dpcrowd.client.tail import LineBatches
+
+    open_source = _source(source, follow=follow, new=new)
+    waits = follow or not Path(source).is_file()  # standard input, or a named pipe
+    left_out = LeftOutLines()
+    taken = code = 0
+    with Client(url, token, ca=ca, patience=_PATIENCE_OF_A_FOLLOWER if follow else _PATIENCE) as client, Stop() as stop:
+        if seconds is None:
+            seconds = _longest_wait(url, token, ca) if waits else _WAIT_FOR_THE_DISK
+        lines = open_source(stop.requested, seconds)
+        batches = LineBatches(lines, left_out.line, size=batch, seconds=seconds, wake=_WAKE, stop=stop.requested)
         idle_at = time.monotonic()
+
+        def send(rows: list[CheckIn]) -> Delivery:
+            return client.checkin(rows, batch=len(rows))
+
         try:
-            for checkins in batches(lines, told.wrong, size=batch, seconds=seconds, wake=_WAKE if waits else None):
+            for checkins in batches:
                 if waits and time.monotonic() >= idle_at:
                     idle_at = time.monotonic() + _say_idle(client)
                 if checkins:
-                    wait = _Waiting(patient=follow)
-                    taken += deliver(_sender(client, wait), checkins, told.wrong, wait.again)
+                    wait = _Waiting(stop, patient=follow)
+                    taken += deliver_lines(send, checkins, left_out, wait.again)
+                    wait.over()
+                if waits:
+                    left_out.report()
+            if stop.requested():
+                click.echo(f"dpcrowd: stopped after line {batches.last}; lines after it were not read.", err=True)
         except (Undelivered, NodeBusy, NodeFailed, NodeUnreachable) as error:
             taken += error.taken
             since = f" Lines from {error.number} on were not taken." if isinstance(error, Undelivered) else ""
             click.echo(f"dpcrowd: error: {_said(error)}{since}", err=True)
             code = _NO_ANSWER
-    told.sum_up()
+        finally:
+            left_out.sum_up()
     if verbose:
         click.echo(f"dpcrowd: {taken} check-ins taken", err=True)
-    return code or (_LEFT_OUT if told.lines else 0)
+    stop.finish()
+    return code or (_LEFT_OUT if left_out.total else 0)
 
 
-def _lines(source: str, *, follow: bool, new: bool) -> Iterator[tuple[int, str]]:
+def _source(
+    source: str, *, follow: bool, new: bool
+) -> Callable[[Callable[[], bool], float], Iterator[tuple[int, str]]]:
+    """Opens the source before anything is sent; then gives its lines, until `stop` and with naps of some seconds."""
     from dpcrowd.client.tail import follow_file, open_lines, read_lines
     from dpcrowd.errors import BadInput
 
@@ -104,45 +140,43 @@ def _lines(source: str, *, follow: bool, new: bool) -> Iterator[tuple[int, str]]
             raise BadInput("--follow is for files; standard input is read until it ends.")
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
-        return read_lines(sys.stdin)
+        return lambda stop, nap: read_lines(sys.stdin)
     if follow:
-        return follow_file(Path(source), lambda: False, new=new)
+        return lambda stop, nap: follow_file(Path(source), stop, new=new, nap=nap)
     try:
-        return read_lines(open_lines(Path(source)))
+        stream = open_lines(Path(source))
     except OSError as error:
         raise BadInput(f"cannot read '{source}': {error.strerror or error}.") from None
+    return lambda stop, nap: read_lines(stream)
 
 
-class _Told:
-    """Lines that were left out: each is told once, and after some of them only their sum."""
+def _longest_wait(url: str, token: str | None, ca: Path | None) -> float:
+    """From what the node says of its network; asked once, since a feed's token is often not one that may read."""
+    from dpcrowd.client.client import Client
+    from dpcrowd.client.errors import NodeError
+    from dpcrowd.client.tail import longest_wait
 
-    def __init__(self) -> None:
-        self.lines = 0
-
-    def wrong(self, number: int, why: str) -> None:
-        self.lines += 1
-        if self.lines <= _MOST_TOLD:
-            click.echo(f"dpcrowd: left out: line {number}: {why}.", err=True)
-
-    def sum_up(self) -> None:
-        if self.lines > _MOST_TOLD:
-            click.echo(f"dpcrowd: left out: {self.lines - _MOST_TOLD} more lines", err=True)
+    with Client(url, token, ca=ca, retries=0) as client:
+        try:
+            return longest_wait(client.network())
+        except NodeError:
+            return longest_wait(None)
 
 
 class _Waiting:
     """A node that is away ends the feed; one that follows a file waits for the node as it waits for lines."""
 
-    def __init__(self, *, patient: bool) -> None:
-        self._patient = patient
+    def __init__(self, stop: Stop, *, patient: bool) -> None:
+        self._stop, self._patient = stop, patient
         self._told = False
 
     def again(self, error: NodeError) -> bool:
-        if not self._patient:
+        if not self._patient or self._stop.requested():
             return False
         if not self._told:
             click.echo(f"dpcrowd: waiting: {_said(error)}", err=True)
         self._told = True
-        time.sleep(_AGAIN)
+        self._stop.sleep(min(max(error.retry_after or 0.0, _AGAIN), _LONGEST_PAUSE))
         return True
 
     def over(self) -> None:
@@ -151,17 +185,9 @@ class _Waiting:
         self._told = False
 
 
-def _sender(client: Client, waiting: _Waiting) -> Any:
-    def send(rows: list[dict[str, Any]]) -> None:
-        client.checkin(rows, batch=len(rows))
-        waiting.over()
-
-    return send
-
-
 def _said(error: NodeError) -> str:
     """In the words of the command line."""
-    return str(error).replace("(ca)", "(--ca)") if error.reason == "untrusted" else str(error)
+    return error.message.replace("(ca)", "(--ca)") if error.reason == "untrusted" else error.message
 
 
 def _say_idle(client: Client) -> float:

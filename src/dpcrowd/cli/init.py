@@ -113,7 +113,7 @@ def _write(
             transport=endpoints[name] if dev else f"tls/0.0.0.0:{port + number}",
             http=f"127.0.0.1:{http_port + number}",
             checkin=hashed["checkin"],
-            read=hashed.get("read"),
+            read=hashed.get("read", "open"),  # open in a trial alone, which is on this machine's loopback
             admin=hashed["admin"],
         )
         (folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -174,3 +174,4 @@ def _tell(
         click.echo(f"  {command:<{max(map(len, steps))}}  # {who}")
     click.echo(f"Then set endpoints, regions and population in '{folder / 'network.toml'}', and check each server:")
     click.echo(f"  dpcrowd node doctor {folder / first / 'node.toml'}")
+    click.echo("Once it runs, 'dpcrowd node status' and the like take its read token from DPCROWD_TOKEN.")

@@ -150,10 +150,11 @@ def sign(
 
 @keys.command()
 @click.option("--node", "folder", required=True, type=_FOLDER, metavar="DIR", help="The folder with the server's key.")
+@click.option("--name", help="The server, if the folder holds the keys of several.")
 @click.option("--host", "hosts", multiple=True, help="New hosts of the endpoint.  [default: as before]")
 @click.option("--finish", is_flag=True, help="Put the renewed key and certificate in place of the old ones.")
 @_force
-def renew(folder: Path, hosts: tuple[str, ...], finish: bool, force: bool) -> None:
+def renew(folder: Path, name: str | None, hosts: tuple[str, ...], finish: bool, force: bool) -> None:
     """Make the next key and its request.
 
     The present ones stay valid and in use until --finish.
@@ -165,15 +166,17 @@ def renew(folder: Path, hosts: tuple[str, ...], finish: bool, force: bool) -> No
     if finish:
         if hosts or force:
             raise BadInput("--finish takes neither --host nor --force; it only puts the signed renewal in place.")
-        old = finish_renewal(folder, _now())
-        _say(KeyFolder.find(folder).certificate)
-        click.echo(f"Restart the node. The old key is kept as '{old.key}': delete it once no revision pins it.")
+        old = finish_renewal(folder, _now(), name=name)
+        _say(KeyFolder.find(folder, name).certificate)
+        click.echo("Have the running node take it: dpcrowd node reload node.toml")
+        click.echo(f"The old key is kept as '{old.key}': delete it once no revision pins it.")
         return
-    made = renew_key(folder, hosts or None, force=force)
+    made = renew_key(folder, hosts or None, name=name, force=force)
     _say(made.request)
     click.echo(f"1. Send '{made.request}' to the authority; put what comes back to '{made.certificate}'.")
     click.echo("2. Add the key to this server's keys in the next revision of network.toml, beside the old one.")
-    click.echo(f"3. When that revision is valid: dpcrowd keys renew --node {folder} --finish")
+    named = "" if name is None else f" --name {name}"
+    click.echo(f"3. When that revision is valid: dpcrowd keys renew --node {folder}{named} --finish")
 
 
 @keys.command()

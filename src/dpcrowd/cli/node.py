@@ -147,7 +147,11 @@ def _tell(file: Path, what: str, token: str | None, timeout: float, as_json: boo
 @options.asking
 @options.numbered
 def reload(file: Path, token: str | None, as_json: bool, timeout: float) -> None:
-    """Have a running server take the next revision of network.toml."""
+    """Have a running server take its files as they are now.
+
+    The next revision of network.toml; tokens, log level and HTTPS certificate of node.toml; renewed keys and
+    certificates. What needs a restart is named. A file that is wrong changes nothing. SIGHUP does the same.
+    """
     _tell(file, "reload", token, timeout, as_json)
 
 

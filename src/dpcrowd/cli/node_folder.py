@@ -13,10 +13,10 @@ import msgspec
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.node.config import NodeConfig, load_pair
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, forget_journal
 from dpcrowd.privacy.units import format_epsilon, from_nano
 
-__all__ = ["Decision", "backup_folder", "budget_of_folder", "new_horizon", "withdrawal"]
+__all__ = ["Decision", "backup_folder", "budget_of_folder", "forget_checkins", "new_horizon", "withdrawal"]
 
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
@@ -42,6 +42,14 @@ def backup_folder(file: Path, to: Path) -> int:
         return storage.backup(to)
 
 
+def forget_checkins(file: Path) -> Path:
+    """Of a node that does not run; gives the folder of its journal."""
+    node, _ = load_pair(file)
+    if not node.data.is_dir():
+        raise BadInput(f"'{node.data}' does not exist: no server has run here, and there is nothing to forget.")
+    return forget_journal(node.data)
+
+
 class Decision:
     """A with block that holds the folder, so that what `text` says is still true when it is carried out."""
 
@@ -62,7 +70,9 @@ class Decision:
 
 
 def new_horizon(file: Path) -> Decision:
-    """Of a finite guarantee, by the operator of a stopped node."""
+    """Of a finite guarantee for pinned users, by the operator of a stopped node."""
+    from dpcrowd.node.live.horizon import by_revision, horizon_text, paid_before
+
     node, network = load_pair(file)
     guarantee, clock = network.guarantee(), network.clock()
     if guarantee.kind != "finite":
@@ -70,17 +80,24 @@ def new_horizon(file: Path) -> Decision:
             f"network '{network.id}' promises a window, whose budget comes back by itself; only a finite horizon "
             "can begin anew."
         )
+    if guarantee.users == "roaming":
+        raise BadInput(
+            f"network '{network.id}' has roaming users: a horizon that begins at one server alone lets them pay more "
+            "than any server reports. It begins at all servers with the same slot: "
+            f"{by_revision(network.id)}."
+        )
     ledger = _ledger(node)
     _refuse_missing(ledger, network.id)
     storage = Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared)
-    spent, new = storage.ledger.total_spent(), guarantee.total
     now = time.time_ns()
-    first = max(clock.slot_of(now), 0)
-    text = (
-        f"The ledger has spent ε={format_epsilon(spent)} so far; the new horizon of '{network.id}', {guarantee.length} "
-        f"slots from slot {first} on, promises ε={format_epsilon(new)} on top. For who is in both, only the sum holds: "
-        f"ε={format_epsilon(spent + new)}."
-    )
+    # A slot in its grace is not sealed yet, and may still be paid: it is the first one of the new horizon.
+    unsealed = clock.opens(max(clock.slot_of(now - network.grace_ns), 0))
+    try:
+        first = clock.slot_of(storage.ledger.promises.next_horizon(unsealed, now))
+        spent, new = paid_before(network, storage), guarantee.total
+    except BaseException:
+        storage.close()
+        raise
     facts = {
         "network": network.id,
         "ledger": str(ledger),
@@ -90,7 +107,8 @@ def new_horizon(file: Path) -> Decision:
         "epsilon_new": from_nano(new),
         "epsilon_summed": from_nano(spent + new),
     }
-    return Decision(storage, text, facts, lambda told: storage.ledger.promises.new_horizon(now, now, told))
+    text = horizon_text(network, spent, first)
+    return Decision(storage, text, facts, lambda told: storage.ledger.promises.new_horizon(unsealed, now, told))
 
 
 def withdrawal(file: Path, network: str) -> Decision:

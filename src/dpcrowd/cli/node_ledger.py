@@ -40,7 +40,8 @@ def backup(file: Path, to: Path, as_json: bool) -> None:
 def new_horizon(file: Path, yes: bool, as_json: bool) -> int:
     """Begin a new horizon of a finite guarantee, on a stopped server: a new promise, on top of the old one.
 
-    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good.
+    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good. For
+    pinned users only: if users roam, a revision of network.toml begins it at all servers (guarantee.horizon_from_slot).
     """
     from dpcrowd.cli.node_folder import new_horizon as decision
 
@@ -74,4 +75,21 @@ def _decide(decision: Decision, question: str, yes: bool, as_json: bool) -> int:
     return 0
 
 
-COMMANDS = (backup, new_horizon, withdraw)
+@click.command()
+@options.file
+@options.as_json
+@options.numbered
+def forget(file: Path, as_json: bool) -> None:
+    """Delete the check-ins that a stopped server still holds for the slot in which it was stopped.
+
+    A server that is started again counts them; one that stays down keeps them, as hashes beside their key. The slot
+    in which it was stopped is then not sampled.
+    """
+    from dpcrowd.cli.node_folder import forget_checkins
+
+    folder = forget_checkins(file)
+    text = f"'{folder}' holds no check-ins any more."
+    click.echo(json.dumps({"folder": str(folder), "forgotten": True}) if as_json else text)
+
+
+COMMANDS = (backup, forget, new_horizon, withdraw)

@@ -44,6 +44,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("neighbours", f"{connected} of {len(neighbours)} connected"),
         ("budget", _budget_line(budget)),
     ]
+    rows += [("soon", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
         told = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{told}, digest {network.get('next_digest', '?')}"))
@@ -56,6 +57,8 @@ def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
         click.echo(json.dumps(view, indent=2))
         return
     rows = [("promise", view["guarantee"]), ("spent", _budget_line(view))]
+    if view.get("blocked"):
+        rows.append(("blocked", view.get("blocked_text") or f"ε={view['blocked']:g}"))
     if view.get("returns") is not None:
         rows.append(("returns", f"ε={view['returns']:g} at slot {view['returns_slot']}, {view['returns_at']}"))
     rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began"))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dpcrowd.client.aio import AsyncClient
 from dpcrowd.client.client import Client
-from dpcrowd.client.errors import NodeBusy, NodeError, NodeFailed, NodeUnreachable, NotAllowed, NotTaken, RequestRefused
+from dpcrowd.client.delivery import Delivery, RefusedRow
+from dpcrowd.client.errors import (
+    NodeBusy,
+    NodeError,
+    NodeFailed,
+    NodeUnreachable,
+    NotAllowed,
+    NotTaken,
+    RequestRefused,
+    RowsRefused,
+)
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Neighbour, Network, Ready, RefusedCheckins
 
@@ -12,6 +22,7 @@ __all__ = [
     "AsyncClient",
     "Budget",
     "Client",
+    "Delivery",
     "Estimates",
     "Neighbour",
     "Network",
@@ -23,5 +34,7 @@ __all__ = [
     "NotTaken",
     "Ready",
     "RefusedCheckins",
+    "RefusedRow",
     "RequestRefused",
+    "RowsRefused",
 ]

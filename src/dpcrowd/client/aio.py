@@ -17,8 +17,10 @@ from typing import Any, TypeVar
 
 from dpcrowd.client import calls
 from dpcrowd.client.client import reply_of
+from dpcrowd.client.deliver import send_checkins
+from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing, silence_of
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -70,9 +72,14 @@ class AsyncClient:
         *,
         batch: int = 10_000,
         encoding: Encoding = "msgpack",
-    ) -> int:
+        strict: bool = False,
+        compress: bool = False,
+    ) -> Delivery:
         """Send check-ins; see `Client.checkin`."""
-        return await self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+        patience = self._settings.patience
+        return await self._run(
+            send_checkins(users, regions, times, batch, encoding, patience, strict=strict, compress=compress)
+        )
 
     async def idle(self) -> float:
         """Say that nobody has checked in; see `Client.idle`."""

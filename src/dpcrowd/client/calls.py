@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ class Settings:
         address = _address(httpx, url)
         if not timeout > 0 or not patience >= 0 or retries < 0:
             raise BadInput("timeout, patience, retries: allowed: above 0, and at least 0.")
-        headers = {"user-agent": "dpcrowd"}
+        headers = {"user-agent": f"dpcrowd/{version('dpcrowd')}"}
         if token is not None:
             if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
                 raise BadInput("token: allowed: letters, digits and signs of ASCII, without spaces.")

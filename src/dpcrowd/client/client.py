@@ -1,12 +1,14 @@
 """`Client`: a node from Python, call by call.
 
     client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
-    client.checkin(["ann", "bob"], ["north", "south"])
+    delivery = client.checkin(["ann", "bob"], ["north", "south"])
+    for row, reason in delivery.refused: ...
     client.latest().to_polars()
 
-What fails for a moment (no connection, a full slot, a full disk) is tried again a few times, for no longer than
-`patience` seconds of waiting; every request may be sent twice without harm. A check-in without a time counts when it
-arrives, though, so a retry may fall into the next slot: give times where that matters.
+What fails for a moment (no connection, too many requests, a full disk) is tried again a few times, for no longer than
+`patience` seconds of waiting. Every request may be sent twice without harm, since a node counts the distinct users of a
+slot: whoever is in a request that was taken, and whose answer was lost, counts once. A check-in without a time counts
+when it arrives, though, so a retry may fall into the next slot: give times where that matters.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from dpcrowd.client import calls
+from dpcrowd.client.deliver import send_checkins
+from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.rows import Encoding
-from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_checkins, send_counts, send_nothing, silence_of
+from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.client.watch import IDLE_SECONDS, Watch
@@ -86,19 +90,30 @@ class Client:
         *,
         batch: int = 10_000,
         encoding: Encoding = "msgpack",
-    ) -> int:
-        """Send check-ins; when this returns, all of them are on the node's disk. The number of rows.
+        strict: bool = False,
+        compress: bool = False,
+    ) -> Delivery:
+        """Send check-ins. When this returns, every row that can be taken is on the node's disk; the others are named.
 
-        users    a column; or, without the other two, rows `{"user", "region", "time"?}` or a table with these columns:
-                 a DataFrame of pandas or polars, a Table of pyarrow, a dict of columns
+        users    a column; or, without the other two, rows `{"user", "region", "time"?}`, lines of NDJSON, or a table
+                 with these columns: a DataFrame of pandas or polars, a Table of pyarrow, a dict of columns
         regions  a column, or one region for all
-        times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970
-        batch    rows in one request
+        times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970 (not
+                 seconds)
+        batch    rows in one request; a node names at most the first 1,000 refused rows of each
+        strict   raise `RowsRefused` in the end if any row was refused; its `delivery` says which
+        compress send packed with gzip, for a narrow line; a node of 0.1.0 does not take it
 
-        A batch is taken whole or, with an error, not at all; `rows` of the error are those to leave out. Without users,
-        an empty list is sent: see `idle`.
+        The `Delivery` is also a number: that of the rows that were taken. Its `refused` are the rows that were not,
+        with their numbers in what was given (from 0) and a reason each; `refused_count` is the number of all of them.
+        If no row is taken, an error says so: `NotTaken` or `RequestRefused`, with `rows` and `delivery`, or `BadInput`
+        if there was nothing to send. Any other error ends the delivery: `delivery` of it says what became of the rows
+        before `taken`. Without users, an empty list is sent: see `idle`.
         """
-        return self._run(send_checkins(users, regions, times, batch, encoding, self._settings.patience))
+        patience = self._settings.patience
+        return self._run(
+            send_checkins(users, regions, times, batch, encoding, patience, strict=strict, compress=compress)
+        )
 
     def idle(self) -> float:
         """Say that nobody has checked in; the seconds until the next slot opens.

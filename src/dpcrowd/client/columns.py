@@ -13,8 +13,10 @@ import numpy as np
 
 from dpcrowd.errors import BadInput
 
-__all__ = ["columns_of", "plain"]
+__all__ = ["UNREADABLE", "columns_of", "plain"]
 
+UNREADABLE = float("nan")
+"""Stands for an entry that no column of a check-in may have."""
 _NEEDED, _ALLOWED = {"user", "region"}, {"user", "region", "time"}
 
 
@@ -31,16 +33,40 @@ def columns_of(given: Any) -> dict[str, Any] | None:
 
 
 def plain(values: Iterable[Any]) -> list[Any]:
-    """Python's own values of a list, an array or a series."""
+    """Python's own values of a list, an array or a series; `UNREADABLE` for an entry that Python cannot hold."""
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         stamps = np.asarray(values)
-        if np.isnat(stamps).any():
-            raise BadInput("times: an entry is not a time; leave times out where there are none.")
-        return [int(one) for one in stamps.astype("datetime64[ms]").astype(np.int64)]  # numpy's times are UTC
+        numbers = stamps.astype("datetime64[ms]").astype(np.int64).tolist()  # numpy's times are UTC
+        # Not None, which is a row without a time: it would count as of now.
+        return [UNREADABLE if bad else number for number, bad in zip(numbers, np.isnat(stamps).tolist(), strict=True)]
     if hasattr(values, "to_pylist"):
-        return list(_microseconds(values).to_pylist())
-    return list(values.tolist()) if hasattr(values, "tolist") else list(values)
+        values = _microseconds(values)
+    try:
+        return _listed(values)
+    except (OverflowError, ValueError):
+        if not hasattr(values, "to_pylist") and dtype is None:
+            raise  # of the caller's own generator
+        return _one_by_one(values)  # one entry, such as a time after the year 9999, spoils the whole column
+
+
+def _listed(values: Any) -> list[Any]:
+    for method in ("to_pylist", "tolist"):
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return list(values)
+
+
+def _one_by_one(values: Any) -> list[Any]:
+    values = getattr(values, "iloc", values)  # pandas: by place, not by label
+    entries = []
+    for place in range(len(values)):
+        try:
+            entry = values[place]
+            entries.append(entry.as_py() if hasattr(entry, "as_py") else entry)
+        except (OverflowError, ValueError):
+            entries.append(UNREADABLE)
+    return entries
 
 
 def _names(given: Any) -> list[str] | None:

@@ -1,95 +1,192 @@
-"""Lines to a node, so that every one that can be taken is taken: what is refused is left out, the rest is sent again.
+"""Check-ins to a node, so that every row that can be taken is taken, and the others are told by number and reason.
 
-A node takes a request whole or not at all, and names the rows that are wrong. If it names none, the request is cut in
-halves until it is one line. The order of lines is kept throughout, since the last region of a user wins.
+A node takes the good rows of a request and names the others. One of 0.1.0 takes a request or refuses it, and names rows
+that are wrong: these are left out and the rest is sent again; if it names none, the request is cut in halves until it
+is one row. The order of rows is kept throughout, since the last region of a user wins.
+
+A request may be sent twice without harm: the node counts distinct users of a slot, and a row is accepted here once,
+with the answer that arrived. Nothing here does I/O: like `steps`, these are generators of requests and waits.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from dpcrowd.client.errors import NodeBusy, NodeError, NodeFailed, NodeUnreachable, NotTaken, RequestRefused
+import msgspec
 
-__all__ = ["Checkin", "Undelivered", "deliver"]
+from dpcrowd.client.delivery import Delivery, RefusedRow
+from dpcrowd.client.errors import NodeError, NotTaken, RequestRefused, RowsRefused
+from dpcrowd.client.rows import CheckinRows, checkin_rows, content_type, encode
+from dpcrowd.client.steps import Ask, Patience, RefusedDetail, Reply, Steps, get, read, send_nothing, told_rows
 
-_MOST_TRIES = 500
-"""Requests for one batch: a node that refuses everything and never says what is not asked for ever."""
-_OF_THE_BODY = re.compile(r"^row \d+: |; nothing of the body was taken\.$|\.$")
+__all__ = ["send_checkins"]
 
-
-class Checkin(NamedTuple):
-    """A line of a file: its number, and the check-in."""
-
-    number: int
-    row: dict[str, Any]
-
-    def __repr__(self) -> str:
-        return f"Checkin({self.number})"  # nobody is shown
+_MOST_REQUESTS = 500
+"""For one batch: a node that refuses everything and never says what is not asked for ever."""
+_FAST = 1  # the level of gzip: ids of users hardly become smaller with more effort
+_ABOUT_ROWS, _TOO_LARGE = (400, 409, 413), (408, 413)
+_OF_A_ROW = re.compile(r"^row (\d+): (?:(user|region|time): |(not a check-in))?")
 
 
-class Undelivered(NodeError):
-    """The node is away, busy or broken; lines from `number` on were not taken."""
+def send_checkins(
+    users: Any,
+    regions: Any,
+    times: Any,
+    batch: int,
+    encoding: str,
+    patience: Patience,
+    *,
+    strict: bool = False,
+    compress: bool = False,
+) -> Steps[Delivery]:
+    """In batches; nobody at all is told too.
 
-    number: int = 0
+    strict    raise `RowsRefused` at the end if a row was refused
+    compress  pack the bodies with gzip
 
-
-def deliver(
-    send: Callable[[list[dict[str, Any]]], object],
-    checkins: Sequence[Checkin],
-    wrong: Callable[[int, str], None],
-    wait: Callable[[NodeError], bool],
-) -> int:
-    """Send check-ins; how many were taken. `wrong` hears the number of each line that was left out, and why.
-
-    wait  called when the node is away or busy; whether it is to be asked again
+    If no row is taken, the node's refusal is raised, or `BadInput` where there was nothing to send.
     """
-    parts = [list(checkins)]  # the next one to be sent is the last
-    taken = tries = 0
-    while parts:
-        part = parts.pop()
-        try:
-            tries += 1
-            send([checkin.row for checkin in part])
-        except (NodeBusy, NodeFailed, NodeUnreachable) as error:
-            taken += error.taken
-            part = part[error.taken :]  # sent again without a time, they would count in another slot as well
-            if not wait(error):
-                raise _undelivered(error, part[0].number, taken) from None
-            tries = 0
-            parts.append(part)
-        except (NotTaken, RequestRefused) as error:
-            taken += error.taken
-            parts += reversed(list(_rest(part, error, wrong, last=tries >= _MOST_TRIES)))
-        else:
-            taken += len(part)
-    return taken
+    content_type(encoding)  # a wrong one is refused before anything is looked at
+    checkins = checkin_rows(users, regions, times)
+    if not checkins.rows:
+        if checkins.wrong:
+            raise checkins.problem()
+        yield from send_nothing(patience)
+        return Delivery(0)
+    sending = _Sending(checkins, max(1, batch), encoding, patience, compress=compress)
+    first = 0
+    while first < len(checkins.rows):
+        part = range(first, min(first + sending.size, len(checkins.rows)))
+        yield from sending.settle(part)
+        first = part.stop
+    return sending.outcome(strict=strict)
 
 
-def _rest(
-    part: list[Checkin], error: NodeError, wrong: Callable[[int, str], None], *, last: bool
-) -> Iterator[list[Checkin]]:
-    """What to send after a refusal, in its order; lines that are left out are told."""
-    why = _OF_THE_BODY.sub("", error.text)
-    named = sorted(row for row in set(error.rows or ()) if error.taken <= row < len(part))
-    if last or len(part) - error.taken == 1:
-        named = list(range(error.taken, len(part)))
-    for place, row in enumerate(named):
-        # The node's sentence is that of the first row; another may have another field that is wrong.
-        wrong(part[row].number, why if not place or error.reason != "field" else "a field is missing or not allowed")
-    if named:
-        out = set(named)
-        kept = [checkin for row, checkin in enumerate(part) if row >= error.taken and row not in out]
-        if kept:
-            yield kept
-    else:
-        kept = part[error.taken :]
-        yield kept[: len(kept) // 2]
-        yield kept[len(kept) // 2 :]
+class _Sending:
+    """The rows of one call, while they are sent. A place is that of a row in `checkins.rows`, a number the caller's.
+
+    size  rows of a request; smaller, once a body was too large
+    """
+
+    def __init__(
+        self, checkins: CheckinRows, size: int, encoding: str, patience: Patience, *, compress: bool = False
+    ) -> None:
+        self.size = size
+        self._compress = compress
+        self._checkins, self._encoding, self._patience = checkins, encoding, patience
+        self._accepted = 0
+        self._refused = [RefusedRow(*wrong) for wrong in checkins.wrong]
+        self._refused_count = len(self._refused)
+        self._refusal: tuple[NodeError, str] | None = None
+
+    def delivery(self) -> Delivery:
+        """Until now."""
+        return Delivery(self._accepted, tuple(sorted(self._refused)), self._refused_count)
+
+    def outcome(self, *, strict: bool) -> Delivery:
+        """Of all rows."""
+        delivery = self.delivery()
+        if not delivery.accepted and self._refusal is not None:
+            error, text = self._refusal
+            raise error.of_all_rows(text, delivery)
+        if strict and delivery.refused_count:
+            text = f"refused: {delivery.in_words()}; all other rows were taken."
+            rows = [refused.row for refused in delivery.refused]
+            raise RowsRefused(text, reason="rows-refused", text=text, rows=rows, delivery=delivery)
+        return delivery
+
+    def settle(self, batch: Sequence[int]) -> Steps[None]:
+        """Send the rows at some places until each is taken or refused."""
+        parts = [batch]  # the next one to be sent is the last
+        requests = 0
+        while parts:
+            part = parts.pop()
+            if len(part) > self.size:
+                parts.append(part[self.size :])
+                part = part[: self.size]
+            requests += 1
+            try:
+                self._accept(part, (yield from self._send(part)))
+            except NodeError as error:
+                if error.status in _TOO_LARGE and len(part) > 1:
+                    self.size = len(part) // 2
+                    parts.append(part)
+                elif isinstance(error, (NotTaken, RequestRefused)) and error.status in _ABOUT_ROWS:
+                    parts += reversed(self._rest(part, error, last=requests >= _MOST_REQUESTS))
+                else:
+                    raise error.interrupting(self._checkins.numbers[part[0]], self.delivery()) from None
+
+    def _send(self, part: Sequence[int]) -> Steps[Reply]:
+        body = encode([self._checkins.rows[place] for place in part], self._encoding)
+        headers = {"content-type": content_type(self._encoding)}
+        if self._compress:
+            body, headers["content-encoding"] = gzip.compress(body, _FAST, mtime=0), "gzip"
+        return (yield from get(Ask("POST", "/v1/checkins", (), body, headers), self._patience, (202, 207)))
+
+    def _accept(self, part: Sequence[int], reply: Reply) -> None:
+        answer = read(reply, lambda content: _checked(_answer.decode(content), reply.status, len(part)))
+        count = 0 if answer.accepted is None else len(part) - answer.accepted
+        reasons = _named(told_rows(answer.refused), len(part))
+        self._accepted += len(part) - count
+        self._refuse(part, dict(list(reasons.items())[:count]), count)
+
+    def _rest(self, part: Sequence[int], error: NodeError, *, last: bool) -> list[Sequence[int]]:
+        """What to send after a refusal of the whole request, in its order."""
+        if self._refusal is None:
+            self._refusal = error, self._text(part, error)
+        reasons = _named(error.delivery.refused, len(part))
+        if error.delivery.refused_count >= len(part):  # every row was looked at: asking again would change nothing
+            self._refuse(part, reasons, len(part))
+            return []
+        if not reasons:
+            reasons = _named(((row, _reason(error, row)) for row in error.rows or ()), len(part))
+        if last or len(part) == 1:
+            reasons = {row: reasons.get(row) or _reason(error, row) for row in range(len(part))}
+        if not reasons:
+            return [part[: len(part) // 2], part[len(part) // 2 :]]
+        self._refuse(part, reasons, len(reasons))
+        kept = [place for row, place in enumerate(part) if row not in reasons]
+        return [kept] if kept else []
+
+    def _refuse(self, part: Sequence[int], reasons: Mapping[int, str], count: int) -> None:
+        self._refused += [RefusedRow(self._checkins.numbers[part[row]], reason) for row, reason in reasons.items()]
+        self._refused_count += count
+
+    def _text(self, part: Sequence[int], error: NodeError) -> str:
+        """The node's sentence, with the row's number in what was given."""
+        match = _OF_A_ROW.match(error.text)
+        if match is None or int(match[1]) >= len(part):
+            return error.text
+        return f"row {self._checkins.numbers[part[int(match[1])]]}{error.text[match.end(1) :]}"
 
 
-def _undelivered(error: NodeError, number: int, taken: int) -> Undelivered:
-    stopped = Undelivered(str(error), status=error.status, reason=error.reason, text=error.text, taken=taken)
-    stopped.number = number
-    return stopped
+class _Answer(msgspec.Struct):
+    accepted: int | None = None  # a node of 0.1.0, which has taken all
+    refused: list[RefusedDetail] = []
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+def _checked(answer: _Answer, status: int, size: int) -> _Answer:
+    if (answer.accepted is None and status != 202) or not 0 <= (answer.accepted or 0) <= size:
+        raise ValueError
+    return answer
+
+
+def _named(rows: Iterable[tuple[int, str]], size: int) -> dict[int, str]:
+    """Of rows that a request had; each once, in ascending order."""
+    return dict(sorted({row: reason for row, reason in reversed(list(rows)) if 0 <= row < size}.items()))
+
+
+def _reason(error: NodeError, row: int) -> str:
+    """Of a row that a node of 0.1.0 names: its sentence is that of one row, another may have another wrong field."""
+    if error.reason != "field":
+        return error.reason
+    match = _OF_A_ROW.match(error.text)
+    if match is None or int(match[1]) != row:
+        return "field"
+    return match[2] or ("malformed" if match[3] else "field")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,22 +13,57 @@ import msgspec
 from dpcrowd.client.columns import columns_of, plain
 from dpcrowd.errors import BadInput
 
-__all__ = ["ALLOWED", "Encoding", "checkin_rows", "content_type", "counts_body", "encode", "wrong_field"]
+__all__ = [
+    "ALLOWED",
+    "CheckIn",
+    "CheckinRows",
+    "Encoding",
+    "checkin_rows",
+    "content_type",
+    "counts_body",
+    "encode",
+    "read_row",
+]
 
 Encoding = Literal["msgpack", "json"]
 _TYPES = {"msgpack": "application/msgpack", "json": "application/json"}
 ALLOWED = {
     "user": "a text of 1 to 256 characters, or a whole number",
     "region": "the name of a region",
-    "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds since 1970",
+    "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds, not seconds, since 1970",
 }
 _WORD = 1 << 63
 
 
-class _CheckIn(msgspec.Struct, omit_defaults=True, gc=False):
+class CheckIn(msgspec.Struct, omit_defaults=True, gc=False):
+    """One user in one region, as it is sent."""
+
     user: str | int
     region: str
     time: datetime | str | int | None = None
+
+    def __repr__(self) -> str:
+        return "CheckIn(...)"  # nobody is shown
+
+
+@dataclass(frozen=True, repr=False)
+class CheckinRows:
+    """Rows to send, and those that no node would take. It has no repr: it holds user ids.
+
+    numbers  of the rows to send, in what was given
+    wrong    (number, reason) of the others
+    """
+
+    rows: list[CheckIn]
+    numbers: Sequence[int]
+    wrong: list[tuple[int, str]]
+
+    def problem(self) -> BadInput:
+        """The refusal of the first wrong row."""
+        number, reason = self.wrong[0]
+        if reason in ALLOWED:
+            return BadInput(f"row {number}: {reason}: missing or not allowed; allowed: {ALLOWED[reason]}.")
+        return BadInput(f"row {number}: not a check-in; allowed: a mapping of user, region and, if wanted, time.")
 
 
 def content_type(encoding: str) -> str:
@@ -36,8 +73,11 @@ def content_type(encoding: str) -> str:
     return _TYPES[encoding]
 
 
-def checkin_rows(users: Any, regions: Any, times: Any) -> list[_CheckIn]:
-    """Columns (a single region or time stands for all rows), or a table or rows as mappings if there are no regions."""
+def checkin_rows(users: Any, regions: Any, times: Any) -> CheckinRows:
+    """Columns (a single region or time stands for all rows); or, without regions, a table, mappings or lines of NDJSON.
+
+    What is wrong with a single row is no reason to refuse the others. `BadInput` if the columns do not fit.
+    """
     table = columns_of(users)
     if table is not None:
         if regions is not None or times is not None:
@@ -47,17 +87,26 @@ def checkin_rows(users: Any, regions: Any, times: Any) -> list[_CheckIn]:
         raise BadInput(
             "users: given one value; allowed: a list of users, or of {'user', 'region', 'time'?}, or a table."
         )
-    given = plain(users)
+    values = plain(users)
     if regions is None:
         if times is not None:
             raise BadInput("times: given without regions; give both as columns, or rows of {'user', 'region', 'time'}.")
-        return [_row(row, *_fields(row, one)) for row, one in enumerate(given)]
-    places = _column("regions", regions, len(given))
-    moments = _column("times", times, len(given))
-    return [_row(row, *fields) for row, fields in enumerate(zip(given, places, moments, strict=True))]
+        return _divided([read_row(value) for value in values])
+    places = _column("regions", regions, len(values))
+    moments = _column("times", times, len(values))
+    return _divided([_row(*fields) for fields in zip(values, places, moments, strict=True)])
 
 
-def encode(rows: Sequence[_CheckIn], encoding: str) -> bytes:
+def _divided(read: list[CheckIn | str | None]) -> CheckinRows:
+    """Check-ins, and reasons of what is none; None is neither."""
+    rows = [row for row in read if isinstance(row, CheckIn)]
+    if len(rows) == len(read):
+        return CheckinRows(rows, range(len(rows)), [])
+    numbers = [number for number, row in enumerate(read) if isinstance(row, CheckIn)]
+    return CheckinRows(rows, numbers, [(number, row) for number, row in enumerate(read) if isinstance(row, str)])
+
+
+def encode(rows: Sequence[CheckIn], encoding: str) -> bytes:
     """A body."""
     return msgspec.msgpack.encode(rows) if encoding == "msgpack" else msgspec.json.encode(rows)
 
@@ -84,13 +133,23 @@ def _column(name: str, values: Any, size: int) -> list[Any]:
     return column
 
 
-def _fields(row: int, given: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(given, Mapping) or not {"user", "region"} <= given.keys() <= {"user", "region", "time"}:
-        raise BadInput(f"row {row}: not a check-in; allowed: a mapping of user, region and, if wanted, time.")
-    return given["user"], given["region"], given.get("time")
+def read_row(value: Any) -> CheckIn | str | None:
+    """A check-in from a mapping or a line of NDJSON; or why it is none; None: an empty line."""
+    if isinstance(value, CheckIn):
+        return value
+    if isinstance(value, (str, bytes)):
+        if not value.strip():
+            return None
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return "malformed"
+    if not isinstance(value, Mapping) or not {"user", "region"} <= value.keys() <= {"user", "region", "time"}:
+        return "malformed"
+    return _row(value["user"], value["region"], value.get("time"))
 
 
-def wrong_field(user: Any, region: Any, time: Any) -> str | None:
+def _wrong_field(user: Any, region: Any, time: Any) -> str | None:
     """The first field of a check-in that no node takes; None: nothing that can be told without asking one."""
     if isinstance(user, str):
         if not 1 <= len(user) <= 256 or not _encodable(user):
@@ -104,13 +163,13 @@ def wrong_field(user: Any, region: Any, time: Any) -> str | None:
     return None if time is None or (isinstance(time, str) and _encodable(time)) or _is_word(time) else "time"
 
 
-def _row(row: int, user: Any, region: Any, time: Any) -> _CheckIn:
-    field = wrong_field(user, region, time)
+def _row(user: Any, region: Any, time: Any) -> CheckIn | str:
+    field = _wrong_field(user, region, time)
     if field is not None:
-        raise BadInput(f"row {row}: {field}: missing or not allowed; allowed: {ALLOWED[field]}.")
+        return field
     if isinstance(time, datetime) and type(time) is not datetime:  # pandas has a class of its own
         time = datetime.fromisoformat(time.isoformat(timespec="microseconds"))
-    return _CheckIn(user, region, time)
+    return CheckIn(user, region, time)
 
 
 def _is_word(number: object) -> bool:

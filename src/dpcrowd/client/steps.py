@@ -5,29 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeError, NodeFailed, NodeUnreachable, kind
-from dpcrowd.client.rows import checkin_rows, content_type, counts_body, encode
+from dpcrowd.client.rows import content_type, counts_body, encode
 from dpcrowd.client.tables import Estimates, Row, from_rows, joined
 
 __all__ = [
     "Ask",
     "Patience",
+    "RefusedDetail",
     "Reply",
     "Silence",
     "Steps",
     "Wait",
     "get",
     "read",
-    "send_checkins",
     "send_counts",
     "send_nothing",
     "silence_of",
+    "told_rows",
 ]
 
 T = TypeVar("T")
@@ -164,10 +166,15 @@ def problem(reply: Reply | Silence | None) -> NodeError:
     if told is None:
         message = f"what answered with HTTP {reply.status} is not a dpcrowd node."
         return NodeFailed(message, status=reply.status, reason="not-a-node", text=message)
-    reason, text, rows = told
-    message = f"{text} ({reason}, HTTP {reply.status})"
+    reason, text = _line(told.reason, 50), _line(told.text, _MOST_TEXT)
     return kind(reply.status)(
-        message, status=reply.status, reason=reason, text=text, rows=rows, retry_after=retry_after(reply.retry_after)
+        f"{text} ({reason}, HTTP {reply.status})",
+        status=reply.status,
+        reason=reason,
+        text=text,
+        rows=told.rows,
+        retry_after=retry_after(reply.retry_after),
+        delivery=Delivery(0, told_rows(told.refused), told.refused_count),
     )
 
 
@@ -178,26 +185,6 @@ def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         problem_text = "the answer is not one of a dpcrowd node of this version."
     raise NodeFailed(problem_text, status=reply.status, reason="not-a-node", text=problem_text)
-
-
-def send_checkins(users: Any, regions: Any, times: Any, batch: int, encoding: str, patience: Patience) -> Steps[int]:
-    """In batches; a batch that the node finds too large is halved; nobody at all is told too. The number of rows."""
-    headers = {"content-type": content_type(encoding)}
-    rows = checkin_rows(users, regions, times)
-    if not rows:
-        yield from send_nothing(patience)
-    first, size = 0, max(1, batch)
-    while first < len(rows):
-        part = rows[first : first + size]
-        try:
-            yield from get(Ask("POST", "/v1/checkins", (), encode(part, encoding), headers), patience, (202,))
-        except NodeError as error:
-            if error.status != 413 or len(part) == 1:
-                raise error.within(first, len(part)) from None
-            size = len(part) // 2
-        else:
-            first += len(part)
-    return len(rows)
 
 
 def send_nothing(patience: Patience) -> Steps[float]:
@@ -233,12 +220,16 @@ def _query(address: str) -> list[tuple[str, str]]:
     return parse_qsl(urlsplit(address).query)
 
 
-def _told(content: bytes) -> tuple[str, str, list[int] | None] | None:
+def _told(content: bytes) -> _Detail | None:
     try:
-        error = msgspec.json.decode(content, type=dict[str, _Detail])["error"]
+        return msgspec.json.decode(content, type=dict[str, _Detail])["error"]
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
         return None
-    return _line(error.reason, 50), _line(error.text, _MOST_TEXT), error.rows
+
+
+def told_rows(refused: Iterable[RefusedDetail]) -> tuple[RefusedRow, ...]:
+    """Rows that an answer names, counted from 0 in the request."""
+    return tuple(RefusedRow(one.row, _line(one.reason, 50)) for one in refused)
 
 
 class _Taken(msgspec.Struct):
@@ -248,10 +239,19 @@ class _Taken(msgspec.Struct):
 _taken = msgspec.json.Decoder(_Taken)
 
 
+class RefusedDetail(msgspec.Struct):
+    """A row that an answer names."""
+
+    row: int
+    reason: str
+
+
 class _Detail(msgspec.Struct):
     reason: str
     text: str
     rows: list[int] | None = None
+    refused: list[RefusedDetail] = []
+    refused_count: int = 0
 
 
 def _line(text: str, most: int) -> str:

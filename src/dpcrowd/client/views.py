@@ -14,7 +14,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     """The privacy budget; amounts are epsilon.
 
     guarantee  what is promised, in words
-    spent      in the current window, or so far in the horizon
+    spent      for samples, in the current window, or so far in the horizon
+    blocked    counts against the budget as well, without a payment that is known; `blocked_text` says why
     returns    how much comes back at `returns_slot`; None: nothing ever
     samples    whether the node may sample at present; `waits_for` and `text` say why not
     """
@@ -24,6 +25,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     length: int
     epsilon: float
     spent: float
+    blocked: float = 0.0
+    blocked_text: str = ""
     remaining: float
     returns: float | None = None
     returns_slot: int | None = None
@@ -52,7 +55,10 @@ class RefusedCheckins(Struct, frozen=True, kw_only=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """The network and the node's place in it; `slot` is open now."""
+    """The network and the node's place in it; `slot` is open now.
+
+    grace_seconds  how long after a slot's end its check-ins are taken; None: a node of 0.1.0, which does not tell
+    """
 
     network: str
     server: str
@@ -64,6 +70,7 @@ class Network(Struct, frozen=True, kw_only=True):
     next_digest: str | None = None
     epoch: datetime
     slot_seconds: float
+    grace_seconds: float | None = None
     slot: int
     regions: list[str]
     neighbours: list[Neighbour]
@@ -76,6 +83,7 @@ class Ready(Struct, frozen=True):
 
     ready: bool
     problems: list[str]
+    warnings: list[str] = []
 
     def __bool__(self) -> bool:
         return self.ready

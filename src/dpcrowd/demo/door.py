@@ -61,7 +61,7 @@ class Door:
     def send(self, body: bytes) -> None:
         """Check-ins as MessagePack; returns when the node has them on disk."""
         status, answer = self._ask("POST", "/v1/checkins", body)
-        if status != 202:
+        if status not in (202, 207):
             raise ApiFailed(f"{self.node.name} refused check-ins ({status}): {answer[:300].decode('utf-8', 'replace')}")
 
     def total(self, slot: int) -> Total | None:

@@ -110,6 +110,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
             transport=endpoints[name],
             http=f"{_HOST}:{port}",
             checkin=[token_hash(token)],
+            read="open",
         )
         node.config.write_text(text, encoding="utf-8")
         nodes.append(node)

@@ -3,19 +3,29 @@
 Noise on counts is an integer X with P(X = x) = tanh(1/(2b)) exp(-|x|/b), where the scale b = sensitivity/epsilon: on
 integers this gives pure epsilon-differential privacy, and no floating-point grid betrays the count. A `Noise` is
 the only thing that turns a count into a number that may leave; which one it is says whether the result is private
-(`SecureNoise`) or only a simulation (`SeededNoise`).
+(`SecureNoise`, `OpenDPNoise`) or only a simulation (`SeededNoise`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpcrowd.errors import BadInput
 from dpcrowd.privacy.units import NANO
 
-__all__ = ["Noise", "discrete_laplace_var", "noise_scale", "noise_var"]
+__all__ = [
+    "Noise",
+    "add_by_price",
+    "check_noise",
+    "check_price",
+    "discrete_laplace_var",
+    "noise_scale",
+    "noise_var",
+]
 
 Floats = NDArray[np.float64]
 Nanos = NDArray[np.int64]
@@ -44,6 +54,54 @@ class Noise(Protocol):
         read         0, 1, ...: which read of this slot's counts it is, when there are several
         """
         ...
+
+
+def check_noise(noise: Noise, owner: str, *, allow_simulated_noise: bool) -> None:
+    """Refuse noise that is not private, unless the caller has said that this is a simulation."""
+    if allow_simulated_noise or getattr(noise, "private", False) is True:
+        return
+    raise BadInput(
+        f"{owner} was given {type(noise).__name__}, which is not private: whoever repeats its draws can subtract them. "
+        "Give it SecureNoise(); in a test or a simulation, where nobody's counts are read, say "
+        "allow_simulated_noise=True."
+    )
+
+
+def check_price(charge: int, sensitivity: int) -> None:
+    """Refuse a scale of infinity or 0: a useless or a raw count."""
+    if charge < 1 or sensitivity < 1:
+        raise BadInput(f"noise needs a charge and a sensitivity of at least 1; given {charge} and {sensitivity}.")
+
+
+def add_by_price(
+    counts: NDArray[np.int64],
+    charge: Nanos,
+    sensitivity: int | NDArray[np.int64],
+    where: NDArray[np.bool_],
+    add: Callable[[list[int], int, int], list[int]],
+) -> Floats:
+    """`Noise.noisy` by `add(values, charge, sensitivity)`, which adds noise to all values of one price at a time."""
+    result = np.zeros(where.shape, dtype=np.float64)
+    chosen = np.flatnonzero(where)
+    if chosen.size == 0:
+        return result
+    values, charges, sensitivities = (
+        np.broadcast_to(part, where.shape).ravel()[chosen] for part in (counts, charge, sensitivity)
+    )
+    for name, array in (("counts", values), ("charge", charges), ("sensitivity", sensitivities)):
+        if array.dtype.kind not in "iu":
+            raise BadInput(f"noise needs whole numbers as {name}; given an array of {array.dtype}.")
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, price in enumerate(zip(charges.tolist(), sensitivities.tolist(), strict=True)):
+        places.setdefault(price, []).append(place)
+    for price in places:
+        check_price(*price)  # all of them before the first draw
+    noisy: list[int] = values.tolist()
+    for price, same in places.items():
+        for place, value in zip(same, add([noisy[place] for place in same], *price), strict=True):
+            noisy[place] = value
+    result.ravel()[chosen] = noisy
+    return result
 
 
 def noise_scale(charge: ArrayLike, sensitivity: ArrayLike = 1) -> Floats:

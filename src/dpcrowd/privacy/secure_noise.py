@@ -1,53 +1,36 @@
-"""Noise for real data: OpenDP's exact discrete Laplace sampler on 64-bit integers.
+"""Noise for real data: exact discrete Laplace samples from the operating system's entropy.
 
-OpenDP takes its scale as a float and reports, by its own privacy map, the epsilon that this scale costs. A rounded
-1/epsilon often costs a hair more than epsilon, so the scale is raised to the next float until the map is at most the
-charge: what the ledger wrote is never below what OpenDP says was spent.
+Every call of `noisy` asks the system for fresh entropy and keeps none of it: there is no generator in the process
+that could be seeded, copied or resumed. A process image that is started twice (a snapshot of a virtual machine, a
+checkpoint) therefore adds different noise to its counts each time; the same noise would cancel in the difference.
+
+The scale is the fraction sensitivity/epsilon itself, in lowest terms, and `dpcrowd.privacy.discrete_laplace` samples
+from it without rounding: for counts that differ by at most the sensitivity, the probabilities of any noisy value
+differ by a factor of at most exp(epsilon), where epsilon is the charge that the ledger wrote, to the last digit. What
+follows is the same for all counts: the sum is cut off at the ends of 64 bits and becomes the nearest float64.
 """
 
 from __future__ import annotations
 
-import math
+import os
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import BadInput
+from dpcrowd.privacy.discrete_laplace import discrete_laplace, uniform
+from dpcrowd.privacy.noise import add_by_price
 from dpcrowd.privacy.units import NANO
 
-__all__ = ["SecureNoise", "secure_scale"]
+__all__ = ["SecureNoise"]
 
-
-@lru_cache(maxsize=512)
-def _measurement(scale: float) -> Any:
-    # Submodules only: opendp.prelude would pull in scikit-learn.
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_laplace
-    from opendp.metrics import l1_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    return make_laplace(vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale=scale)
-
-
-@lru_cache(maxsize=512)
-def secure_scale(charge: int, sensitivity: int = 1) -> float:
-    """The smallest float scale, from sensitivity/epsilon upwards, whose OpenDP map is at most the charge."""
-    if charge < 1 or sensitivity < 1:
-        raise BadInput(f"noise needs a charge and a sensitivity of at least 1; given {charge} and {sensitivity}.")
-    epsilon = Fraction(charge, NANO)
-    scale = float(sensitivity / epsilon)
-    while Fraction(_measurement(scale).map(sensitivity)) > epsilon:
-        scale = math.nextafter(scale, math.inf)
-    return scale
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 class SecureNoise:
     """Exact discrete Laplace noise from the operating system's entropy. Cannot be seeded or replayed."""
 
+    __slots__ = ()  # no state: nothing is kept from one call to the next
     private = True
 
     def noisy(
@@ -61,15 +44,10 @@ class SecureNoise:
     ) -> NDArray[np.float64]:
         """See `Noise.noisy`; `slot` and `read` play no part, since every call draws afresh."""
         del slot, read
-        result = np.zeros(where.shape, dtype=np.float64)
-        chosen = np.flatnonzero(where)
-        if chosen.size == 0:
-            return result
-        values = np.broadcast_to(counts, where.shape).ravel()[chosen]
-        charges = np.broadcast_to(charge, where.shape).ravel()[chosen]
-        sensitivities = np.broadcast_to(sensitivity, where.shape).ravel()[chosen]
-        flat = result.ravel()
-        for pair in sorted({*zip(charges.tolist(), sensitivities.tolist(), strict=True)}):
-            same = (charges == pair[0]) & (sensitivities == pair[1])
-            flat[chosen[same]] = _measurement(secure_scale(*pair))(values[same].tolist())
-        return result
+        below = uniform(os.urandom)  # of this call alone, with what it leaves over
+
+        def add(values: list[int], charge: int, sensitivity: int) -> list[int]:
+            t, s = Fraction(sensitivity * NANO, charge).as_integer_ratio()
+            return [min(max(value + discrete_laplace(below, t, s), _LOWEST), _HIGHEST) for value in values]
+
+        return add_by_price(counts, charge, sensitivity, where, add)

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
-from dpcrowd.privacy import Noise
+from dpcrowd.privacy import FiniteLedger, Noise, check_noise
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
-from dpcrowd.schemes.transfer import Run, measured, silent_on, transfer, without_prior
+from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
 __all__ = ["Server", "ServerRelease"]
 
@@ -56,6 +56,8 @@ class Server:
     share       the public part of the population that it sees, 0 < share <= 1
     max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
     beta        the consensus step itself, instead
+
+    Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Server:
         share: float,
         max_degree: int = 0,
         beta: float | None = None,
+        allow_simulated_noise: bool = False,
     ) -> None:
+        check_noise(noise, "a server", allow_simulated_noise=allow_simulated_noise)
         if setting.servers != 1:
             raise BadInput(f"a server's setting is for 1 server; given {setting.servers}.")
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
@@ -102,6 +106,26 @@ class Server:
         if ledger is None:
             raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
         ledger.carry_over(charges, now, first)
+
+    @property
+    def horizon(self) -> int | None:
+        """The first slot of the finite horizon in which it spends; None for a window, or without a ledger."""
+        ledger = getattr(self._state, "ledger", None)
+        return ledger.first if isinstance(ledger, FiniteLedger) else None
+
+    def begin_horizon(self, charges: Mapping[int, int], first: int) -> None:
+        """Spend in a new horizon from slot `first` on: account and sampling begin anew, the estimates go on.
+
+        charges  what the new horizon has cost already: nano-epsilon by slot, up to the last slot that was observed
+
+        A slot that was open is released without messages first.
+        """
+        if self.horizon is None:
+            raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could begin anew.")
+        if self._pending is not None:
+            self.hear()
+        self._state = estimates_only(self._state, self.scheme.start(self.setting))
+        self._state.ledger.carry_over(charges, self._slot, first)
 
     def remaining(self, slot: int) -> int:
         """Nano-epsilon that may still be spent in a slot that is not over yet."""

@@ -16,7 +16,7 @@ Three things are no matter of axes:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
 from dpcrowd.schemes.base import Release, Scheme, Setting
+from dpcrowd.schemes.filtering import FilterState
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.snapshot import Arrays, load_into, pack
 
-__all__ = ["Run", "measured", "silent_on", "transfer", "without_prior"]
+__all__ = ["Run", "estimates_only", "measured", "silent_on", "transfer", "without_prior"]
 
 Bools = NDArray[np.bool_]
 Places = Sequence[int | None]
@@ -82,6 +83,13 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
     begun = new.scheme.start(new.setting)
     load_into(begun, arrays, "state")
     return begun, now_blank
+
+
+def estimates_only(state: Any, fresh: Any) -> Any:
+    """A fresh state that knows what `state` has learnt of the crowd, and nothing of its account and its sampling."""
+    for name in (part.name for part in fields(FilterState) if part.name not in ("setting", "ledger")):
+        setattr(fresh, name, getattr(state, name))
+    return fresh
 
 
 def _moved(old: NDArray[Any], fresh: NDArray[Any], axes: list[int], came: list[int], stay: list[int]) -> NDArray[Any]:

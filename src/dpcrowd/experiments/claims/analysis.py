@@ -217,7 +217,7 @@ def _live(timing: Timing, timings: tuple[Timing, ...], machine: str) -> Case:
         elif timing.low > LIMIT_MS:
             outcome = "does not hold"
         told = f"Median {number(timing.median)} ms, quartiles {number(timing.low)} and {number(timing.high)} ms"
-        told += "".join(f"; with OpenDP's exact noise {number(t.median)} ms (not judged)" for t in secure)
+        told += "".join(f"; with the exact noise of real data {number(t.median)} ms (not judged)" for t in secure)
         return Finding(outcome, f"{told}.", f"{timing.slots} slots on this machine ({machine})")
 
     plural = "s" * (timing.regions > 1)

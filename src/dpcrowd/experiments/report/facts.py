@@ -17,7 +17,7 @@ from dpcrowd.experiments.report.html import Html, tag, terms
 
 __all__ = ["Facts", "command", "facts_section"]
 
-_LIBRARIES = ("numpy", "scipy", "numba", "networkx", "opendp", "joblib", "pyarrow", "matplotlib")
+_LIBRARIES = ("numpy", "scipy", "numba", "networkx", "joblib", "pyarrow", "matplotlib")
 
 
 def _versions() -> dict[str, str]:

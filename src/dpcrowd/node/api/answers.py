@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import convert
 from starlette.responses import Response
 
-from dpcrowd.node.api.views import ErrorBody, ErrorDetail
+from dpcrowd.node.api.views import ErrorBody, ErrorDetail, RefusedRow
+from dpcrowd.node.ingest.batch import NAMED_ROWS
 
-__all__ = ["JSON", "answer", "refusal", "refusal_bytes"]
+__all__ = ["JSON", "answer", "named_rows", "refusal", "refusal_bytes"]
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -26,6 +28,14 @@ def refusal(status: int, reason: str, text: str, headers: Mapping[str, str] | No
     return Response(refusal_bytes(reason, text), status, {**_KEEP_NOTHING, **(headers or {})}, JSON)
 
 
-def refusal_bytes(reason: str, text: str, rows: Sequence[int] | None = None) -> bytes:
-    """`ErrorBody` as JSON."""
-    return _encode(ErrorBody(ErrorDetail(reason, text, None if rows is None else list(rows))))
+def refusal_bytes(reason: str, text: str, refused: Sequence[tuple[int, str]] = ()) -> bytes:
+    """`ErrorBody` as JSON; `refused` are the rows that were not taken, with their reasons."""
+    if not refused:
+        return _encode(ErrorBody(ErrorDetail(reason, text)))
+    rows = [row for row, _ in refused[:NAMED_ROWS]]
+    return _encode(ErrorBody(ErrorDetail(reason, text, rows, named_rows(refused), len(refused))))
+
+
+def named_rows(refused: Sequence[tuple[int, str]]) -> list[RefusedRow]:
+    """The first of them, as an answer names them."""
+    return [convert({"row": row, "reason": reason}, RefusedRow) for row, reason in refused[:NAMED_ROWS]]

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dpcrowd.node.api import admin, estimates, status, stream
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.ingest import Ingest, take_checkins, take_counts
+from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.service import Context, Service, Tokens
 
 __all__ = ["Api", "make_app"]
@@ -37,10 +38,15 @@ class Api(Starlette):
 
 
 def make_app(
-    service: Service, tokens: Tokens, *, max_body: int = 8 << 20, now: Callable[[], int] = time.time_ns
+    service: Service,
+    tokens: Tokens,
+    *,
+    max_body: int = 8 << 20,
+    now: Callable[[], int] = time.time_ns,
+    requests_per_second: float = 0.0,
 ) -> Starlette:
     """The API of one node."""
-    context = Context(service, tokens, max_body, now)
+    context = Context(service, tokens, max_body, now, RequestLimit(requests_per_second))
     straight: dict[str, ASGIApp] = {
         "/v1/checkins": Ingest(context, take_checkins),
         "/v1/counts": Ingest(context, take_counts),

@@ -84,6 +84,10 @@ class Broadcast:
     def close(self) -> None:
         """Readers get what is still queued, and then the end: before a server can stop, its streams have to."""
         self._closed = True
+        self.end_streams()
+
+    def end_streams(self) -> None:
+        """The same for those who read now; others may still come, if they have the right to."""
         for queue in self._queues:
             queue.closed = True
             queue.news.set()

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from dpcrowd.node.api.answers import refusal_bytes
-from dpcrowd.node.api.rights import CHALLENGE, denied
+from dpcrowd.node.api.answers import named_rows, refusal_bytes
+from dpcrowd.node.api.rights import CHALLENGE, bearer, denied
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.api.views import Taken
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import BodyRefused
+from dpcrowd.node.ingest.batch import BodyRefused, RefusedRow, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
-from dpcrowd.node.ingest.times import RowsNotTaken
+from dpcrowd.node.ingest.gzipped import CODINGS, Unpacker
 from dpcrowd.node.slots import SECOND
 
 __all__ = ["Ingest", "take_checkins", "take_counts"]
@@ -29,22 +29,42 @@ __all__ = ["Ingest", "take_checkins", "take_counts"]
 Take = Callable[[Context, str | None, bytes], Awaitable[Taken]]
 
 _log = logging.getLogger("dpcrowd.node.api")
-_STATUS = {"late": 409, "mixed": 409, "full": 429, "future": 400, "unavailable": 503, "off": 403, "too-large": 413}
+_STATUS = {"late": 409, "future": 400, "unavailable": 503, "off": 403, "rate": 429}
 _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
+_FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 sends a body for ever whose answer is neither 202 nor a refusal
+_FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
+
+
+class RowsRefused(BodyRefused):
+    """A body of which not a single row can be taken; status and text are those of the first."""
+
+    def __init__(self, refused: Sequence[RefusedRow]) -> None:
+        reason = _reason(refused[0])
+        super().__init__(409 if reason == "late" else 400, reason, row_text(refused[0]))
+        self.refused = refused
 
 
 async def take_checkins(context: Context, content_type: str | None, body: bytes) -> Taken:
     """Decode and take. Whoever sends an empty list, to say that it is there, is told when the next slot opens."""
     arrived_ns = context.now()
     batch = decode_checkins(content_type, body, context.service.regions)
-    await context.service.take_checkins(batch, arrived_ns)
-    if len(batch):
-        return _TAKEN
+    rows = len(batch) + len(batch.refused)
+    if rows and not len(batch):
+        raise RowsRefused(batch.refused)
+    refused = await context.service.take_checkins(batch, arrived_ns)
+    if refused:
+        if len(refused) == rows:
+            raise RowsRefused(refused)
+        for reason in set(map(_reason, refused)):
+            context.service.refused(reason, arrived_ns)
+        return Taken(True, rows - len(refused), named_rows(refused), len(refused))
+    if rows:
+        return Taken(True, rows)
     now, clock = context.now(), context.service.clock
-    return Taken(True, (clock.closes(clock.slot_of(now)) - now) / SECOND)
+    return Taken(True, 0, seconds_left=(clock.closes(clock.slot_of(now)) - now) / SECOND)
 
 
 async def take_counts(context: Context, content_type: str | None, body: bytes) -> Taken:
@@ -66,7 +86,8 @@ class Ingest:
         sent = _Sent(receive)
         try:
             self._check(scope)
-            body = await sent.read(self._context.max_body)
+            packed = (_header(scope, b"content-encoding") or "").lower() in CODINGS
+            body = await sent.read(self._context.max_body, packed=packed)
             if body is None:
                 return  # the client is gone
             taken = await self._take(self._context, _header(scope, b"content-type"), body)
@@ -75,12 +96,13 @@ class Ingest:
             waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
             await self._refuse(send, error, keep=not waits and await sent.discard())
         except Exception as error:
-            _log.error("a request to %s failed: %s", scope["path"], type(error).__name__)
+            text = "a request to %s failed: %s"
+            _log.error(text, scope["path"], type(error).__name__, extra={"event": "request-failed"})
             text = "the node could not handle this request; its log says when."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
-            for message in _TAKEN_MESSAGES if taken is _TAKEN else _messages(202, _encode(taken), {}):
-                await send(message)
+            old = _header(scope, b"user-agent") == _FIRST_CLIENT
+            await _respond(send, 207 if taken.refused and not old else 202, _encode(taken), {})
 
     def _check(self, scope: Scope) -> None:
         """Everything that can be refused before the body is read."""
@@ -89,8 +111,10 @@ class Ingest:
         no = denied(self._context.tokens, "checkin", scope["headers"])
         if no is not None:
             raise BodyRefused(no.status, no.reason, no.text)
-        if (_header(scope, b"content-encoding") or "identity").lower() != "identity":
-            raise BodyRefused(415, "content-encoding", "a compressed body is not taken; send it as it is.")
+        if not self._context.limit.take(bearer(scope["headers"]) or "", self._context.now()):
+            raise NotTaken("rate", "this token sends too many requests; send larger batches, and fewer of them.")
+        if (_header(scope, b"content-encoding") or "identity").lower() not in ("identity", *CODINGS):
+            raise BodyRefused(415, "content-encoding", "this Content-Encoding is not taken; allowed: gzip, or none.")
         length = _header(scope, b"content-length") or "0"
         if length.isdecimal() and int(length[:20]) > self._context.max_body:
             raise _too_large(self._context.max_body)
@@ -102,12 +126,14 @@ class Ingest:
         headers = {} if keep else {"connection": "close"}
         if status in (429, 503):
             headers["retry-after"] = str(self._context.service.retry_after(now))
+        elif error.reason == "content-encoding":
+            headers["accept-encoding"] = CODINGS[0]
         elif status == 401:
             headers |= CHALLENGE
         elif status == 405:
             headers["allow"] = "POST"
-        rows = error.rows if isinstance(error, (BodyRefused, RowsNotTaken)) else None
-        await _respond(send, status, refusal_bytes(error.reason, str(error), rows), headers)
+        refused = error.refused if isinstance(error, RowsRefused) else ()
+        await _respond(send, status, refusal_bytes(error.reason, str(error), refused), headers)
 
 
 class _Sent:
@@ -117,11 +143,14 @@ class _Sent:
         self._receive = receive
         self._ended = False
 
-    async def read(self, most: int) -> bytes | None:
-        """All of it; None if the client went away."""
+    async def read(self, most: int, *, packed: bool = False) -> bytes | None:
+        """All of it; None if the client went away.
+
+        packed  by gzip: what it is unpacked to must not be larger than `most` either
+        """
         try:
             async with asyncio.timeout(SECONDS_TO_SEND):
-                return await self._all(most)
+                return await (self._all_unpacked(most) if packed else self._all(most))
         except TimeoutError:
             text = f"the body did not come within {SECONDS_TO_SEND:g} s; send smaller ones."
             raise BodyRefused(408, "too-slow", text) from None
@@ -139,6 +168,26 @@ class _Sent:
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    async def _all_unpacked(self, most: int) -> bytes | None:
+        unpacker = Unpacker()
+        parts: list[bytes] = []
+        size = size_packed = 0
+        while not self._ended:
+            part = await self._part()
+            if part is None:
+                return None
+            size_packed += len(part)
+            for step in unpacker.unpack(part):
+                size += len(step)
+                if size > most:
+                    break
+                parts.append(step)
+                await asyncio.sleep(0)  # a large body must not hold up the others
+            if max(size, size_packed) > most:
+                raise _too_large(most, ", packed and unpacked")
+        unpacker.end()
+        return b"".join(parts)
+
     async def discard(self) -> bool:
         """Read on without keeping anything; whether the end was reached."""
         size = 0
@@ -155,8 +204,13 @@ class _Sent:
         return None if gone else message.get("body", b"")
 
 
-def _too_large(most: int) -> BodyRefused:
-    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes. Send several.")
+def _reason(refused: RefusedRow) -> str:
+    """Of a whole request: whichever field is wrong, it is a field."""
+    return "field" if refused[1] in _FIELDS else refused[1]
+
+
+def _too_large(most: int, how: str = "") -> BodyRefused:
+    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes{how}. Send several.")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -176,6 +230,3 @@ def _messages(status: int, body: bytes, headers: dict[str, str]) -> tuple[Messag
     raw = [(name.encode(), value.encode()) for name, value in told.items()]
     start = {"type": "http.response.start", "status": status, "headers": raw}
     return start, {"type": "http.response.body", "body": body}
-
-
-_TAKEN_MESSAGES = _messages(202, _encode(_TAKEN), {})

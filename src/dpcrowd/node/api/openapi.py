@@ -1,11 +1,15 @@
 """The OpenAPI document, made from the classes that are decoded and encoded.
 
 A WebSocket cannot be described in OpenAPI; it is told in words with the path that it shares.
+
+A running node knows its regions, and its document lists them wherever a request may name one. Releases that are stored
+may have regions of an earlier revision, so an answer's region is any text.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -44,16 +48,40 @@ Check-ins in, estimates of a crowd out, of one server of a network.
 Tokens have three separate rights: check-in, read, admin. Every refusal has a reason and a text, and repeats nothing \
 of the request. Times are RFC 3339 in UTC."""
 
+_CHECKINS = """\
+A user counts once a slot, and the last region wins: sending a batch again is harmless. An empty list says that \
+whoever counts is there, and saw nobody.
 
-@cache
-def document() -> Part:
-    """The description of every path."""
+Each row is taken or refused by itself, by its own content and the clock; no answer depends on what others have sent. \
+If only some rows are taken, the answer is 207 and names the others: `{"taken": true, "accepted": 998, "refused": \
+[{"row": 4, "reason": "late"}, {"row": 17, "reason": "user"}], "refused_count": 2}`. If none is taken, the request is \
+refused for the reason of its first row (`field` if that is `user`, `region`, `time` or `malformed`), with the same \
+list in `error.refused`.
+
+A user is a text or a whole number. A text is taken without spaces around it and in Unicode's normal form C (NFC), \
+and the number 42 is the same user as the text "42": one person counts once, however the id was typed. Upper and lower \
+case differ. `time` is RFC 3339 with an offset, or a whole number of milliseconds (not seconds) since 1970.
+
+A body may be packed (`Content-Encoding: gzip`); what it is unpacked to must not be larger than `max_body` either. \
+Arrow's formats need the extra `parquet` on the node.
+
+A node with `accepts = "counts"` in `[ingest]` of node.toml takes no check-ins (403, `off`)."""
+_COUNTS = """\
+The counts of one slot, all or none. Sending a slot's counts again replaces them. A body may be packed \
+(`Content-Encoding: gzip`). Only a node with \
+`accepts = "counts"` in `[ingest]` of node.toml takes them (otherwise 403, `off`): a sum of counts and check-ins could \
+count a person twice."""
+
+
+@lru_cache(maxsize=8)
+def document(regions: tuple[str, ...] | None = None) -> Part:
+    """The description of every path; `regions` are those that a request may name, if they are known."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "dpcrowd node", "version": "1", "description": _ABOUT, "license": {"name": "Apache-2.0"}},
         "paths": {**_ingest(), **_estimates(), **_state(), **_admin()},
         "components": {
-            "schemas": _schemas(),
+            "schemas": _schemas(regions),
             "securitySchemes": {
                 right: {"type": "http", "scheme": "bearer", "description": f"A token with the right '{right}'."}
                 for right in ("checkin", "read", "admin")
@@ -62,8 +90,14 @@ def document() -> Part:
     }
 
 
-def _schemas() -> dict[str, Any]:
+def _schemas(regions: tuple[str, ...] | None) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(_CLASSES, ref_template="#/components/schemas/{name}")
+    region: Part = {"title": "Region", "type": "string", "description": "The name of a region of network.toml."}
+    if regions is not None:
+        region["enum"] = list(regions)
+    schemas["Region"] = region
+    schemas["CheckIn"]["properties"]["region"] = reference("Region")
+    schemas["Counts"]["properties"]["counts"]["propertyNames"] = reference("Region")
     return schemas
 
 
@@ -74,22 +108,22 @@ def _ingest() -> Part:
         "application/msgpack": {"schema": listed("CheckIn")},
     }
     binary = {"schema": {"type": "string", "format": "binary", "description": "A table of user, region, time."}}
-    refusals = errors(400, 401, 403, 405, 409, 413, 415, 429, 503)
-    taken = {"202": json_answer("On disk; a crash does not lose it.", "Taken"), **refusals}
+    refusals = errors(400, 401, 403, 405, 408, 409, 413, 415, 429, 503)
+    all_taken = {"202": json_answer("On disk; a crash does not lose it.", "Taken")}
+    some_taken = {"207": json_answer("Some rows are on disk; the others are named, each with its reason.", "Taken")}
     checkins = operation(
         "sendCheckins",
         "Send check-ins",
-        "A user counts once a slot, the last region wins: sending a batch again is harmless. All rows or none. An "
-        "empty list says that whoever counts is there, and saw nobody.",
-        taken,
+        _CHECKINS,
+        {**all_taken, **some_taken, **refusals},
         right="checkin",
         body={kind: rows.get(kind, binary) for kind in CHECKIN_TYPES},
     )
     counts = operation(
         "sendCounts",
         "Send counts that were made distinct elsewhere",
-        "A slot takes counts or check-ins, not both. Sending a slot's counts again replaces them.",
-        taken,
+        _COUNTS,
+        {**all_taken, **refusals},
         right="checkin",
         body={kind: {"schema": reference("Counts")} for kind in COUNTS_TYPES},
     )
@@ -97,7 +131,7 @@ def _ingest() -> Part:
 
 
 def _estimates() -> Part:
-    region = parameter("region", "Only these regions.", {"type": "array", "items": {"type": "string"}})
+    region = parameter("region", "Only these regions.", {"type": "array", "items": reference("Region")})
     when = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
     span = [
         parameter("from", "First slot, or a time: the slot that was open then.", when),
@@ -138,8 +172,8 @@ def _estimates() -> Part:
 
 
 def _state() -> Part:
-    def read(name: str, text: str, answers: Part, right: str | None = "read") -> Part:
-        return {"get": operation(name, text, "", answers, right=right)}
+    def read(name: str, text: str, answers: Part, right: str | Sequence[str] | None = "read", more: str = "") -> Part:
+        return {"get": operation(name, text, more, answers, right=right)}
 
     closed = errors(401, 403)
     metrics = {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -147,11 +181,28 @@ def _state() -> Part:
     ready = {code: json_answer(text, "Readiness") for code, text in (("200", "Ready."), ("503", "Not ready."))}
     return {
         "/v1/budget": read("budget", "The privacy budget", {"200": json_answer("Amounts.", "BudgetView"), **closed}),
-        "/v1/network": read("network", "The network", {"200": json_answer("State.", "NetworkStatus"), **closed}),
-        "/metrics": read("metrics", "Metrics", {"200": metrics, **closed}),
+        "/v1/network": read(
+            "network",
+            "The network",
+            {"200": json_answer("State.", "NetworkStatus"), **closed},
+            ("read", "admin"),
+            "`refused_checkins` is shown to a token of `admin` only, since it may be one person's check-in.",
+        ),
+        "/metrics": read(
+            "metrics",
+            "Metrics",
+            {"200": metrics, **closed},
+            more="Those that depend on how busy the node is are shown to a token that has the right `admin` as well.",
+        ),
         "/healthz": read("health", "Whether the process answers", {"200": json_answer("It does.", "Health")}, None),
         "/readyz": read("ready", "Whether the node can work", ready, None),
-        "/openapi.json": read("openapi", "This document", {"200": description}, None),
+        "/openapi.json": read(
+            "openapi",
+            "This document",
+            {"200": description},
+            None,
+            "With any token, or where reading is open, it lists the regions that a request may name.",
+        ),
     }
 
 
@@ -162,7 +213,7 @@ def _admin() -> Part:
 
     level = {"application/json": {"schema": reference("LogLevel")}}
     return {
-        "/v1/admin/reload": command("reload", "Take the next revision of network.toml", errors(409)),
+        "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
         "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
         "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
     }

@@ -12,16 +12,17 @@ __all__ = ["Part", "errors", "json_answer", "listed", "operation", "parameter", 
 Part = dict[str, Any]
 
 _ERRORS = {
-    400: "Not understood, a wrong field, an unknown region, or a check-in from the future.",
+    400: "Not understood; or not a single check-in could be taken: a wrong field, an unknown region, from the future.",
     401: "No token, or an unknown one.",
-    403: "The token has another right, or this is switched off.",
+    403: "The token has another right, or the node takes counts instead of check-ins, or the reverse.",
     405: "Another method.",
     406: "No such format.",
-    409: "The slot is sealed, was given the other kind, or the command cannot be carried out.",
+    408: "The body did not come within a minute.",
+    409: "The slot is sealed, or the command cannot be carried out.",
     413: "Too large.",
-    415: "No such Content-Type.",
-    429: "The slot is full; see Retry-After.",
-    503: "Nothing can be stored at present; see Retry-After.",
+    415: "No such Content-Type, or no such Content-Encoding.",
+    429: "This token makes more requests than `requests_per_second` of node.toml allows (`rate`); see Retry-After.",
+    503: "Nothing can be taken at present; see Retry-After.",
 }
 
 
@@ -68,10 +69,10 @@ def operation(
     answers: Part,
     parameters: Sequence[Part] = (),
     *,
-    right: str | None = "read",
+    right: str | Sequence[str] | None = "read",
     body: Part | None = None,
 ) -> Part:
-    """One method of a path; `right` None: open to everybody."""
+    """One method of a path; `right` None: open to everybody; several: any of them will do."""
     made: Part = {"operationId": name, "summary": summary, "responses": answers}
     if text:
         made["description"] = text
@@ -79,5 +80,6 @@ def operation(
         made["parameters"] = list(parameters)
     if body is not None:
         made["requestBody"] = {"required": True, "content": body}
-    made["security"] = [] if right is None else [{right: []}]
+    rights = [right] if isinstance(right, str) else right or ()
+    made["security"] = [{one: []} for one in rights]
     return made

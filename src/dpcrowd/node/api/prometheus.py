@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-__all__ = ["Metric", "render"]
+__all__ = ["Buckets", "Metric", "render"]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """What a histogram holds: how many values are at most each bound and above the one before, and then all others."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One family: samples are (labels, value)."""
+    """One family: samples are (labels, value); the values of a histogram are `Buckets`."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     text: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
+    samples: Sequence[tuple[Mapping[str, str], float | Buckets]]
 
 
 def render(metrics: Iterable[Metric]) -> str:
@@ -26,12 +36,27 @@ def render(metrics: Iterable[Metric]) -> str:
     for metric in metrics:
         if not metric.samples:
             continue
-        told = metric.text.replace("\\", r"\\").replace("\n", r"\n")
-        lines += [f"# HELP {metric.name} {told}", f"# TYPE {metric.name} {metric.kind}"]
+        text = metric.text.replace("\\", r"\\").replace("\n", r"\n")
+        lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind}"]
         for labels, value in metric.samples:
-            inside = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            lines.append(f"{metric.name}{{{inside}}} {_number(value)}" if inside else f"{metric.name} {_number(value)}")
+            if isinstance(value, Buckets):
+                lines += _histogram(metric.name, labels, value)
+            else:
+                lines.append(_line(metric.name, labels, value))
     return "\n".join([*lines, ""])
+
+
+def _histogram(name: str, labels: Mapping[str, str], content: Buckets) -> Iterator[str]:
+    """Buckets are cumulative in the text."""
+    for bound, count in zip((*content.bounds, math.inf), accumulate(content.counts), strict=True):
+        yield _line(f"{name}_bucket", {**labels, "le": _number(bound)}, count)
+    yield _line(f"{name}_sum", labels, content.total)
+    yield _line(f"{name}_count", labels, sum(content.counts))
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}"
 
 
 def _escaped(text: str) -> str:

@@ -36,7 +36,9 @@ of the request. [Failures](failures.md) lists the reasons.
     import dpcrowd                                                    # pip install "dpcrowd[client]"
 
     client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
-    client.checkin(["ann", "bob"], ["north", "south"])                # or a list of {"user", "region", "time"?}
+    delivery = client.checkin(["ann", "bob"], ["north", "south"])     # or a list of {"user", "region", "time"?}
+    for row, reason in delivery.refused:                              # empty if every row was taken
+        print(f"row {row}: {reason}")
     client.idle()                                                     # nobody checked in, but the feed is there
     client.counts(4182, {"north": 120, "south": 88})
     client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
@@ -47,12 +49,29 @@ of the request. [Failures](failures.md) lists the reasons.
 
 `dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. What passes (no connection,
 429, 503) is tried again with growing waits, or after the node's `Retry-After`, with at most `patience` seconds of
-waiting. Then, and for each refusal, a `dpcrowd.client.NodeError` is raised: `NotAllowed`, `RequestRefused`, `NotTaken`,
-`NodeBusy`, `NodeFailed` or `NodeUnreachable`, with the node's `reason` and `text`. No error holds a user id.
+waiting per request. Then, and for each refusal, a `dpcrowd.client.NodeError` is raised: `NotAllowed`,
+`RequestRefused`, `NotTaken`, `NodeBusy`, `NodeFailed` or `NodeUnreachable`, with the node's `reason` and `text`. No
+error holds a user id.
 
-Sending twice is harmless, but a check-in without a time counts when it arrives, so a retry may fall into the next slot:
-give times where that matters. The client uses no proxy of the environment; `proxy=` names one, `ca=` the authority of a
-node with HTTPS.
+**Check-ins** are columns, rows, lines of NDJSON, or tables of pandas, polars and Arrow. Every row that can be taken is
+taken; one wrong row costs nobody else. `checkin` returns a `Delivery`:
+
+- `accepted`: rows on the node's disk. The `Delivery` itself is this number, too.
+- `refused`: rows that were left out, as `(row, reason)`: the row's number in what was given, counted from 0, and
+  `late`, `future`, `unknown-region`, `user`, `region`, `time` or `malformed`. A node names at most the first 1,000 of a
+  request; with `batch=1000`, these are all.
+- `refused_count`: all rows that were left out.
+
+If some rows are refused, the `Delivery` says which; with `strict=True`, `RowsRefused` is raised after all others were
+taken, and its `delivery` says which. If no row is taken, `NotTaken` or `RequestRefused` is raised, with `rows` and
+`delivery`, or `BadInput` if no row could be sent. If the node fails on the way, the error's `delivery` says what became
+of the rows before row `taken`, and `rows[error.taken:]` are to be sent again. A node of 0.1.0 refuses a whole request
+for one wrong row: the client leaves out the rows that it names, and sends the others again.
+
+Sending twice is harmless: a node counts the distinct users of a slot, so a request that is sent again because its
+answer was lost counts nobody twice. But a check-in without a time counts when it arrives, so a retry may fall into the
+next slot: give times where that matters. `compress=True` packs bodies with gzip, for a narrow line. The client uses no
+proxy of the environment; `proxy=` names one, `ca=` the authority of a node with HTTPS.
 """
 
 
@@ -78,7 +97,7 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
     yield from (f"### {method.upper()} {path}", "", _sentence(operation["summary"]))
     if "description" in operation:
         yield operation["description"]
-    yield from (f"Needs {', '.join(rights)}." if rights else "Open to everybody.", "")
+    yield from (f"Needs {' or '.join(rights)}." if rights else "Open to everybody.", "")
     if "parameters" in operation:
         yield from ("| parameter | type | meaning |", "|---|---|---|")
         for one in operation["parameters"]:
@@ -105,6 +124,9 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
 
 def _type(name: str, schema: Part) -> Iterator[str]:
     yield from (f"### {name}", "", " ".join(schema.get("description", "").split()), "")
+    if "properties" not in schema:
+        yield from (f"A {_kind(schema)}.", "")
+        return
     yield from ("| field | type | meaning |", "|---|---|---|")
     required = set(schema.get("required", ()))
     for field, part in schema["properties"].items():
@@ -131,7 +153,8 @@ def _kind(schema: Part) -> str:
     if schema["type"] == "array":
         return f"list of {_kind(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_kind(schema['additionalProperties'])}"
+        names = f" by {_kind(schema['propertyNames'])}" if "propertyNames" in schema else ""
+        return f"object of {_kind(schema['additionalProperties'])}{names}"
     if schema.get("format") == "date-time":
         return "time"
     kind = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(schema["type"], schema["type"])

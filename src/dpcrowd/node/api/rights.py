@@ -10,7 +10,7 @@ from starlette.responses import Response
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.service import Context, Right, Tokens
 
-__all__ = ["CHALLENGE", "Denied", "denied", "guarded"]
+__all__ = ["CHALLENGE", "Denied", "bearer", "denied", "guarded"]
 
 CHALLENGE = {"www-authenticate": "Bearer"}
 _MEANING: dict[Right, str] = {
@@ -35,7 +35,7 @@ class Denied(Exception):
 
 def denied(tokens: Tokens, right: Right, headers: Headers) -> Denied | None:
     """None if the request has the right."""
-    token = _bearer(headers)
+    token = bearer(headers)
     held = tokens.rights_of(token)
     if right in held:
         return None
@@ -46,19 +46,21 @@ def denied(tokens: Tokens, right: Right, headers: Headers) -> Denied | None:
     )
 
 
-def guarded(context: Context, right: Right, endpoint: Endpoint) -> Endpoint:
-    """The endpoint for those who hold the right."""
+def guarded(context: Context, right: Right, endpoint: Endpoint, *, or_right: Right | None = None) -> Endpoint:
+    """The endpoint for those who hold the right, or the other one."""
 
     async def checked(request: Request) -> Response:
-        no = denied(context.tokens, right, request.headers.raw)
-        if no is not None:
+        headers = request.headers.raw
+        no = denied(context.tokens, right, headers)
+        if no is not None and (or_right is None or denied(context.tokens, or_right, headers) is not None):
             return refusal(no.status, no.reason, no.text, CHALLENGE if no.status == 401 else None)
         return await endpoint(request)
 
     return checked
 
 
-def _bearer(headers: Headers) -> str | None:
+def bearer(headers: Headers) -> str | None:
+    """The token of a request; None if there is none, or more than one."""
     given = [value for name, value in headers if name == b"authorization"]
     if len(given) != 1:
         return None

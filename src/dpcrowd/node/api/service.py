@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpcrowd.node.api.broadcast import Lost
+from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.config.tokens import Right
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.slots import SlotClock
 
 __all__ = ["Context", "Right", "Service", "Tokens"]
@@ -35,21 +36,21 @@ class Service(Protocol):
     def clock(self) -> SlotClock:
         """Slots and times."""
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
         """Returns once the check-ins are on disk, or among the counts of a slot that was sealed meanwhile.
 
-        An empty batch is kept too: its slot was fed. Raises `NotTaken`, and then has taken none: late, mixed, full,
-        future, unavailable.
+        Gives the rows of the body that were not taken. An empty batch is kept too: its slot was fed. Raises `NotTaken`
+        if nothing can be taken at present.
         """
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Likewise, for counts by the numbers of regions."""
+        """Likewise, for counts by the numbers of regions; `NotTaken` if they are late, or from the future."""
 
     def refused(self, reason: str, at_ns: int) -> None:
-        """A request to send check-ins was refused. Only that it happened may be kept, once a slot and reason."""
+        """A request to send check-ins was refused, or a row. That it happened may be kept in memory, for operators."""
 
     def retry_after(self, at_ns: int) -> int:
-        """Whole seconds, at least 1, until a node that is full may take check-ins again."""
+        """Whole seconds, at least 1, until a node that takes nothing at present may be asked again."""
 
     async def latest(self) -> SlotEstimates | None:
         """The last release; None before the first."""
@@ -65,17 +66,23 @@ class Service(Protocol):
     async def budget(self) -> BudgetView:
         """What was spent and what is left."""
 
-    async def network(self) -> NetworkStatus:
-        """Neighbours and refusals."""
+    async def network(self, *, operator: bool) -> NetworkStatus:
+        """Neighbours and refusals; an operator also sees for which reasons check-ins were refused."""
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the node can do all of its work, and what is wrong if not."""
 
+    def warnings(self) -> Sequence[str]:
+        """What will be wrong if nobody acts; the node can do its work all the same."""
+
     async def metrics(self) -> str:
         """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
 
+    async def operator_metrics(self) -> str:
+        """The same, and what depends on how busy the node is: processor time, memory, open files, free space."""
+
     async def reload(self) -> str:
-        """Read the next revision of network.toml; says what will happen. `DpcrowdError` if it cannot be used."""
+        """Take the files of the node as they are now; says what was taken. `DpcrowdError` if one cannot be used."""
 
     async def confirm_loss(self) -> str:
         """The operator knows that the ledger lost samples; says what was booked."""
@@ -90,9 +97,11 @@ class Context:
 
     max_body  the largest body in bytes
     now       nanoseconds since 1970
+    limit     on requests to send check-ins or counts
     """
 
     service: Service
     tokens: Tokens
     max_body: int
     now: Callable[[], int]
+    limit: RequestLimit

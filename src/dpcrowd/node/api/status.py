@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route
 
 from dpcrowd.node.api.answers import answer
 from dpcrowd.node.api.openapi import document
-from dpcrowd.node.api.rights import guarded
+from dpcrowd.node.api.rights import bearer, guarded
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.api.views import Health, Readiness
 
@@ -24,25 +24,29 @@ def routes(context: Context) -> list[BaseRoute]:
     async def budget(_: Request) -> Response:
         return answer(await service.budget())
 
-    async def network(_: Request) -> Response:
-        return answer(await service.network())
+    async def network(request: Request) -> Response:
+        operator = "admin" in context.tokens.rights_of(bearer(request.headers.raw))
+        return answer(await service.network(operator=operator))
 
-    async def metrics(_: Request) -> Response:
-        return Response(await service.metrics(), media_type=_PROMETHEUS)
+    async def metrics(request: Request) -> Response:
+        operator = "admin" in context.tokens.rights_of(bearer(request.headers.raw))
+        text = await (service.operator_metrics() if operator else service.metrics())
+        return Response(text, media_type=_PROMETHEUS)
 
     async def healthz(_: Request) -> Response:
         return answer(Health())
 
     async def readyz(_: Request) -> Response:
         ready, problems = service.ready()
-        return answer(Readiness(ready, list(problems)), 200 if ready else 503)
+        return answer(Readiness(ready, list(problems), list(service.warnings())), 200 if ready else 503)
 
-    async def openapi(_: Request) -> Response:
-        return answer(document())
+    async def openapi(request: Request) -> Response:
+        known = context.tokens.rights_of(bearer(request.headers.raw))
+        return answer(document(tuple(service.regions) if known else None))
 
     return [
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
-        Route("/v1/network", guarded(context, "read", network), methods=["GET"]),
+        Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),

@@ -22,6 +22,7 @@ __all__ = [
     "NeighbourStatus",
     "NetworkStatus",
     "Readiness",
+    "RefusedRow",
     "SlotRefusals",
     "Taken",
 ]
@@ -49,7 +50,15 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     kind: Literal["window", "finite"]
     length: Annotated[int, Meta(description="Slots of the window, or of the horizon.")]
     epsilon: float
-    spent: Annotated[float, Meta(description="In the current window, or so far in the horizon.")]
+    spent: Annotated[float, Meta(description="Paid for samples in the current window, or so far in the horizon.")]
+    blocked: Annotated[
+        float,
+        Meta(
+            description="Counts against the budget as well, although nobody knows of a payment for it: losses that were "
+            "confirmed, and older payments while it is not known whether a clock that was set ahead came back."
+        ),
+    ] = 0.0
+    blocked_text: Annotated[str, Meta(description="Why something is blocked, or an empty text.")] = ""
     remaining: float
     returns: Annotated[float | None, Meta(description="How much comes back at returns_slot; null: nothing ever.")] = (
         None
@@ -60,7 +69,10 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
-        Meta(description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget."),
+        Meta(
+            description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget. Null, "
+            "too, if it waits for storage that works, or for the network's first slot; the text says so."
+        ),
     ] = None
     text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
 
@@ -95,17 +107,39 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
     epoch: Time
     slot_seconds: float
+    grace_seconds: Annotated[float, Meta(description="How long after a slot's end its check-ins are taken.")]
     slot: Annotated[int, Meta(description="The slot that is open now.")]
     regions: list[str]
     neighbours: list[NeighbourStatus]
     refused_messages: Annotated[dict[str, int], Meta(description="Messages that were not used, by reason.")] = {}
-    refused_checkins: list[SlotRefusals] = []
+    refused_checkins: Annotated[
+        list[SlotRefusals], Meta(description="In the last slots; shown to tokens of 'admin' only.")
+    ] = []
+
+
+class RefusedRow(Struct, frozen=True):
+    """A row that was not taken."""
+
+    row: Annotated[int, Meta(description="Its number in the body, counted from 0.")]
+    reason: Annotated[
+        Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"],
+        Meta(
+            description="`late`: of a slot that is sealed; `future`: ahead of the server's clock; `unknown-region`: "
+            "one that network.toml does not have; `user`, `region`, `time`: missing or not allowed; `malformed`: no "
+            "check-in at all."
+        ),
+    ]
 
 
 class Taken(Struct, frozen=True, omit_defaults=True):
-    """The check-ins, or counts, are on disk."""
+    """What was taken is on disk."""
 
     taken: bool
+    accepted: Annotated[int | None, Meta(description="Rows of the body that were taken.")] = None
+    refused: Annotated[
+        list[RefusedRow] | None, Meta(description="Rows that were not taken; the first 1,000 (status 207).")
+    ] = None
+    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
     seconds_left: Annotated[
         float | None, Meta(description="Only for an empty list of check-ins: until the next slot opens.")
     ] = None
@@ -117,11 +151,14 @@ class Health(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class Readiness(Struct, frozen=True):
+class Readiness(Struct, frozen=True, omit_defaults=True):
     """Whether the node can do all of its work."""
 
     ready: bool
     problems: list[str]
+    warnings: Annotated[
+        list[str], Meta(description="What will be a problem if nobody acts: certificates that expire within 30 days.")
+    ] = []
 
 
 class LogLevel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,6 +182,10 @@ class ErrorDetail(Struct, frozen=True, omit_defaults=True):
         list[int] | None,
         Meta(description="Rows of the body, counted from 0, that are wrong, late or from the future; the first 1,000."),
     ] = None
+    refused: Annotated[
+        list[RefusedRow] | None, Meta(description="The same rows with a reason for each; the first 1,000.")
+    ] = None
+    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
 
 
 class ErrorBody(Struct, frozen=True):

@@ -4,7 +4,7 @@ from dpcrowd.node.config.digest import DIGEST_BYTES, digest
 from dpcrowd.node.config.load import load_network, load_node, load_pair, parse_network, parse_node
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
-from dpcrowd.node.config.revision import check_next
+from dpcrowd.node.config.revision import check_member, check_next
 from dpcrowd.node.config.tokens import Right, token_hash
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "NetworkConfig",
     "NodeConfig",
     "Right",
+    "check_member",
     "check_next",
     "digest",
     "load_network",

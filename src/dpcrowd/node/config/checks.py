@@ -89,6 +89,12 @@ def check_scheme(network: NetworkConfig) -> None:
         raise Refused(
             "guarantee.length", f"a window of {network.promise.length} slots; allowed: at most {LONGEST_WINDOW}."
         )
+    if network.promise.horizon_from_slot > network.valid_from_slot:
+        raise Refused(
+            "guarantee.horizon_from_slot",
+            f"given {network.promise.horizon_from_slot}; allowed: at most {network.valid_from_slot} (valid_from_slot). "
+            "A revision begins a horizon with its own first slot, or goes on with one that has begun.",
+        )
     _try("guarantee", network.guarantee)
     model = _try("scheme", network.model)
     _try("scheme", network.scheme)
@@ -125,8 +131,9 @@ def _warnings(network: NetworkConfig) -> Iterator[str]:
         )
     if promise.epsilon > WEAK_EPSILON * 10**9:
         yield f"an epsilon of {network.guarantee().epsilon:g} promises little; 1 or less is usual."
-    if promise.kind == "finite" and network.valid_from_slot >= promise.length:
-        yield f"the horizon ended at slot {promise.length}, before this revision begins: no server will sample."
+    end = promise.horizon_from_slot + promise.length
+    if promise.kind == "finite" and network.valid_from_slot >= end:
+        yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
     usual = usual_send_offset(len(network.regions), network.deadline_ns)
     if network.send_offset_ns < usual:
         yield (

@@ -31,11 +31,15 @@ def digest(network: NetworkConfig) -> bytes:
 def canonical(network: NetworkConfig) -> bytes:
     """One encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
+    if not plain["guarantee"]["horizon_from_slot"]:
+        del plain["guarantee"]["horizon_from_slot"]
     general = network.general
     if general.send_offset == usual_send_offset(len(general.regions), general.deadline):
         del plain["network"]["send_offset"]  # not known to version 0.1.0
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
+        if server["keep"] == 1.0:
+            del server["keep"]
     for link in plain["link"]:
         link["between"] = sorted(link["between"])
         link["from_slot"] = link["from_slot"] or 0

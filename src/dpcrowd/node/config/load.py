@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
 from dpcrowd.node.config.read import parse
+from dpcrowd.node.config.revision import check_member
 from dpcrowd.node.config.values import decoder
 
 __all__ = ["load_network", "load_node", "load_pair", "parse_network", "parse_node"]
@@ -40,9 +41,12 @@ def load_pair(path: str | os.PathLike[str]) -> tuple[NodeConfig, NetworkConfig]:
     """A node and the network that it names; the server has to be one of the network's."""
     node = load_node(path)
     network = load_network(node.network)
-    names = [server.name for server in network.servers]
-    if node.server not in names:
-        raise BadInput(f"{os.fspath(path)}: server: {unknown_name('server', node.server, names)}")
+    check_member(network, node.server, f"{os.fspath(path)}: server")
+    if network.server(node.server).keep < 1 and node.ingest.accepts == "counts":
+        raise BadInput(
+            f'{os.fspath(path)}: ingest.accepts: given "counts", but network.toml has keep below 1 for '
+            f"'{node.server}', which chooses users one by one; allowed: \"checkins\", or keep = 1."
+        )
     return node, network
 
 

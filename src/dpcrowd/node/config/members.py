@@ -32,6 +32,15 @@ class ServerSection(Section, frozen=True, kw_only=True):
 
     name: Annotated[Name, about("The server's name.", "1 to 63 of a-z, 0-9 and '-', with no '-' at either end")]
     share: Share
+    keep: Annotated[
+        float,
+        about(
+            "To shed load: the part of its users that this server counts, chosen in each slot by their keyed hashes.",
+            "above 0 and at most 1",
+            gt=0,
+            le=1,
+        ),
+    ] = 1.0
     endpoint: Annotated[str, about("Where its neighbours reach it.", '"tls/HOST:PORT"')]
     certificate_name: CertificateName = ""
     keys: Keys
@@ -44,6 +53,11 @@ class ServerSection(Section, frozen=True, kw_only=True):
             raise Refused("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
         if not self.certificate_name:
             force_setattr(self, "certificate_name", self.name)
+
+    @property
+    def counted_share(self) -> float:
+        """The part of the population that its counts are of."""
+        return self.share * self.keep
 
 
 class LinkSection(Section, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ __all__ = [
     "ListenSection",
     "LogSection",
     "NodeConfig",
+    "NoiseSection",
     "RetentionSection",
 ]
 
@@ -64,9 +65,43 @@ class ListenSection(Section, frozen=True, kw_only=True):
 class IngestSection(Section, frozen=True, kw_only=True):
     """[ingest]: what is taken in."""
 
+    accepts: Annotated[
+        Literal["checkins", "counts"],
+        about("What is taken in: check-ins, or counts that were made distinct elsewhere.", '"checkins" or "counts"'),
+    ] = "checkins"
     capacity: Annotated[
-        int, about("Check-ins that an open slot holds; more are refused for now.", "1 to 1000000000", ge=1, le=10**9)
+        int,
+        about(
+            "Distinct users of an open slot that are counted in memory, about 150 bytes each. A slot with more is "
+            "counted from the journal when it is sealed: nobody is turned away, but its message is late.",
+            "1 to 1000000000",
+            ge=1,
+            le=10**9,
+        ),
     ] = 1_000_000
+    journal_limit: Annotated[
+        Size,
+        about(
+            "What the check-ins of one slot may take on the disk, 20 bytes each; a slot with more is not sampled.",
+            'a size from 1MiB to 1024GiB such as "1GiB", or bytes',
+        ),
+    ] = field(default_factory=lambda: Size(1 << 30))
+    max_downtime: Annotated[
+        Duration | None,
+        about(
+            "How much of a slot the node may have missed and still sample it; without it, a tenth of a slot.",
+            "a duration from 0s to 1d",
+        ),
+    ] = None
+    requests_per_second: Annotated[
+        float,
+        about(
+            "Requests to send check-ins or counts that one token may make per second; 0: no limit.",
+            "a number from 0 to 1000000",
+            ge=0,
+            le=1e6,
+        ),
+    ] = 0.0
     max_body: Annotated[
         Size, about("The largest body of a request.", 'a size from 1KiB to 1GiB such as "8MiB", or bytes')
     ] = field(default_factory=lambda: Size(8 << 20))
@@ -80,7 +115,9 @@ class IngestSection(Section, frozen=True, kw_only=True):
             "true or false",
         ),
     ] = False
-    counts: Annotated[bool, about("Take counts that were made distinct elsewhere.", "true or false")] = True
+    counts: Annotated[bool | None, about("Of version 0.1, without effect since: see `accepts`.", "true or false")] = (
+        None
+    )
     needs_feed: Annotated[
         bool,
         about(
@@ -93,8 +130,24 @@ class IngestSection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.max_body <= 1 << 30:
             raise Refused("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
-        if self.future > 86_400_000_000_000:
-            raise Refused("future", f"given {self.future}; allowed: 0s to 1d.")
+        if not 1 << 20 <= self.journal_limit <= 1 << 40:
+            raise Refused("journal_limit", f"given {self.journal_limit}; allowed: 1MiB to 1024GiB.")
+        for name, given in (("future", self.future), ("max_downtime", self.max_downtime)):
+            if given is not None and given > 86_400_000_000_000:
+                raise Refused(name, f"given {given}; allowed: 0s to 1d.")
+
+
+class NoiseSection(Section, frozen=True, kw_only=True):
+    """[noise]: who draws it. There is no setting for noise that is not exact."""
+
+    sampler: Annotated[
+        Literal["exact", "opendp"],
+        about(
+            "Who draws the noise: dpcrowd itself, from fresh entropy for every sample, or the library OpenDP, which "
+            "repeats its noise if an image of the process or the machine is resumed twice.",
+            '"exact" or "opendp"',
+        ),
+    ] = "exact"
 
 
 class LogSection(Section, frozen=True, kw_only=True):
@@ -153,6 +206,9 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     ingest: Annotated[IngestSection, about("What is taken in.", "a table [ingest]")] = field(
         default_factory=IngestSection
     )
+    noise: Annotated[NoiseSection, about("Who draws the noise.", "a table [noise]")] = field(
+        default_factory=NoiseSection
+    )
     log: Annotated[LogSection, about("What the node says about itself.", "a table [log]")] = field(
         default_factory=LogSection
     )
@@ -167,6 +223,11 @@ class NodeConfig(Section, frozen=True, kw_only=True):
         if self.ledger.shared is not None and self.ledger.shared == self.data:
             raise Refused("ledger.shared", "given this node's own data folder; name another node's, or leave it out.")
 
+    @property
+    def served_certificate(self) -> Path:
+        """A copy of the certificate that HTTPS has while the node runs: its file may be newer until a reload."""
+        return self.data / "https.served.crt"
+
     def warnings(self) -> tuple[str, ...]:
         """What is allowed, but probably not meant; one line each."""
         return tuple(self._warnings())
@@ -179,5 +240,15 @@ class NodeConfig(Section, frozen=True, kw_only=True):
             yield f"tokens.read is open and listen.http is {self.listen.http}: whoever reaches it reads the estimates."
         if not self.tokens.checkin:
             yield "tokens.checkin is empty: nobody can send check-ins over HTTP."
+        if self.ingest.counts is not None:
+            yield (
+                'ingest.counts has no effect any more; delete it, and write accepts = "counts" if this node is sent '
+                f"counts. It takes {self.ingest.accepts} now."
+            )
         if self.ingest.exact_counters:
             yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep it inside."
+        if self.noise.sampler == "opendp":
+            yield (
+                "noise.sampler is opendp: a process or a machine that is resumed twice from one image repeats its "
+                "noise, and the difference of two releases is then exact; never resume this server from a snapshot."
+            )

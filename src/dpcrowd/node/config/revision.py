@@ -2,7 +2,8 @@
 
 A next revision may bring new servers, links, shares, population, regions, keys, times of grace, deadline and sending,
 and with the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the
-scheme: state and ledger of the running network would mean something else.
+scheme: state and ledger of the running network would mean something else. One thing it may do about the promise: begin
+a new horizon of a finite one, with its own first slot, so that all servers begin it alike.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config.kinds import Refused
 from dpcrowd.node.config.network import NetworkConfig
 
-__all__ = ["check_next"]
+__all__ = ["check_member", "check_next"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta"}
+_NAMED = 24
 
 
 def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "network.toml") -> None:
@@ -22,6 +24,22 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
         _check(current, following)
     except Refused as refused:
         raise BadInput(f"{where}: {refused}") from None
+
+
+def check_member(network: NetworkConfig, server: str, where: str = "network.toml") -> None:
+    """Refuse a server that a revision does not have.
+
+    No similar name is suggested: it would be another organisation's.
+    """
+    names = [one.name for one in network.servers]
+    if server in names:
+        return
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    raise BadInput(
+        f"{where}: revision {network.revision} of '{network.id}' has no server '{server}', only "
+        f"{', '.join(names[:_NAMED])}{more}. If it has left the network, stop it for good; otherwise correct `server` "
+        "in node.toml, or ask whoever keeps network.toml for a revision that has it."
+    )
 
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
@@ -39,7 +57,15 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     for name in ("id", "epoch", "slot"):
         _same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
     for name in current.promise.__struct_fields__:
-        _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
+        if name != "horizon_from_slot":
+            _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
+    began, begins = current.promise.horizon_from_slot, following.promise.horizon_from_slot
+    if begins not in (began, following.valid_from_slot):
+        raise Refused(
+            "guarantee.horizon_from_slot",
+            f"given {begins}; allowed: {began}, where the present horizon began, or {following.valid_from_slot} "
+            "(valid_from_slot), to begin a new one with this revision.",
+        )
     for name in current.method.__struct_fields__:
         if name not in _FREE_IN_SCHEME:
             _same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
+from typing import Literal
 
 from dpcrowd.errors import BadInput
 
@@ -43,7 +44,8 @@ def sample_network(
     kind: str = "window",
     length: int = 100,
     epsilon: str = "1",
-    scheme: str = "dpcrowd-plus",
+    scheme: str = "dpcrowd-w",
+    interval: int | None = 1,
     process_var: float | None = None,
     keys: Mapping[str, str] | None = None,
     endpoints: Mapping[str, str] | None = None,
@@ -53,6 +55,7 @@ def sample_network(
     servers      how many, or their names
     keys         "ed25519:..." by server; without, placeholders that load but that nobody has the private part of
     endpoints    "tls/host:port" by server; without, ports of this machine from 7447 on
+    interval     slots from sample to sample; None: adaptive sampling, the only one of dpcrowd-plus
     process_var  Q; without, a change of 3% of a region in a slot
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
@@ -69,6 +72,7 @@ def sample_network(
         length=length,
         epsilon=quoted(epsilon),
         scheme=quoted(scheme),
+        schedule=_schedule(interval),
         process_var=f"{(0.03 * mean) ** 2 if process_var is None else process_var:.12g}",
         servers="\n".join(_server(names, number, keys or {}, endpoints or {}) for number in range(len(names))),
         links="\n".join(f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in _ring(names)),
@@ -88,10 +92,10 @@ def sample_node(
     transport: str = "tls/0.0.0.0:7447",
     http: str = "127.0.0.1:8080",
     checkin: Sequence[str] = (),
-    read: Sequence[str] | None = None,
+    read: Literal["open"] | Sequence[str] = (),
     admin: Sequence[str] = (),
 ) -> str:
-    """The text of a node.toml; tokens as they shall stand in it (`token_hash`), `read` None: open."""
+    """The text of a node.toml; tokens as they shall stand in it (`token_hash`). Nobody may do what no token is for."""
     values = {
         name: quoted(value)
         for name, value in (
@@ -106,7 +110,7 @@ def sample_node(
         )
     }
     lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
-    text = _template("node").substitute(values, read='"open"' if read is None else _list(read), **lists)
+    text = _template("node").substitute(values, read=quoted(read) if isinstance(read, str) else _list(read), **lists)
     return _chosen(text, advanced)
 
 
@@ -133,6 +137,19 @@ def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoint
         "",
     ]
     return "\n".join(lines)
+
+
+def _schedule(interval: int | None) -> str:
+    """When servers sample. An equal part of epsilon for every sample is what lasts: see `dpcrowd.node.forecast`."""
+    if interval is None:
+        return (
+            '#+ sampling = "adaptive"\t# dpcrowd, dpcrowd-w; "fixed", "staggered", "lockstep" with an interval\n'
+            "#+ interval = 10\t# slots from sample to sample"
+        )
+    return (
+        'sampling = "fixed"\t# an equal part of epsilon for every sample; also "staggered", "lockstep", "adaptive"\n'
+        f"interval = {interval}\t# slots from sample to sample; leave it out if adaptive"
+    )
 
 
 def _ring(names: Sequence[str]) -> list[tuple[str, str]]:

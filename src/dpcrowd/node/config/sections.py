@@ -144,6 +144,17 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
         int, about("In how many regions of one slot a user may count.", "1 to 10000", ge=1, le=10_000)
     ] = 1
     correlation: Annotated[float, about("Epsilon is divided by this factor.", "1 to 1000000000", ge=1, le=1e9)] = 1.0
+    horizon_from_slot: Annotated[
+        int, about("The slot with which all servers begin the present horizon.", _SLOT, ge=0, le=_MOST)
+    ] = 0
+
+    def __post_init__(self) -> None:
+        if self.horizon_from_slot and self.kind != "finite":
+            raise Refused(
+                "horizon_from_slot",
+                f'given {self.horizon_from_slot} with kind = "{self.kind}"; allowed: with kind = "finite" only. The '
+                "budget of a window comes back by itself: leave it out.",
+            )
 
 
 class SchemeSection(Section, frozen=True, kw_only=True):

@@ -15,8 +15,15 @@ from dpcrowd.node.doctor.heard_checks import check_heard
 from dpcrowd.node.doctor.ledger_checks import LedgerState, read_ledger
 from dpcrowd.node.doctor.machine_checks import check_disk, check_ports, running_process
 from dpcrowd.node.doctor.neighbour_checks import try_neighbours
-from dpcrowd.node.doctor.own_checks import check_certificate, check_files, check_https
-from dpcrowd.node.doctor.running_checks import Ask, check_running
+from dpcrowd.node.doctor.own_checks import (
+    check_certificate,
+    check_files,
+    check_https,
+    check_ingest,
+    check_sampler,
+    check_schedule,
+)
+from dpcrowd.node.doctor.running_checks import Ask, check_deserted, check_running
 from dpcrowd.node.live.revisions import current_revision
 
 __all__ = ["examine"]
@@ -46,6 +53,9 @@ def examine(
         *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_https(node, datetime.fromtimestamp(at_ns / 1e9, UTC)),
         *check_files(node),
+        check_schedule(node, current),
+        *check_ingest(node, current),
+        *check_sampler(node),
         *check_clock(current, at_ns, ledger.sealed_ns),
         check_synchronised(),
         *check_disk(node),
@@ -87,11 +97,16 @@ def _around(
     awaited = []
     for name, finding in try_neighbours(node, network, slot, datetime.fromtimestamp(at_ns / 1e9, UTC), timeout):
         yield finding
-        if name and (finding.outcome == "passed" or name < node.server):  # the one whose name comes first dials
+        well = finding.outcome in ("passed", "note")
+        if name and (well or name < node.server):  # the one whose name comes first dials
             awaited.append(name)
     if running is not None:
         if ask is not None:
             yield from check_running(node, network, ask)
+        return
+    deserted = [] if ask is None else list(check_deserted(node, ask))
+    if deserted:
+        yield from deserted
     elif listen > 0:
         yield from check_heard(node, network, slot, awaited, ledger.counter, listen)
     else:

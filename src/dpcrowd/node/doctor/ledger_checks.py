@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.clock_checks import utc
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.live.horizon import by_revision
 from dpcrowd.node.live.purse import horizon, shortage
-from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed
+from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed, sharing_problem
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["LedgerState", "read_ledger"]
@@ -41,10 +42,16 @@ def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Ledger
             storage.ledger.check()
             text = f"'{where}' is whole, with {storage.ledger.payments()} payment(s)."
             findings = [passed("database", text), *_check_promises(network, storage, now_ns)]
+            if shared is not None and network.guarantee().users == "roaming":
+                text = f"users roam: no other network can use the ledger in '{shared}' beside '{network.id}'."
+                findings.append(note("sharing", text))
             return LedgerState(findings, _sealed(network, storage), storage.ledger.counter())
     except StorageFailed as failure:
         if failure.kind == "missing" and not where.exists():
-            return LedgerState([skipped("database", f"'{where}' is not there yet: the node has not run.")], counter=0)
+            return LedgerState(
+                [skipped("database", f"'{where}' is not there: the node has not run yet, or its folder is gone.")],
+                counter=0,
+            )
         fix = f"{failure.fix[:1].upper()}{failure.fix[1:]}."
         return LedgerState([problem("database", f"{failure.reason}.", fix)])
     except OSError as error:  # run by another user than the node
@@ -53,7 +60,8 @@ def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Ledger
 
 
 def _sealed(network: NetworkConfig, storage: Storage) -> int | None:
-    paid = [_closes(one) for one in storage.ledger.spent_since(0) if one.kind == "sample" and one.network == network.id]
+    entries = storage.ledger.spent_since(0)
+    paid = [one.closes_ns for one in entries if one.kind == "sample" and one.network == network.id]
     last = storage.releases.latest()
     return max([*paid, *([] if last is None else [last.opens_ns + last.length_ns])], default=None)
 
@@ -62,29 +70,34 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
     """What all networks on this ledger have spent together, against each of their promises."""
     clock = network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    opens, closes = clock.opens(slot), clock.closes(slot)
     promises = storage.ledger.promises.all()
     declared = any(promise.network == network.id for promise in promises)
     if not declared:
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
     for promise in promises:
-        counted = _counted(storage, promise, opens, closes, own=promise.network == network.id)
+        counted = storage.ledger.counted(promise, clock.opens(slot))
+        paid, cost = sum(one.nano for one in counted), sum(_cost(promise, one) for one in counted)
         span = "since its horizon began" if promise.span_ns is None else "in its present window"
+        counts = f", which counts as {format_epsilon(cost)} for users {promise.bounds}" if cost > paid else ""
         text = (
             f"network '{promise.network}' promises ε={format_epsilon(promise.nano)}; all networks on this ledger "
-            f"together have spent {format_epsilon(sum(one.nano for one in counted))} {span}."
+            f"together have spent {format_epsilon(paid)} {span}{counts}."
         )
         yield passed("budget", text)
     total = format_epsilon(storage.ledger.total_spent())
     yield passed("budget", f"since the ledger began ε={total} was spent, over {max(len(promises), 1)} network(s).")
-    if declared:
+    shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
+    if shared:
+        fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
+        yield problem("sharing", f"the server will not start: {shared}", fix)
+    elif declared:
         yield from _check_room(network, storage, slot)
 
 
 def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator[Finding]:
     """Whether a sample of the present slot could be paid, by the ledger's own judgement."""
     clock, guarantee = network.clock(), network.guarantee()
-    room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
+    room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
     if not short:
@@ -92,9 +105,12 @@ def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator
     promise, own = room.promise, room.promise.network == network.id
     if guarantee.kind == "finite" and (own or slot >= first + guarantee.length):
         fix = "'dpcrowd node new-horizon' begins a new horizon on top of what was spent: a new promise to your users."
+        if guarantee.users == "roaming":
+            how = by_revision(network.id)
+            fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
-    counted = _counted(storage, promise, clock.opens(slot), clock.closes(slot), own=own)
+    counted = storage.ledger.counted(promise, clock.opens(slot))
     back = "" if promise.span_ns is None else f" Something comes back {utc(_back(promise, counted))}."
     text = f"there is no sample for now: {short}{back}"
     if own and room.spent <= promise.nano and all(one.kind == "sample" for one in counted):
@@ -106,19 +122,16 @@ def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator
     yield problem("budget", text, fix)
 
 
-def _counted(storage: Storage, promise: Promise, opens: int, closes: int, *, own: bool) -> list[Entry]:
-    return storage.ledger.spent_since(promise.reach(opens, closes, own=own))
-
-
 def _back(promise: Promise, counted: list[Entry]) -> int:
     """When so much has left the window that anything at all can be paid."""
-    spent = sum(one.nano for one in counted)
-    for one in sorted(counted, key=_closes):
-        spent -= one.nano
+    spent = sum(_cost(promise, one) for one in counted)
+    for one in sorted(counted, key=lambda one: one.closes_ns):
+        spent -= _cost(promise, one)
         if spent < promise.nano:
-            return _closes(one) + (promise.span_ns or 0)
+            return promise.frees(one.closes_ns) or 0
     return 0  # only where nothing was counted, and then nothing is short
 
 
-def _closes(entry: Entry) -> int:
-    return entry.opens_ns + entry.length_ns
+def _cost(promise: Promise, entry: Entry) -> int:
+    """What a payment costs the users of a promise."""
+    return promise.bounds.cost(entry.nano, entry.bounds)

@@ -15,7 +15,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.members import ServerSection
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.keys.checks import certificate_problems
+from dpcrowd.node.keys.checks import certificate_problems, expires_soon
 
 __all__ = ["try_neighbours"]
 
@@ -62,6 +62,9 @@ def _try(context: ssl.SSLContext, authority: bytes, server: ServerSection, now: 
     )
     if found:
         return problem("neighbours", f"'{server.name}' at {host}:{port}: {found[0].what}", found[0].fix)
+    soon = expires_soon(shown, server.certificate_name, now)
+    if soon is not None:
+        return note("neighbours", f"'{server.name}' answers at {host}:{port}, but {soon.what} Tell that organisation.")
     return passed("neighbours", f"'{server.name}' answers at {host}:{port} with the certificate that is pinned.")
 
 

@@ -1,7 +1,8 @@
-"""Checks of what belongs to this server: its certificate and its files."""
+"""Checks of what belongs to this server: its certificate, its files, its samples and its sampler."""
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -10,12 +11,18 @@ from datetime import datetime
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
-from dpcrowd.node.doctor.findings import Finding, passed, problem, skipped
+from dpcrowd.node.config.kinds import Size
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
+from dpcrowd.node.keys.expiry import read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
+from dpcrowd.node.sampler import make_noise
 
-__all__ = ["check_certificate", "check_files", "check_https"]
+__all__ = ["check_certificate", "check_files", "check_https", "check_ingest", "check_sampler", "check_schedule"]
+
+_ROW_BYTES, _CHECKINS = 20, 4  # per check-in in the journal; check-ins of a person in one slot, to be on the safe side
 
 
 def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -> Iterator[Finding]:
@@ -38,10 +45,11 @@ def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -
         yield problem("certificate", one.what, one.fix)
     if found:
         return
-    soon = expires_soon(certificate, me.certificate_name, now)
-    if soon is not None:
-        yield problem("certificate", soon.what, soon.fix)
-    else:
+    root = read_expiry(node.keys.ca, "authority").problem(now)
+    soon = [one for one in (expires_soon(certificate, me.certificate_name, now), root) if one is not None]
+    for one in soon:
+        yield problem("certificate", one.what, one.fix)
+    if not soon:
         yield passed("certificate", f"'{me.certificate_name}' at {host}, signed by the authority, key pinned.")
 
 
@@ -50,11 +58,36 @@ def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
     certificate, key = node.listen.http_certificate, node.listen.http_key
     if certificate is None or key is None:
         return
-    wrong = https_problem(certificate, key, now)
+    wrong = https_problem(certificate, key, now) or read_expiry(certificate, "https").problem(now)
     if wrong is not None:
         yield problem("https", wrong.what, wrong.fix)
     else:
         yield passed("https", f"the API has HTTPS with '{certificate}'.")
+
+
+def check_sampler(node: NodeConfig) -> Iterator[Finding]:
+    """Whether the library that draws the noise is there; the exact sampler needs none."""
+    if node.noise.sampler == "exact":
+        return
+    try:
+        make_noise(node)
+    except DpcrowdError as error:
+        yield problem("noise", str(error), 'Install it, or set sampler = "exact" in [noise] of node.toml.')
+    else:
+        yield passed("noise", f"drawn by {node.noise.sampler}, which is installed.")
+
+
+def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
+    """Whether the budget lasts as long as it has to, by public numbers alone."""
+    warning, interval = schedule_warning(network, node.server), network.method.interval
+    if warning is not None:
+        return note("schedule", warning)
+    if interval is None:
+        return passed(
+            "schedule", f"'{network.method.name}' samples as the crowd changes; with an invented crowd ε lasts."
+        )
+    every = "every slot is" if interval == 1 else f"one slot in {interval} is"
+    return passed("schedule", f"{every} sampled, each time with an equal part of ε.")
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:
@@ -82,6 +115,30 @@ def check_files(node: NodeConfig) -> Iterator[Finding]:
         yield passed("files", f"{_listed(private, 'is its', 'are their')} owner's alone.")
     if missing:
         yield skipped("files", f"{_listed(missing, 'is', 'are')} not there yet.")
+
+
+def check_ingest(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
+    """Whether the people that this server can have in one slot fit into its limits, by public numbers alone."""
+    if node.ingest.accepts != "checkins":
+        return
+    people = math.ceil(network.population * network.server(node.server).counted_share)
+    room = node.ingest.journal_limit // (_ROW_BYTES * _CHECKINS)
+    if people > room:
+        text = (
+            f"{people} people with {_CHECKINS} check-ins each per slot take more than ingest.journal_limit = "
+            f"{node.ingest.journal_limit}: a slot that takes more is not sampled, which tells that many were there."
+        )
+        needed = Size(-(-people * _ROW_BYTES * _CHECKINS // (1 << 20)) << 20)
+        yield problem("ingest", text, f'Write journal_limit = "{needed}" or more under [ingest], or keep below 1.')
+    if people > node.ingest.capacity:
+        text = (
+            f"up to {people} people per slot, of whom ingest.capacity = {node.ingest.capacity} are counted in memory; "
+            "a slot with more is counted from the disk, and its message is late, which tells that many were there."
+        )
+        fix = f"Write capacity = {people} under [ingest] (about {people * 150 >> 20} MiB of memory), or keep below 1."
+        yield problem("ingest", text, fix)
+    if people <= min(room, node.ingest.capacity):
+        yield passed("ingest", f"up to {people} people per slot fit into memory and journal.")
 
 
 def _listed(names: list[str], one: str, several: str) -> str:

@@ -14,7 +14,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 
-__all__ = ["Ask", "check_running"]
+__all__ = ["Ask", "check_deserted", "check_running"]
 
 Ask = Callable[[NodeConfig, str], Any]
 
@@ -22,6 +22,7 @@ _OTHER = "other-configuration"  # these reasons are words of `dpcrowd.node.wire`
 _EARLY, _LATE = "wrong-slot", "late"
 _SOME = 5  # late messages that are no sign of anything: a restart brings a few
 _BUDGET = "/v1/budget"
+_RELOAD = "If the file has been renewed, 'dpcrowd node reload' has the node take it."
 
 
 def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterator[Finding]:
@@ -45,6 +46,24 @@ def check_running(node: NodeConfig, network: NetworkConfig, ask: Ask) -> Iterato
     yield from _check_clocks(network, status)
 
 
+def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
+    """Nobody holds the data folder; if a node answers all the same, it has lost its folder. Nothing if none answers."""
+    try:
+        ready = ask(node, "/readyz")
+    except DpcrowdError:
+        return
+    if not isinstance(ready, dict) or not isinstance(ready.get("problems"), list):
+        return  # another program
+    text = f"a node answers at {node.listen.http}, but no process holds the data folder '{node.data}'"
+    fix = (
+        "Put the folder back as it was, if it was moved. Otherwise stop that node, restore the last backup into an "
+        "empty folder, start it and confirm the loss. If another node answers there, set another listen.http."
+    )
+    yield problem("running", f"{text}: it was deleted, moved or replaced under the running node.", fix)
+    for problem_text in ready["problems"]:
+        yield note("running", f"the node says: {problem_text}")
+
+
 def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Finding]:
     if budget.get("samples") is False:
         text = f"the node does not sample: {budget.get('text') or 'it does not say why.'}"
@@ -55,7 +74,10 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
             yield note("running", text)
     for text in ready.get("problems", []):
         if _BUDGET not in text:  # told above, with its reason
-            yield problem("running", f"the node is not ready: {text}", "See 'Storage' on the page on failures.")
+            fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
+            yield problem("running", f"the node is not ready: {text}", fix)
+    for text in ready.get("warnings", []):
+        yield note("running", text)
     if ready.get("ready"):
         yield passed("running", "the node is ready.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import islice
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,18 +22,18 @@ from dpcrowd.node.ingest.batch import (
     ALLOWED,
     ARRIVAL,
     MOST_ROWS,
-    NAMED_ROWS,
     Batch,
     BodyRefused,
-    refuse_field,
+    keep_rows,
     refuse_malformed,
 )
-from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, Zoned, nanoseconds
+from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, SECONDS, Zoned, nanoseconds
+from dpcrowd.node.ingest.users import LONGEST_USER, are_plain, user_bytes
 
 __all__ = ["decode_arrow"]
 
 _LONGEST = 1024
-"""Bytes of a text: 256 characters of a user."""
+"""Bytes of a text: as many as the longest user may have."""
 _MOST_TEXT = 64 << 20
 """Bytes of all texts of a column, since any number of its rows may be views of the same one."""
 _UNITS = {"s": 1_000_000_000, "ms": MILLISECOND, "us": 1_000, "ns": 1}
@@ -52,8 +52,11 @@ def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batc
         raise columns
     if not columns:
         return Batch([], [])
-    times = _times(pyarrow, columns["time"]) if "time" in columns else None
-    return Batch(_users(pyarrow, columns["user"]), _regions(pyarrow, columns["region"], regions), times)
+    wrong: dict[int, str] = {}
+    users = _users(pyarrow, columns["user"], wrong)
+    numbers = _regions(pyarrow, columns["region"], regions, wrong)
+    times = _times(pyarrow, columns["time"], wrong) if "time" in columns else None
+    return keep_rows(users, numbers, times, wrong)
 
 
 def _read(pyarrow: Any, body: bytes, *, file: bool) -> dict[str, Any] | BodyRefused:
@@ -96,61 +99,99 @@ def _check_schema(pyarrow: Any, schema: Any) -> BodyRefused | None:
     return None
 
 
-def _users(pyarrow: Any, column: Any) -> list[bytes]:
-    values, places = _values(pyarrow, column, "user")
-    _refuse_rows(lean.nulls(values), places, "user")
+def _users(pyarrow: Any, column: Any, wrong: dict[int, str]) -> list[bytes]:
+    values, places = _values(pyarrow, column, "user", wrong)
+    bad = lean.nulls(values)
     if pyarrow.types.is_integer(values.type):
         users = [b"%d" % user for user in lean.integers(pyarrow, values).tolist()]
     else:
-        _check_lengths(pyarrow, values, places, "user")
-        users = values.view(_bytes_of(pyarrow, values.type)).to_pylist()
+        users, bad = _text_users(pyarrow, values, bad)
+    _refuse(wrong, bad, places, "user")
     return users if places is None else [users[place] for place in places.tolist()]
 
 
-def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int]) -> list[int]:
-    values, places = _values(pyarrow, column, "region")
-    _refuse_rows(lean.nulls(values), places, "region")
-    _check_lengths(pyarrow, values, places, "region")
-    numbers = np.array([regions.get(name, -1) for name in values.to_pylist()], dtype=np.int64)
-    _refuse_rows(numbers < 0, places, "region", unknown=True)
+def _text_users(pyarrow: Any, values: Any, missing: NDArray[np.bool_]) -> tuple[list[bytes], NDArray[np.bool_]]:
+    """Users, and which of them are none."""
+    lengths = _lengths(pyarrow, values, "user")
+    if not missing.any() and lengths.min() > 0 and lengths.max() <= LONGEST_USER:
+        users: list[bytes] = values.view(_bytes_of(pyarrow, values.type)).to_pylist()
+        if are_plain(users):
+            return users, missing
+    texts = _texts(values, missing | (lengths < 1) | (lengths > _LONGEST))
+    users = user_bytes(texts)
+    bad = [not user or len(text) > LONGEST_USER for user, text in zip(users, texts, strict=True)]
+    return users, np.array(bad, dtype=np.bool_)
+
+
+def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[int, str]) -> list[int]:
+    values, places = _values(pyarrow, column, "region", wrong)
+    bad = lean.nulls(values) | _wrong_lengths(pyarrow, values, "region")
+    _refuse(wrong, bad, places, "region")
+    numbers = np.array([regions.get(name, -1) for name in _texts(values, bad)], dtype=np.int64)
+    _refuse(wrong, numbers < 0, places, "unknown-region")
     found: list[int] = (numbers if places is None else numbers[places]).tolist()
     return found
 
 
-def _times(pyarrow: Any, column: Any) -> NDArray[np.int64] | None:
+def _texts(values: Any, bad: NDArray[np.bool_]) -> list[str]:
+    """Texts of a column, together hardly larger than the body (`_lengths`); empty where they are bad."""
+    texts: list[str] = values.to_pylist()
+    return texts if not bad.any() else ["" if wrong else text for text, wrong in zip(texts, bad.tolist(), strict=True)]
+
+
+def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64] | None:
     missing = lean.nulls(column)
     if missing.all():
         return None
     if not (pyarrow.types.is_integer(column.type) or pyarrow.types.is_timestamp(column.type)):
-        _check_lengths(pyarrow, column, None, "time")
-        return _text_times(column.to_pylist())
+        bad = _wrong_lengths(pyarrow, column, "time")
+        return _text_times(_texts(column, missing | bad), missing, bad, wrong)
     factor = _UNITS[column.type.unit] if pyarrow.types.is_timestamp(column.type) else MILLISECOND
     values = np.where(missing, 0, lean.integers(pyarrow, column))
-    _refuse_rows((values < 0) | (values > LAST_NS // factor), None, "time")
-    return np.where(missing, ARRIVAL, values.astype(np.int64) * factor)
+    bad = (values < 0) | (values > LAST_NS // factor)
+    if pyarrow.types.is_integer(column.type):
+        bad |= (values >= SECONDS.start) & (values < SECONDS.stop)
+    _refuse(wrong, bad, None, "time")
+    return np.where(missing | bad, ARRIVAL, np.where(bad, 0, values).astype(np.int64) * factor)
 
 
-def _text_times(texts: list[str | None]) -> NDArray[np.int64] | None:
+def _text_times(
+    texts: list[str], missing: NDArray[np.bool_], bad: NDArray[np.bool_], wrong: dict[int, str]
+) -> NDArray[np.int64] | None:
+    given = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
+    moments = _all_moments(given)
+    if moments is None:
+        moments = [None if text is None else _moment(text) for text in given]
+    _refuse(wrong, np.array([moment is None for moment in moments], dtype=np.bool_) & ~missing, None, "time")
+    times, out_of_range = nanoseconds(moments)
+    for row in out_of_range:
+        wrong.setdefault(row, "time")
+    return times
+
+
+def _all_moments(texts: list[str | None]) -> list[datetime | None] | None:
     with suppress(msgspec.ValidationError):
-        return nanoseconds(msgspec.convert(texts, list[Zoned | None]))
-    wrong = (row for row, text in enumerate(texts) if text is not None and not _is_time(text))
-    raise refuse_field(list(islice(wrong, NAMED_ROWS)), "time")
+        return msgspec.convert(texts, list[Zoned | None])
+    return None
 
 
-def _is_time(text: str) -> bool:
-    try:
-        msgspec.convert(text, Zoned)
-    except msgspec.ValidationError:
-        return False
-    return True
+def _moment(text: str) -> datetime | None:
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(text, Zoned)
+    return None
 
 
-def _values(pyarrow: Any, column: Any, field: str) -> tuple[Any, NDArray[np.int64] | None]:
+def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tuple[Any, NDArray[np.int64] | None]:
     """A dictionary's values and where each row's is; a plain column and None."""
     if not pyarrow.types.is_dictionary(column.type):
         return column, None
-    _refuse_rows(lean.nulls(column.indices), None, field)
-    return column.dictionary, lean.integers(pyarrow, column.indices).astype(np.int64)
+    missing = lean.nulls(column.indices)
+    _refuse(wrong, missing, None, field)
+    # Without any values all rows are null; each of them still has to have a place.
+    values = column.dictionary if len(column.dictionary) else pyarrow.nulls(1, column.dictionary.type)
+    places = lean.integers(pyarrow, column.indices).astype(np.int64)
+    places[missing] = 0
+    return values, places
 
 
 def _bytes_of(pyarrow: Any, kind: Any) -> Any:
@@ -160,29 +201,28 @@ def _bytes_of(pyarrow: Any, kind: Any) -> Any:
     return pyarrow.large_binary() if pyarrow.types.is_large_string(kind) else pyarrow.binary()
 
 
-def _check_lengths(pyarrow: Any, values: Any, places: NDArray[np.int64] | None, field: str) -> None:
-    """Of texts, before they are copied; an empty one is no user and no region."""
-    if not len(values):
-        return
+def _wrong_lengths(pyarrow: Any, values: Any, field: str) -> NDArray[np.bool_]:
+    """Where texts are empty, or longer than any that is allowed."""
+    lengths = _lengths(pyarrow, values, field)
+    return np.asarray(((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values))
+
+
+def _lengths(pyarrow: Any, values: Any, field: str) -> NDArray[Any]:
+    """Bytes of each text, before any is copied; where a row is null, anything."""
     begin, end = values.offset, values.offset + len(values)
     if pyarrow.types.is_string_view(values.type):
         # 16 bytes a row, the first 4 of them its length.
         lengths = np.frombuffer(values.buffers()[1], dtype="<i4", count=4 * end)[::4][begin:]
+        lengths = np.where(lean.nulls(values), 0, lengths)  # a null may say that it is of any length, below 0 too
         if lengths.sum(dtype=np.int64) > _MOST_TEXT:
             raise BodyRefused(413, "too-large", f"column {field}: more than {_MOST_TEXT} bytes of text; send several.")
-    else:
-        kind = "<i8" if pyarrow.types.is_large_string(values.type) else "<i4"
-        lengths = np.diff(np.frombuffer(values.buffers()[1], dtype=kind, count=end + 1)[begin:])
-    wrong = ((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values)
-    if places is not None and wrong.any():
-        raise refuse_field((), field)  # also one that no row has
-    _refuse_rows(wrong, places, field)
+        return lengths
+    kind = "<i8" if pyarrow.types.is_large_string(values.type) else "<i4"
+    return np.diff(np.frombuffer(values.buffers()[1], dtype=kind, count=end + 1)[begin:])
 
 
-def _refuse_rows(
-    wrong: NDArray[np.bool_], places: NDArray[np.int64] | None, field: str, *, unknown: bool = False
-) -> None:
-    if wrong.any():
-        rows = np.flatnonzero(wrong if places is None else wrong[places])[:NAMED_ROWS].tolist()
-        if rows:
-            raise refuse_field(rows, field, unknown=unknown)
+def _refuse(wrong: dict[int, str], bad: NDArray[np.bool_], places: NDArray[np.int64] | None, reason: str) -> None:
+    """Note the rows whose value is bad, unless something was wrong with them before."""
+    if bad.any():
+        for row in np.flatnonzero(bad if places is None else bad[places]).tolist():
+            wrong.setdefault(row, reason)

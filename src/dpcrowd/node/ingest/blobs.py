@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
-from dpcrowd.node.collect import pack_batch, unpack_batch
+from dpcrowd.node.collect import HashedRows, pack_batch, unpack_batch
 
 __all__ = ["checkins_blob", "counts_blob", "names_blob", "replay"]
 
@@ -33,23 +34,19 @@ def counts_blob(counts: Mapping[str, int]) -> bytes:
     return _COUNTS + msgspec.msgpack.encode(dict(counts))
 
 
-def replay(
-    blobs: Iterable[bytes], regions: Mapping[str, int]
-) -> Iterator[tuple[list[bytes], list[int]] | dict[int, int]]:
+def replay(blobs: Iterable[bytes], regions: Mapping[str, int]) -> Iterator[HashedRows | dict[int, int]]:
     """Check-ins and counts of a slot in their order, by the numbers of now; a region that is not known is dropped."""
-    numbers: list[int] = []
+    numbers = np.empty(0, dtype=np.int64)
     for blob in blobs:
         kind, content = blob[:1], blob[1:]
         if kind == _NAMES:
-            numbers = [regions.get(name, -1) for name in msgspec.msgpack.decode(content, type=list[str])]
+            names = msgspec.msgpack.decode(content, type=list[str])
+            numbers = np.array([regions.get(name, -1) for name in names], dtype=np.int64)
         elif kind == _COUNTS:
             counts = msgspec.msgpack.decode(content, type=dict[str, int])
             yield {regions[name]: count for name, count in counts.items() if name in regions}
         elif kind == _CHECKINS:
-            hashes, places = unpack_batch(content)
-            kept = [
-                (user, numbers[place])
-                for user, place in zip(hashes, places, strict=True)
-                if place < len(numbers) and numbers[place] >= 0
-            ]
-            yield [user for user, _ in kept], [number for _, number in kept]
+            users, places = unpack_batch(content)
+            known = places < len(numbers)
+            known[known] = numbers[places[known]] >= 0
+            yield users[known], numbers[places[known]]

@@ -22,7 +22,17 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.names import check_hosts, common_name, hosts_of
 from dpcrowd.node.keys.signing import public_text, supported
 
-__all__ = ["SOON", "Problem", "certificate_problems", "expires_soon", "https_problem", "key_file_problem"]
+__all__ = [
+    "RENEW",
+    "SOON",
+    "Problem",
+    "certificate_problems",
+    "expires_soon",
+    "https_problem",
+    "key_file_problem",
+    "minute",
+    "time_left",
+]
 
 SOON = timedelta(days=30)
 
@@ -90,8 +100,7 @@ def expires_soon(certificate: bytes, name: str, now: datetime, soon: timedelta =
     left = _load(certificate, "the certificate").not_valid_after_utc - now
     if not timedelta(0) <= left < soon:
         return None
-    days = "less than a day" if left < timedelta(days=1) else f"{left.days} day{'s' if left.days > 1 else ''}"
-    return Problem(f"the certificate of '{name}' expires in {days} ({(now + left).date()}).", _RENEW)
+    return Problem(f"the certificate of '{name}' expires in {time_left(left)} ({(now + left).date()}).", RENEW)
 
 
 def https_problem(certificate: Path, key: Path, now: datetime) -> Problem | None:
@@ -128,7 +137,16 @@ def key_file_problem(path: Path) -> Problem | None:
     return Problem(f"the private key '{path}' is open to others (mode {mode:o}).", f"chmod 600 {path}")
 
 
-_RENEW = "dpcrowd keys renew --node DIR, then give the authority the request (NAME.next.csr) and nothing else."
+RENEW = "dpcrowd keys renew --node DIR, then give the authority the request (NAME.next.csr) and nothing else."
+
+
+def time_left(left: timedelta) -> str:
+    """In whole days."""
+    return "less than a day" if left < timedelta(days=1) else f"{left.days} day{'s' if left.days > 1 else ''}"
+
+
+def minute(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M} UTC"
 
 
 def _load(pem: bytes, what: str) -> x509.Certificate:
@@ -153,10 +171,10 @@ def _signature_problems(leaf: x509.Certificate, root: x509.Certificate) -> list[
 
 def _date_problems(leaf: x509.Certificate, name: str, now: datetime) -> list[Problem]:
     if now < leaf.not_valid_before_utc:
-        what = f"the certificate of '{name}' is valid only from {_minute(leaf.not_valid_before_utc)}."
-        return [Problem(what, f"Check this machine's clock: it says {_minute(now)}.")]
+        what = f"the certificate of '{name}' is valid only from {minute(leaf.not_valid_before_utc)}."
+        return [Problem(what, f"Check this machine's clock: it says {minute(now)}.")]
     if now > leaf.not_valid_after_utc:
-        return [Problem(f"the certificate of '{name}' expired on {_minute(leaf.not_valid_after_utc)}.", _RENEW)]
+        return [Problem(f"the certificate of '{name}' expired on {minute(leaf.not_valid_after_utc)}.", RENEW)]
     return []
 
 
@@ -174,7 +192,3 @@ def _may_do_both(certificate: x509.Certificate) -> bool:
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
         return False
     return {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH} <= set(uses)
-
-
-def _minute(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M} UTC"

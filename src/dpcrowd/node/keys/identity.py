@@ -19,8 +19,8 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.checks import certificate_problems
 from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, read_private_key, write_all
 from dpcrowd.node.keys.names import check_server_name, common_name, hosts_of
-from dpcrowd.node.keys.requests import make_request
-from dpcrowd.node.keys.signing import PrivateKey, fingerprint, key_of_certificate, public_text
+from dpcrowd.node.keys.requests import make_request, read_request
+from dpcrowd.node.keys.signing import PrivateKey, fingerprint, key_of_certificate, public_text, supported
 
 __all__ = ["KeyFolder", "finish_renewal", "new_private_key", "renew", "request_key"]
 
@@ -54,15 +54,38 @@ class KeyFolder:
         return KeyFolder(self.folder, self.name, ".next")
 
     @classmethod
-    def find(cls, folder: Path) -> KeyFolder:
-        """The one identity in a folder: server names have no dots, so `NAME.next.key` is not taken for another."""
+    def find(cls, folder: Path, name: str | None = None) -> KeyFolder:
+        """The identity of a server in a folder: the one of this name, or the only one.
+
+        Server names have no dots, so `NAME.next.key` is not taken for another. Other keys may lie there as well, that
+        of HTTPS for instance: of several, a server's is the one whose certificate or request says the file's name.
+        """
         if not folder.is_dir():
             raise BadInput(f"'{folder}' is no folder; give the folder that holds the server's NAME.key.")
         names = sorted(path.stem for path in folder.glob("*.key") if "." not in path.stem and path.stem != "ca")
-        if len(names) != 1:
-            held = f"the keys of {', '.join(names)}" if names else "no NAME.key"
-            raise BadInput(f"'{folder}' holds {held}; allowed: the key of exactly one server.")
+        if len(names) > 1:
+            names = [one for one in names if cls(folder, one)._says_its_name()] or names
+        held = f"the keys of {', '.join(names)}" if names else "no NAME.key"
+        if name is not None:
+            if name not in names:
+                raise BadInput(f"'{folder}' holds no {name}.key; it has {held}.")
+            return cls(folder, name)
+        if not names:
+            raise BadInput(f"'{folder}' holds {held}; give the folder with the server's key.")
+        if len(names) > 1:
+            raise BadInput(f"'{folder}' holds {held}; give --name and the server that is meant.")
         return cls(folder, names[0])
+
+    def _says_its_name(self) -> bool:
+        """Whether the certificate, or else the request, is for a key of our kind under the name of the files."""
+        try:
+            if is_there(self.certificate):
+                certificate = x509.load_pem_x509_certificate(read_pem(self.certificate, "certificate"))
+                supported(certificate, "the certificate")
+                return common_name(certificate, "the certificate") == self.name
+            return read_request(read_pem(self.request, "request")).name == self.name
+        except ValueError:  # BadInput is one, too
+            return False
 
 
 def new_private_key() -> PrivateKey:
@@ -75,9 +98,11 @@ def request_key(folder: Path, name: str, hosts: Sequence[str] = (), *, force: bo
     return _write_request(KeyFolder(folder, check_server_name(name)), hosts, force)
 
 
-def renew(folder: Path, hosts: Sequence[str] | None = None, *, force: bool = False) -> KeyFolder:
+def renew(
+    folder: Path, hosts: Sequence[str] | None = None, *, name: str | None = None, force: bool = False
+) -> KeyFolder:
     """Make the next key and its request, for the name and (unless others are given) the hosts of the present one."""
-    now = KeyFolder.find(folder)
+    now = KeyFolder.find(folder, name)
     where = f"'{now.certificate}'"
     if not is_there(now.certificate):
         raise BadInput(f"there is no {where}, so nothing to renew; have '{now.request}' signed first.")
@@ -94,13 +119,13 @@ def renew(folder: Path, hosts: Sequence[str] | None = None, *, force: bool = Fal
     return renewal
 
 
-def finish_renewal(folder: Path, now: datetime) -> KeyFolder:
+def finish_renewal(folder: Path, now: datetime, *, name: str | None = None) -> KeyFolder:
     """Put the renewed pair in the place of the old one, which is kept under another name.
 
     Refused, and nothing changed, if the new certificate would not work. The two files cannot be swapped in one
     step: after a crash between them the command is given again, and goes on from there.
     """
-    present = KeyFolder.find(folder)
+    present = KeyFolder.find(folder, name)
     renewal = present.next
     if not is_there(renewal.key):
         raise BadInput(f"no renewal is under way in '{folder}'; begin one with: dpcrowd keys renew --node {folder}")

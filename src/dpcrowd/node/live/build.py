@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
@@ -13,16 +14,19 @@ from dpcrowd.node.live.purse import horizon, own_promise
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage
+from dpcrowd.node.storage import Storage, UserBounds
 from dpcrowd.privacy import Guarantee, Noise
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
-__all__ = ["book_loss", "debts", "declare_promise", "make_machine", "make_view"]
+__all__ = ["book_loss", "debts", "make_machine", "make_view"]
 
 
-def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
-    """One revision as this server sees it; reads the private key."""
+def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
+    """One revision as this server sees it; reads the private key.
+
+    expires  when its certificate does, in seconds since 1970; neighbours are told
+    """
     key = read_private_key(node.keys.key)
     me = network.number_of(node.server)
 
@@ -44,6 +48,7 @@ def make_view(node: NodeConfig, network: NetworkConfig) -> NetworkView:
         population=network.population,
         coarsest=_coarsest(network),
         verify=verifier(network.id, [server.keys for server in network.servers]),
+        expires=expires,
     )
 
 
@@ -51,17 +56,8 @@ def _coarsest(network: NetworkConfig) -> float:
     """Of a sample that costs an even share of the budget (no scheme asks for less), at the smallest share of people."""
     guarantee = network.guarantee()
     even = max(guarantee.total // guarantee.length, 1) / NANO
-    smallest = min(server.share for server in network.servers)
+    smallest = min(server.counted_share for server in network.servers)
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
-
-
-def declare_promise(network: NetworkConfig, storage: Storage) -> None:
-    """Tell the durable ledger what this network promises; it refuses any payment that would break it."""
-    guarantee, clock = network.guarantee(), network.clock()
-    span = guarantee.length * clock.length_ns if guarantee.kind == "window" else None
-    storage.ledger.promises.declare(
-        guarantee.total, span, sensitivity=guarantee.sensitivity, roaming=guarantee.users == "roaming"
-    )
 
 
 def make_machine(
@@ -74,24 +70,33 @@ def make_machine(
     *,
     vouched: bool = False,
     before: NetworkConfig | None = None,
+    allow_simulated_noise: bool = False,
 ) -> tuple[Machine, str]:
     """The machine that goes on where the folder stopped, and a sentence on what it found there.
 
     vouched  the operator has confirmed what was lost: the old state is not used, since it knows too little of it
     before   the revision under which the state was stored, if that is another one
+
+    For `allow_simulated_noise` see `Server`.
     """
+
+    def make(revision: NetworkConfig) -> Server:
+        return _server(node, revision, noise, allow_simulated_noise)
+
     state = None if vouched else storage.state()
     if state is None:
-        server, text = _server(node, network, noise), "no estimates are stored: begins anew."
+        server, text = make(network), "no estimates are stored: begins anew."
         if not storage.ledger.payments():
             text = "the folder is new: nothing is known, nothing was spent."
     else:
-        server, text = _go_on(node, network, noise, state, before)
-    last = server.slot
+        server, text = _go_on(make, network, state, before)
+    first, last = horizon(storage, view.clock, network.id), server.slot
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
-        owed = debts(storage, network.guarantee(), view.clock, last, network.id)
-        server.carry_over(owed, last, horizon(storage, view.clock, network.id))
+        server.carry_over(debts(storage, network.guarantee(), view.clock, last, network.id), last, first)
+    elif server.horizon not in (None, first):  # the state is of a horizon that has ended, perhaps during a standstill
+        server.begin_horizon(debts(storage, network.guarantee(), view.clock, server.slot, network.id), first)
+        text = f"{text} A new horizon begins with slot {first}."
     alone = len(view.names) == 1
     complete_until = storage.memory.complete_until()
     machine = Machine(
@@ -106,23 +111,23 @@ def make_machine(
 
 
 def _go_on(
-    node: NodeConfig, network: NetworkConfig, noise: Noise, state: bytes, before: NetworkConfig | None
+    make: Callable[[NetworkConfig], Server], network: NetworkConfig, state: bytes, before: NetworkConfig | None
 ) -> tuple[Server, str]:
     """A server with what was stored, as far as it fits this revision."""
-    server = _server(node, network, noise)
+    server = make(network)
     try:
         server.restore(state)
         return server, f"goes on after slot {server.slot}."
     except BadInput:
-        server = _server(node, network, noise)
+        server = make(network)
     if before is not None:
         old = {region: place for place, region in enumerate(before.regions)}
         try:
-            server.take_over(state, _server(node, before, noise), [old.get(region) for region in network.regions])
+            server.take_over(state, make(before), [old.get(region) for region in network.regions])
             new = len(set(network.regions) - old.keys())
             return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
         except BadInput:
-            server = _server(node, network, noise)
+            server = make(network)
     return server, "the configuration has changed: estimates begin anew, what was spent stays spent."
 
 
@@ -153,24 +158,30 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
 def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
     """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
 
-    A payment under another epoch or slot length is counted in the last slot that it touches: it stays longest there.
+    A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
+    the last slot that it touches: it stays longest there.
     """
     own = own_promise(storage, network)
-    since = clock.opens(before - guarantee.length) if guarantee.kind == "window" else own.since_ns if own else 0
+    if guarantee.kind == "window":
+        entries = storage.ledger.spent_since(clock.opens(before - guarantee.length))
+    else:
+        entries = storage.ledger.dated_after(own.since_ns if own else 0)
+    bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
     owed: dict[int, int] = {}
-    for entry in storage.ledger.spent_since(since):
-        slot = min(clock.slot_of(entry.opens_ns + entry.length_ns - 1), before)
-        owed[slot] = owed.get(slot, 0) + entry.nano
+    for entry in entries:
+        slot = min(clock.slot_of(entry.closes_ns - 1), before)
+        owed[slot] = owed.get(slot, 0) + bounds.cost(entry.nano, entry.bounds)
     return owed
 
 
-def _server(node: NodeConfig, network: NetworkConfig, noise: Noise) -> Server:
+def _server(node: NodeConfig, network: NetworkConfig, noise: Noise, allow_simulated_noise: bool) -> Server:
     return Server(
         network.scheme(),
         network.setting(node.server),
         noise,
         number=network.number_of(node.server),
-        share=network.server(node.server).share,
+        share=network.server(node.server).counted_share,
         max_degree=network.max_degree(),
         beta=network.beta,
+        allow_simulated_noise=allow_simulated_noise,
     )

@@ -19,6 +19,7 @@ from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
@@ -43,6 +44,7 @@ class Keeper:
 
     schedule  called with (slot, time) where the machine wants to be told of a deadline
     clock     by which messages leave
+    meter     counts what was done
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class Keeper:
         regions: tuple[str, ...],
         schedule: Callable[[int, int], None],
         clock: WallClock | None = None,
+        meter: SlotMeter | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._schedule, self._clock = broadcast, schedule, clock or WallClock()
+        self._meter = meter or SlotMeter()
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
@@ -67,7 +71,7 @@ class Keeper:
         self.sent = 0
         self.late = 0  # of those
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
-        self._broken = False  # what was to be stored last could not be
+        self._broken = False
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
@@ -93,6 +97,11 @@ class Keeper:
         with suppress(StorageFailed):  # the next start forgets them
             await self._carry_out(do.ForgetCheckIns(self.machine.server.slot))
 
+    @property
+    def broken(self) -> bool:
+        """Whether what was to be stored last could not be."""
+        return self._broken
+
     def close(self) -> None:
         """After `run` has been cancelled."""
         self._thread.shutdown(wait=False)
@@ -106,12 +115,14 @@ class Keeper:
             try:
                 await self._carry_out(instruction)
             except DpcrowdError as failure:
+                self._meter.failed(failure)
                 # None of the instructions after it: what is not paid for must not leave.
                 await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
                 self._broken = isinstance(failure, StorageFailed)
                 if not self._broken:  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageMended(stimulus.at_ns))
                 return
+            self._meter.carried_out(instruction, self.machine.view)
             if self._broken and isinstance(instruction, do.StoreRelease):
                 self._broken = False
                 await self.handle(on.StorageMended(stimulus.at_ns))
@@ -125,7 +136,7 @@ class Keeper:
 
     async def _carry_out(self, instruction: do.Instruction) -> None:
         clock = self.machine.view.clock
-        log.debug(_in_short(instruction))
+        log.debug(_in_short(instruction), extra={"event": "instruction"})
         match instruction:
             case do.StoreSample(slot, nano, _, noisy, state):
                 opens = clock.opens(slot)
@@ -199,19 +210,24 @@ class Keeper:
             self._logged = slot, set()
         if kind not in self._logged[1]:
             self._logged[1].add(kind)
-            extra = {"sender": said.sender, "reason": said.reason, "text": said.text, "slot": slot}
-            log.warning("message refused", extra=extra)
+            log.warning(
+                "message refused",
+                extra={
+                    "event": "message-refused",
+                    "sender": said.sender,
+                    "reason": said.reason,
+                    "text": said.text,
+                    "slot": slot,
+                },
+            )
 
     def stranger(self, slot: int, name: str) -> None:
-        """Somebody is connected who is no neighbour; counted once a slot, told once."""
+        """Somebody has called who is no neighbour; counted once per slot, told once."""
         if (name, STRANGER) not in self.refused:
-            log.warning("a stranger is connected; nothing it says is heard", extra={"sender": name, "reason": STRANGER})
+            text = "a stranger has called and was turned away"
+            log.warning(text, extra={"event": "stranger", "sender": name, "reason": STRANGER})
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
-
-    def checkins_refused(self, opens_ns: int, reason: str) -> None:
-        """That it happened, once a slot and reason; written with the next release."""
-        self._refusals[Refusal(opens_ns, "check-in", reason)] = 1
 
     async def _store_release(self, instruction: do.StoreRelease) -> None:
         clock, release = self.machine.view.clock, instruction.release

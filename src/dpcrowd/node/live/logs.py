@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO
 
 from dpcrowd.errors import DpcrowdError
 
-__all__ = ["JsonLines", "PrettyLines", "set_level", "set_up"]
+__all__ = ["LIBRARY", "JsonLines", "PrettyLines", "set_level", "set_up"]
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _OWN = frozenset({"time", "level", "logger", "message", "error", "place"})
@@ -25,8 +25,12 @@ _WITHHELD = frozenset({"user", "users", "count", "counts", "raw", "hashes", "bat
 _QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "websockets", "asyncio")
 
 
+LIBRARY = "library"
+"""The event of a line that is not of dpcrowd."""
+
+
 class JsonLines(logging.Formatter):
-    """{"time", "level", "logger", "message", ...fields of `extra`}."""
+    """{"time", "level", "logger", "message", "event", ...other fields of `extra`}."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -81,6 +85,8 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    if "event" not in record.__dict__:
+        yield "event", LIBRARY
     for name, value in record.__dict__.items():
         if name not in _STANDARD:
             yield name, "withheld" if name in _WITHHELD else value

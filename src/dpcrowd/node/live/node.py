@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
@@ -12,17 +15,25 @@ from dpcrowd.node.api import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.live.build import book_loss, declare_promise, make_machine, make_view
+from dpcrowd.node.connections.descriptors import limit, shares
+from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.certificates import Certificates
+from dpcrowd.node.live.health import node_health
+from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.live.reload import Content
+from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next
-from dpcrowd.node.live.service import Served
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.metrics.families import Unsampled
+from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.base import Peer, Transport, TransportFailed
-from dpcrowd.privacy import Noise
+from dpcrowd.privacy import Noise, check_noise
 
 __all__ = ["LiveNode"]
 
@@ -30,13 +41,18 @@ log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
 _MOST_STRANGERS = 20
+_KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
-class LiveNode(Served):
+class LiveNode(Renewing):
     """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
+    path       of node.toml, for a reload; None: what was in it stays
+
+    Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation; no
+    configuration can say so.
     """
 
     def __init__(
@@ -49,60 +65,95 @@ class LiveNode(Served):
         clock: WallClock | None = None,
         before: NetworkConfig | None = None,
         following: NetworkConfig | None = None,
+        *,
+        path: Path | None = None,
+        allow_simulated_noise: bool = False,
     ) -> None:
+        check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
+        self._make_machine = partial(make_machine, allow_simulated_noise=allow_simulated_noise)
         self.config, self.revision, self.following = node, network, None
         self._storage, self._transport, self._noise = storage, transport, noise
         self._wall = clock or WallClock()
         self.broadcast = Broadcast()
-        declare_promise(network, storage)
-        now = self._wall.now()
-        view = make_view(node, network)
+        now = self.started_ns = self._wall.now()
+        self.meter = SlotMeter(self._wall.now)
+        _tell_horizon(declare_promise(network, storage, now))
+        self.certificates = Certificates(node)
+        view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
         self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
-        machine, self.found = make_machine(node, network, storage, noise, view, now, before=before)
-        self.keeper = Keeper(machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall)
+        machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
+        self.keeper = Keeper(
+            machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall, self.meter
+        )
+        journal = storage.journal
+        journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
         self.intake = Intake(
-            storage.journal,
+            journal,
             view.clock,
             grace_of=lambda slot: self._revision_of(slot).grace_ns,
             future_ns=int(node.ingest.future),
             capacity=node.ingest.capacity,
             now=self._wall.now,
+            keep_of=lambda slot: self._revision_of(slot).server(node.server).keep,
         )
         self.intake.learn(network.regions)
         if following is not None:
             self.expect(following)
         self.intake.begin_after(machine.server.slot)
-        self._restored = self.intake.restore(now)
-        # Slots of which this node has seen too little pass without a sample: it would tell of too few people.
-        current = view.clock.slot_of(now)
-        just_opened = now - view.clock.opens(current) < view.clock.length_ns // 10
-        self._first_whole = current if just_opened else current + 1
+        self.intake.restore(now)
+        given = node.ingest.max_downtime
+        most_missed = view.clock.length_ns // 10 if given is None else int(given)
+        self.presence = Presence(journal, view.clock, most_missed)
+        self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
+        self.refusals: dict[int, set[str]] = {}
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._path, self._http, self._content = path, None, Content.of(node)
+        self._reloading = asyncio.Lock()
 
     # ------------------------------------------------------------------------------------------------- running
 
     async def run(self, stop: asyncio.Event) -> None:
         """Everything; raises what breaks any part of it."""
         host, port = self.config.listen.http_address
-        app = make_app(self, self.config.tokens, max_body=self.config.ingest.max_body, now=self._wall.now)
-        server = make_server(
-            app, host, port, certificate=self.config.listen.http_certificate, key=self.config.listen.http_key
+        app = make_app(
+            self,
+            CurrentTokens(self),
+            max_body=self.config.ingest.max_body,
+            now=self._wall.now,
+            requests_per_second=self.config.ingest.requests_per_second,
         )
+        self._http = server = make_server(
+            app,
+            host,
+            port,
+            certificate=self.config.listen.http_certificate,
+            key=self.config.listen.http_key,
+            most_connections=shares(limit(), self.revision.max_degree()).http,
+        )
+        await asyncio.to_thread(keep_served, self.config)
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
         self.keeper.give(on.Started(self._wall.now()))
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self._slots(), name="slots"),
-            asyncio.create_task(server.serve(), name="http"),
+            asyncio.create_task(self._be_present(), name="presence"),
+            serving := asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
+            asyncio.create_task(
+                node_health(self.config.listen, self.keeper, self._transport, self._reopen).run(), name="health"
+            ),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
-        log.info("node started: %s", self.found, extra={"server": self.config.server, "network": self.revision.id})
+        log.info(
+            "node started: %s",
+            self.found,
+            extra={"event": "started", "server": self.config.server, "network": self.revision.id},
+        )
         try:
             await asyncio.wait([waiting, *parts], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
@@ -112,14 +163,15 @@ class LiveNode(Served):
             self.broadcast.close()
             server.should_exit = True
             await self.intake.close()
-            await asyncio.wait([parts[2]], timeout=5)
+            await asyncio.wait([serving], timeout=5)
             for task in (waiting, *parts, *self._tasks):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
             await self.keeper.forget_sealed()
             self.keeper.close()
-            log.info("node stopped", extra={"server": self.config.server})
+            self._leave()
+            log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
 
     async def _slots(self) -> None:
         """Seal one slot after another, when its grace is over."""
@@ -145,38 +197,103 @@ class LiveNode(Served):
         return self.clock.closes(slot) + self._revision_of(slot).grace_ns
 
     def _seal(self, slot: int, revision: NetworkConfig) -> None:
-        whole = slot >= self._first_whole or slot in self._restored
-        fed = self.intake.fed(slot) or not self.config.ingest.needs_feed
+        obstacle = self._obstacle(slot)
+        usable = obstacle is None
         counts = self.intake.seal(slot, revision.regions)
 
         async def seal() -> None:
             await self._relink_for(slot)
             room = await self.keeper.in_thread(self._purse.room, slot)
-            taken = whole and fed and revision is self.revision  # if it could not take over: the counts do not fit
-            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, counts if taken else None, room))
+            # If a revision could not take over, the counts do not fit.
+            taken = counts if usable and revision is self.revision else None
+            if usable and counts is None and revision is self.revision:
+                taken = await self.intake.count_journal(slot, revision.regions)
+            last, why = self.keeper.machine.server.slot, obstacle or self._why_unsampled(revision)
+            self.meter.sealing(slot, last)
+            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
+            if slot > last:
+                self.meter.sealed(slot, why)
 
         self.keeper.give(seal)
+
+    def _obstacle(self, slot: int) -> Unsampled | None:
+        """Why the node was not there to count a slot; if it was not, the log says so, too."""
+        missed, most = self.presence.missed(slot), self.presence.most_ns
+        kind: Unsampled = "feed"
+        if missed > most:
+            kind = "downtime"
+            text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
+            why = f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime)."
+        elif self._storage.journal.limit_hit(self.clock.opens(slot)):
+            why = "its check-ins did not fit on the disk (ingest.journal_limit)."
+        elif self.config.ingest.needs_feed and not self.intake.fed(slot):
+            why = "no feed has spoken in it (ingest.needs_feed)."
+        else:
+            return None
+        log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
+        return kind
+
+    def _why_unsampled(self, revision: NetworkConfig) -> Unsampled:
+        """If the slot that is sealed now is not sampled although it was counted: for which reason."""
+        if revision is not self.revision:
+            return "revision"
+        if not self.keeper.machine.trust.may_sample:
+            return "ledger"
+        if self.keeper.broken:
+            return "storage"
+        return "budget" if self._purse.short else "schedule"
+
+    async def _be_present(self) -> None:
+        """Open every slot when its time comes, and leave a sign of life on the disk."""
+        opened, due = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0
+        while True:
+            now = self._wall.now()
+            current = self.clock.slot_of(now)
+            try:
+                if current > opened:
+                    await asyncio.to_thread(self.presence.open, current, now)
+                    opened = current
+                if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
+                    await asyncio.to_thread(self._storage.check_files)
+                    await asyncio.to_thread(self.presence.stamp, now)
+                    due = now + self.presence.stamp_every_ns
+            except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
+                due = now + self.presence.stamp_every_ns
+                await self._wall.sleep_until(due)
+                continue
+            await self._wall.sleep_until(min(due, max(self.clock.opens(opened + 1), now)))
+
+    def _leave(self) -> None:
+        """At the end: check-ins of slots that are over by now are forgotten; those of open slots wait for a restart."""
+        now = self._wall.now()
+        with suppress(StorageFailed):
+            self.presence.stamp(now)
+            self._storage.journal.forget_before(self.clock.opens(self.intake.first_open(now)))
 
     async def _keep_watch(self) -> None:
         while True:
             self._look_at_clock()
+            self._look_at_certificates()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
         seen, now = self._watch.look(), self._wall.now()
+        self.meter.looked_at_clock(seen.moved_ns, seen.still_ns)
         if seen.moved_ns:
             way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
-        if seen.moved_ns > 0:
-            self._purse.set_ahead(now - seen.moved_ns, seen.moved_ns)
+        if seen.moved_ns:
+            self._purse.clock_set(now - seen.moved_ns, seen.moved_ns)
             self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
-        if seen.half:
-            self._first_whole = max(self._first_whole, self.clock.slot_of(now) + 1)
-            self._restored.clear()
+        with suppress(StorageFailed):
+            if seen.moved_ns > 0:
+                self.presence.distrust(now)
+            elif seen.still_ns:
+                self.presence.stood_still(now, seen.still_ns)
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
 
@@ -204,15 +321,21 @@ class LiveNode(Served):
     # ------------------------------------------------------------------------------------------------ the links
 
     async def _link_for(self, slot: int) -> None:
-        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew."""
+        """Have the neighbours of a slot; access control cannot change in an open session: it is opened anew.
+
+        Nobody is linked with once the own certificate has expired: TLS checks it when a link is made, and never again.
+        """
         named = [self.revision.server(name) for name in self.revision.neighbours(self.config.server, slot)]
         peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
         most_bytes = self.keeper.machine.view.most_bytes
-        if (peers, most_bytes) == self._linked:
+        over = self.certificates.links_over(self._wall.now())
+        if (peers, most_bytes) == self._linked and not over:
             return
         self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
         await self._transport.close()
         self._present.clear()
+        if over:
+            return
         self._transport.most_bytes = most_bytes
         await self._transport.open(self.config.server, peers, self._message, self._presence)
         self._linked, self.keeper.linked = (peers, most_bytes), frozenset(peer.name for peer in peers)
@@ -234,20 +357,31 @@ class LiveNode(Served):
 
         self._start(later())
 
+    async def _reopen(self) -> None:
+        """Give back whatever the links hold."""
+        self._linked = None
+        await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
+
     async def _look_for_strangers(self) -> None:
-        """Once a slot. Whoever has a certificate of the authority can connect; access control keeps it to that."""
+        """Once per slot. Whoever has a certificate of the authority can call; the transport turns it away."""
         while True:
             await asyncio.sleep(self.clock.length_ns / 1e9)
             for name in (await self._transport.strangers())[:_MOST_STRANGERS]:
                 self.keeper.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _message(self, sender: str, payload: bytes) -> None:
-        self.keeper.give(on.MessageArrived(self._wall.now(), sender, payload))
+        now = self._wall.now()
+        self.meter.arrived(sender, payload, now, self.keeper.machine.view)
+        self.keeper.give(on.MessageArrived(now, sender, payload))
 
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
-        log.info("neighbour %s", "up" if up else "down", extra={"neighbour": neighbour})
+        log.info(
+            "neighbour %s",
+            "up" if up else "down",
+            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
+        )
         self.keeper.give(kind(self._wall.now(), neighbour))
 
     # --------------------------------------------------------------------------------------- revisions, and loss
@@ -265,10 +399,10 @@ class LiveNode(Served):
         if before.exchanging is not None:
             await self.keeper.handle(on.DeadlinePassed(now, before.exchanging))
         try:
-            view = make_view(self.config, following)
-            await self.keeper.in_thread(declare_promise, following, self._storage)
+            view = make_view(self.config, following, self.certificates.expires)
+            _tell_horizon(await self.keeper.in_thread(declare_promise, following, self._storage, now))
             machine, found = await self.keeper.in_thread(
-                make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
+                self._make_machine, self.config, following, self._storage, self._noise, view, now, before=self.revision
             )
         except DpcrowdError as failure:  # a full disk, a key that cannot be read: no reason to end
             text = "revision %d cannot take over yet, next try with the next slot: %s"
@@ -290,7 +424,7 @@ class LiveNode(Served):
         def book() -> str:
             now, machine = self._wall.now(), self.keeper.machine
             told = book_loss(self._storage, self.revision, machine.trust, now)
-            fresh, _ = make_machine(
+            fresh, _ = self._make_machine(
                 self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
             )
             self.keeper.machine = fresh
@@ -306,6 +440,11 @@ class LiveNode(Served):
         told = await done
         log.warning(told, extra={"event": "loss-confirmed"})
         return told
+
+
+def _tell_horizon(text: str) -> None:
+    if text:
+        log.warning("a new horizon begins: %s", text, extra={"event": "new-horizon"})
 
 
 def _raise_what_broke(part: asyncio.Task[None]) -> None:

@@ -15,15 +15,21 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
+from dpcrowd.node.connections.descriptors import raise_limit
+from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.live.logs import set_up
+from dpcrowd.node.live.notify import notify
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
+
+if TYPE_CHECKING:
+    from dpcrowd.node.live.node import LiveNode
 
 __all__ = [
     "BROKE",
@@ -34,12 +40,14 @@ __all__ = [
     "check_http_files",
     "check_keys",
     "check_port",
+    "notify",
     "run_node",
 ]
 
 log = logging.getLogger("dpcrowd.node")
 
 STOPPED, CONFIGURATION, STORAGE, LINKS, BROKE = 0, 2, 3, 4, 5
+_STDERR = 2
 
 
 class _CannotLink(DpcrowdError):
@@ -51,8 +59,10 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
     try:
         node, network = load_pair(path)
         set_up(node.log.format, node.log.level)
-        for text in (*network.warnings(), *node.warnings()):
-            log.warning(text, extra={"event": "configuration"})
+        raise_limit()
+        for text in (*network.warnings(), *node.warnings(), schedule_warning(network, node.server)):
+            if text is not None:
+                log.warning(text, extra={"event": "configuration"})
         check_keys(node, network, datetime.now(UTC))
         check_http_files(node, datetime.now(UTC))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -83,43 +93,59 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
         notify("STOPPING=1")
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):  # before anything is opened: a stop during the start is one too
+    hung_up, terminal = asyncio.Event(), os.isatty(_STDERR)
+
+    def hang_up() -> None:
+        if terminal and not os.isatty(_STDERR):  # the window was closed in which it ran
+            end()
+        else:
+            hung_up.set()
+
+    handlers = {signal.SIGTERM: end, signal.SIGINT: end}
+    if hasattr(signal, "SIGHUP"):
+        handlers[signal.SIGHUP] = hang_up
+    for number, handler in handlers.items():  # before anything is opened: a stop during the start is one too
         try:
-            loop.add_signal_handler(number, end)
+            loop.add_signal_handler(number, handler)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
+            signal.signal(number, lambda *_, handler=handler: loop.call_soon_threadsafe(handler))
     with open_node(path) as live:
         check_port(node)  # after the folder: a second start of the same node is told of the first one
         ready = asyncio.create_task(_tell_when_ready(node))
+        reloading = asyncio.create_task(_reload_when_told(live, ready, hung_up))
         try:
             await live.run(stop)
         except TransportFailed as error:
             raise _CannotLink(str(error)) from error
         finally:
+            reloading.cancel()
             ready.cancel()
+
+
+async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
+    """By SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
+    await ready
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        try:
+            await live.reload()
+        except Exception as error:
+            known = isinstance(error, DpcrowdError)
+            text = f"nothing was reloaded: {error}" if known else "nothing was reloaded"
+            log.error(text, exc_info=None if known else error, extra={"event": "reload"})
 
 
 def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
     """Refuse keys that no neighbour would accept: better before the start than as "handshake failed" in a log."""
-    from dpcrowd.node.keys.checks import certificate_problems, expires_soon
-    from dpcrowd.node.keys.files import read_pem, read_private_key
-    from dpcrowd.node.keys.signing import public_text
+    from dpcrowd.node.live.reload import key_problem
 
-    me = network.server(node.server)
     try:
-        key = public_text(read_private_key(node.keys.key))
-        certificate = read_pem(node.keys.certificate, "certificate")
-        authority = read_pem(node.keys.ca, "authority's certificate")
+        problem = key_problem(node, network, now)
     except DpcrowdError as error:
         raise _CannotLink(str(error)) from None
-    problems = certificate_problems(
-        certificate, authority, name=me.certificate_name, now=now, key=key, pins=me.keys, host=None
-    )
-    if problems:
-        raise _CannotLink(f"{problems[0].what} {problems[0].fix}")
-    soon = expires_soon(certificate, me.certificate_name, now)
-    if soon is not None:
-        log.warning("%s %s", soon.what, soon.fix, extra={"event": "certificate"})
+    if problem is not None:
+        raise _CannotLink(f"{problem.what} {problem.fix}")
 
 
 def check_http_files(node: NodeConfig, now: datetime) -> None:
@@ -146,16 +172,6 @@ def check_port(node: NodeConfig) -> None:
             raise _CannotLink(
                 f"listen.http {node.listen.http}: {reason}; stop what listens there, or set another port."
             ) from None
-
-
-def notify(text: str) -> None:
-    """Tell systemd, where it has asked to be told (Type=notify)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address or not hasattr(socket, "AF_UNIX"):
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.connect("\0" + address[1:] if address.startswith("@") else address)
-        out.send(text.encode())
 
 
 async def _tell_when_ready(node: NodeConfig) -> None:

@@ -11,6 +11,8 @@ import logging
 from contextlib import suppress
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.live.horizon import by_revision
+from dpcrowd.node.live.steps import ClockSteps
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
@@ -26,29 +28,30 @@ class Purse:
 
     def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
-        self._jumps: list[tuple[int, int]] = []
+        self._steps = ClockSteps(storage, network)
         self._told = ""
 
-    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
-        """The clock said `at_ns` and was set ahead: nothing is paid before the ledger knows."""
-        self._jumps.append((at_ns, moved_ns))
+    def clock_set(self, at_ns: int, moved_ns: int) -> None:
+        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows."""
+        self._steps.add(at_ns, moved_ns)
+
+    @property
+    def short(self) -> bool:
+        """Whether the budget allowed no sample when it was asked last."""
+        return bool(self._told)
 
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
         with suppress(StorageFailed):
-            self._book()
-
-    def _book(self) -> None:
-        while self._jumps:
-            self._storage.set_ahead(*self._jumps[0])
-            del self._jumps[0]
+            self._steps.book()
 
     def room(self, slot: int) -> int:
         """Nano-epsilon that the slot may cost; 0 as well if the ledger cannot be asked."""
-        opens_ns, closes_ns = self._clock.opens(slot), self._clock.closes(slot)
         try:
-            self._book()
-            room = self._storage.ledger.room(opens_ns, closes_ns)
+            self._storage.check_files()
+            self._steps.book()
+            self._steps.slot_sealed()
+            room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:
             log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
@@ -79,18 +82,15 @@ def own_promise(storage: Storage, network: str) -> Promise | None:
     return next((promise for promise in storage.ledger.promises.all() if promise.network == network), None)
 
 
-def comes_back(storage: Storage, clock: SlotClock, promise: Promise, network: str, slot: int) -> tuple[int | None, int]:
+def comes_back(storage: Storage, clock: SlotClock, promise: Promise, slot: int) -> tuple[int | None, int]:
     """The next slot in which a promise, the one that binds, allows more again, and how much; (None, 0): never."""
     if promise.span_ns is None:
         return None, 0
-    own = promise.network == network
-    after = promise.reach(clock.opens(slot), clock.closes(slot), own=own)
     back: dict[int, int] = {}
-    for entry in storage.ledger.spent_since(after):
-        # The first slot whose window, by the edges of `Promise.reach`, no longer holds it.
-        free_ns = entry.opens_ns + entry.length_ns + promise.span_ns
-        at = -((clock.epoch_ns - free_ns) // clock.length_ns) - (1 if own else 0)
-        back[at] = back.get(at, 0) + entry.nano
+    for entry in storage.ledger.counted(promise, clock.opens(slot)):
+        # The first slot whose windows no longer hold it.
+        at = -((clock.epoch_ns - (promise.frees(entry.closes_ns) or 0)) // clock.length_ns)
+        back[at] = back.get(at, 0) + promise.bounds.cost(entry.nano, entry.bounds)
     return min(back.items()) if back else (None, 0)
 
 
@@ -100,20 +100,28 @@ def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: s
     No scheme asks for less than an even share, epsilon / w or epsilon / T.
     """
     if _is_over(guarantee, slot, first):
+        how = by_revision(network) if guarantee.users == "roaming" else "dpcrowd node new-horizon"
         return (
             f"the horizon of {guarantee.length} slots ended with slot {first + guarantee.length - 1}; a new one is a "
-            "new promise: dpcrowd node new-horizon."
+            f"new promise: {how}."
         )
     if room.nano >= max(guarantee.total // guarantee.length, 1):
         return ""
+    if guarantee.kind == "finite" and slot < first:
+        return f"slot {slot} is of a horizon that has ended; the present one begins with slot {first}."
     spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
-    if room.spent > room.promise.nano:
-        return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
+    whose = f" for users {room.promise.bounds}" if room.weighted else ""
+    more = room.spent > room.promise.nano
     if room.promise.network != network:
-        return (
-            f"network '{room.promise.network}' shares this ledger and promises ε={promised}, of which {spent} is spent."
-        )
-    return f"ε={spent} of {promised} is spent."
+        how_much = f"but ε={spent} is spent already." if more else f"of which {spent} is spent."
+        return f"network '{room.promise.network}' shares this ledger and promises ε={promised}{whose}, {how_much}"
+    if more and room.weighted:
+        return f"ε={spent} counts as spent{whose}, more than the {promised} that is promised."
+    if room.lost:
+        return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
+    if more:
+        return f"ε={spent} is spent, more than the {promised} that is promised now."
+    return f"ε={spent} of {promised} is spent{whose}."
 
 
 def _is_over(guarantee: Guarantee, slot: int, first: int) -> bool:

@@ -52,7 +52,7 @@ def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig 
 
 
 def differences(before: NetworkConfig, after: NetworkConfig) -> str:
-    """Regions and servers that come or go, for the operator to see: a renamed one is a new one, and loses the old."""
+    """What comes and goes, for the operator to see: a renamed region or server is a new one, and loses the old."""
     told = []
     for what, old, new in (
         ("regions", before.regions, after.regions),
@@ -65,6 +65,8 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 told.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
+    if after.promise.horizon_from_slot > before.promise.horizon_from_slot:
+        told.append(f"; a new horizon of {after.promise.length} slots begins with it, a promise on top of the old one")
     return "".join(told)
 
 

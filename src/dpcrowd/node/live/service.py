@@ -8,19 +8,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network
-from dpcrowd.node.ingest.batch import Batch
+from dpcrowd.node.config import NetworkConfig, NodeConfig
+from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
+from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
-from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.metrics import families
+from dpcrowd.node.metrics.process import read_process
+from dpcrowd.node.metrics.registry import Registry, render_all
+from dpcrowd.node.metrics.slot_meter import SlotMeter
+from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_storage
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StoredRelease
 from dpcrowd.node.transport.base import Transport
@@ -28,6 +33,8 @@ from dpcrowd.node.transport.base import Transport
 __all__ = ["Served"]
 
 log = logging.getLogger("dpcrowd.node")
+
+_MOST_REFUSALS = 100  # slots of which it is kept
 
 
 class Served:
@@ -41,12 +48,17 @@ class Served:
     revision: NetworkConfig
     following: NetworkConfig | None
     keeper: Keeper
+    certificates: Certificates
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
     _transport: Transport
     _wall: WallClock
     _present: set[str]
+    _http: ApiServer | None
+    refusals: dict[int, set[str]]
+    meter: SlotMeter
+    started_ns: int
 
     @property
     def regions(self) -> Mapping[str, int]:
@@ -56,20 +68,29 @@ class Served:
     def clock(self) -> SlotClock:
         return self.keeper.machine.view.clock
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> None:
-        await self.intake.take_checkins(batch, arrived_ns)
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+        self._accepts("checkins")
+        return await self.intake.take_checkins(batch, arrived_ns)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        if not self.config.ingest.counts:
-            raise NotTaken("off", "this node takes check-ins only: [ingest] counts is false.")
+        self._accepts("counts")
         await self.intake.take_counts(slot, counts, arrived_ns)
 
+    def _accepts(self, kind: str) -> None:
+        accepts = self.config.ingest.accepts
+        if accepts != kind:
+            raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+        if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
+            raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+
     def refused(self, reason: str, at_ns: int) -> None:
-        self.keeper.checkins_refused(self.clock.opens(max(self.clock.slot_of(at_ns), 0)), reason)
+        """Kept in memory, for the operator alone: it may be one person's check-in."""
+        self.refusals.setdefault(max(self.clock.slot_of(at_ns), 0), set()).add(reason)
+        while len(self.refusals) > _MOST_REFUSALS:
+            del self.refusals[min(self.refusals)]
 
     def retry_after(self, at_ns: int) -> int:
-        left = self.clock.closes(self.clock.slot_of(at_ns)) - at_ns
-        return max(1, -(-left // 1_000_000_000))
+        return max(1, -(-(self.clock.epoch_ns - at_ns) // 1_000_000_000))
 
     async def latest(self) -> SlotEstimates | None:
         if self.keeper.last is not None:
@@ -93,68 +114,82 @@ class Served:
 
     async def budget(self) -> BudgetView:
         now = self._wall.now()
-        return await asyncio.to_thread(status.budget, self.revision, self._storage, self.keeper.machine.trust, now)
+        machine = self.keeper.machine
+        early = status.opening(self.clock, machine.server.slot, now)
+        return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
-    async def network(self) -> NetworkStatus:
+    async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
-        since = await asyncio.to_thread(self._storage.refusals.since, now - 100 * self.clock.length_ns)
         refused = self.keeper.refused + Counter(
             {(name, FLOOD): count for name, count in self._transport.dropped().items() if count}
         )
         machine = self.keeper.machine
         heard = {machine.view.names[number]: used for number, used in machine.used.items()}
         return status.network_status(
-            self.revision, self.config.server, self._present, heard, refused, since, now, self.following
+            self.revision,
+            self.config.server,
+            self._present,
+            heard,
+            refused,
+            self.refusals if operator else {},
+            now,
+            self.following,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []
         if self._storage.failure is not None:
             problems.append(str(self._storage.failure))
-        if not self.keeper.machine.trust.may_sample:
-            problems.append(f"the node may not sample yet (/v1/budget): {status.distrust(self.keeper.machine.trust)}")
-        machine = self.keeper.machine
+        machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
-        if 0 <= last >= machine.view.next_seal(self._wall.now()):
+        early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
+        if early or not machine.trust.may_sample:
+            problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
+        if 0 <= last >= machine.view.next_seal(now):
             problems.append(
                 f"the clock went back: slot {last} was sealed already, and the next one is due at "
                 f"{rfc3339(machine.view.seals(last + 1))}."
             )
+        problems += self.certificates.problems(self._wall.now())
         return not problems, problems
 
-    async def metrics(self) -> str:
-        last = None if self.keeper.last is None else self.keeper.last.slot
-        taken = self.intake.taken if self.config.ingest.exact_counters else None
-        return status.metrics(
-            await self.budget(),
-            await self.network(),
-            last,
-            self.keeper.sent,
-            self.ready()[0],
-            late=self.keeper.late,
-            taken=taken,
-        )
+    def warnings(self) -> Sequence[str]:
+        return self.certificates.warnings(self._wall.now())
 
-    async def reload(self) -> str:
-        following = await asyncio.to_thread(load_network, self.config.network)
-        if digest(following) == self.keeper.machine.view.digest:
-            return f"network.toml is that of revision {self.revision.revision}, which is in use."
-        check_next(self.revision, following)
-        following.number_of(self.config.server)  # refuses a revision that no longer has this server
-        try:
-            await asyncio.to_thread(keep_next, self.config, following)
-        except OSError as error:
-            raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
-        self.expect(following)
-        sealing = self.keeper.machine.view.next_seal(self._wall.now())
-        first = max(following.valid_from_slot, sealing)
-        late = (
-            f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
-        )
-        return (
-            f"revision {following.revision} takes over with slot {first}, at {rfc3339(self.clock.opens(first))}{late}; "
-            f"digest {digest(following).hex()}{differences(self.revision, following)}."
-        )
+    def expiries(self) -> dict[str, int]:
+        """When the certificates of neighbours expire, by their own words: seconds since 1970."""
+        machine = self.keeper.machine
+        now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
+        return {machine.view.names[number]: at for number, at in machine.expires.items() if number in now}
+
+    async def metrics(self) -> str:
+        exact = self.config.ingest.exact_counters
+        return render_all([self.meter.registry, await self._gauges()], "operator" if exact else "reader")
+
+    async def operator_metrics(self) -> str:
+        return render_all([self.meter.registry, await self._gauges()], "operator")
+
+    async def _gauges(self) -> Registry:
+        """What is read when somebody asks."""
+        gauges = Registry()
+        set_budget(gauges, await self.budget())
+        set_network(gauges, await self.network(), self.meter.clock_offsets())
+        set_storage(gauges, self._storage.failure, await asyncio.to_thread(free_bytes, self.config.data))
+        read_process(gauges, self.started_ns)
+        gauges.set(families.READY, self.ready()[0])
+        gauges.set(families.MESSAGES_SENT, self.keeper.sent)
+        gauges.set(families.MESSAGES_LATE, self.keeper.late)
+        for reason, count in self._transport.refused_connections().items():
+            gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
+        gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
+        now = utc(self._wall.now())
+        for one in self.certificates.known(self.expiries()):
+            gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
+        if self.keeper.last is not None:
+            gauges.set(families.RELEASED_SLOT, self.keeper.last.slot)
+        if self.config.ingest.exact_counters:
+            gauges.set(families.CHECKINS_TAKEN, self.intake.taken)
+        return gauges
 
     def expect(self, following: NetworkConfig) -> None:
         """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
@@ -163,7 +198,7 @@ class Served:
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
-        log.log(logging.getLevelName(level.upper()), "the log level is %s", level)
+        log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
 
 
 def _told(stored: StoredRelease) -> SlotEstimates:

@@ -1,59 +1,75 @@
-"""What a node tells about itself: its budget, its neighbours, its metrics. Nothing here has seen a raw count."""
+"""What a node tells about itself: its budget and its neighbours. Nothing here has seen a raw count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
 
-from dpcrowd.node.api.prometheus import Metric, render
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import debts
 from dpcrowd.node.live.purse import comes_back, horizon, shortage
+from dpcrowd.node.live.spending import spending
 from dpcrowd.node.machine.trust import Trust
-from dpcrowd.node.storage import Refusal, Storage
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
-__all__ = ["budget", "distrust", "metrics", "network_status"]
+__all__ = ["budget", "distrust", "needs_operator", "network_status", "opening"]
 
 
 Waits = Literal["vouching", "operator", "budget"] | None
 
 
-def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int) -> BudgetView:
-    """From the durable ledger."""
+def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
+    """From the durable ledger; `early` says that the network has not begun, see `opening`."""
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    owed = debts(storage, guarantee, clock, slot, network.id)
-    window = guarantee.kind == "window"
-    spent = sum(nano for at, nano in owed.items() if not window or at > slot - guarantee.length)
-    room = storage.ledger.room(clock.opens(slot), clock.closes(slot))
+    cost = spending(storage, guarantee, clock, slot, network.id)
+    room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
     short = shortage(guarantee, room, slot, first, network.id)
-    text = distrust(trust) or short
-    waits_for: Waits = "budget" if short else None
-    if not trust.may_sample:
-        waits_for = "vouching" if trust.lost_at is None and not trust.nobody_remembers else "operator"
+    waits_for: Waits
+    if needs_operator(trust):
+        waits_for, text = "operator", distrust(trust)
+    elif storage.failure is not None or early:
+        waits_for, text = None, str(storage.failure or early)  # neither of the three that there are: the text says it
+    elif not trust.may_sample:
+        waits_for, text = "vouching", distrust(trust)
+    else:
+        waits_for, text = "budget" if short else None, short
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back, returns = comes_back(storage, clock, room.promise, network.id, slot)
+    back, returns = comes_back(storage, clock, room.promise, slot)
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
-        spent=from_nano(spent),
+        spent=from_nano(cost.spent),
+        blocked=from_nano(cost.blocked),
+        blocked_text=cost.text,
         remaining=0.0 if over else from_nano(room.nano),
         returns=None if back is None else from_nano(returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
         total_spent=from_nano(storage.ledger.total_spent()),
-        samples=waits_for is None,
+        samples=not text,
         waits_for=waits_for,
         text=text,
     )
+
+
+def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
+    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
+    begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
+
+
+def needs_operator(trust: Trust) -> bool:
+    """Whether nobody but the operator can let the node sample again."""
+    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
 
 
 def distrust(trust: Trust) -> str:
@@ -78,11 +94,15 @@ def network_status(
     present: set[str],
     heard: dict[str, tuple[int, int]],
     refused: Counter[tuple[str, str]],
-    refusals: Iterable[Refusal],
+    checkins: Mapping[int, set[str]],
     now_ns: int,
     following: NetworkConfig | None = None,
 ) -> NetworkStatus:
-    """heard: name -> (slot, time) of the last message that was used."""
+    """A node and its neighbours.
+
+    heard     name -> (slot, time) of the last message that was used
+    checkins  slot -> reasons for which check-ins were refused in it
+    """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
     neighbours = [
@@ -98,10 +118,6 @@ def network_status(
     reasons: Counter[str] = Counter()
     for (_, reason), count in refused.items():
         reasons[reason] += count
-    checkins: dict[int, list[str]] = {}
-    for refusal in refusals:
-        if refusal.kind == "check-in":
-            checkins.setdefault(clock.slot_of(refusal.opens_ns), []).append(refusal.reason)
     return NetworkStatus(
         network=network.id,
         server=server,
@@ -113,63 +129,10 @@ def network_status(
         next_digest=None if following is None else digest(following).hex(),
         epoch=rfc3339(clock.epoch_ns),
         slot_seconds=clock.length_ns / 1e9,
+        grace_seconds=network.grace_ns / 1e9,
         slot=slot,
         regions=list(network.regions),
         neighbours=neighbours,
         refused_messages=dict(reasons),
         refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
-    )
-
-
-def metrics(
-    view: BudgetView,
-    status: NetworkStatus,
-    last_slot: int | None,
-    sent: int,
-    ready: bool,
-    *,
-    late: int = 0,
-    taken: int | None,
-) -> str:
-    """Prometheus text; `taken` is a raw count, given only where the operator has switched exact counters on."""
-    plain: dict[str, str] = {}
-    return render(
-        [
-            Metric("dpcrowd_ready", "gauge", "1 if the node can do all of its work.", [(plain, float(ready))]),
-            Metric("dpcrowd_slot", "gauge", "The open slot.", [(plain, float(status.slot))]),
-            Metric(
-                "dpcrowd_released_slot",
-                "gauge",
-                "The last released slot.",
-                [] if last_slot is None else [(plain, float(last_slot))],
-            ),
-            Metric("dpcrowd_epsilon", "gauge", "The promised budget.", [(plain, view.epsilon)]),
-            Metric("dpcrowd_epsilon_spent", "gauge", "Of the current window or horizon.", [(plain, view.spent)]),
-            Metric("dpcrowd_epsilon_spent_total", "counter", "Since the ledger began.", [(plain, view.total_spent)]),
-            Metric("dpcrowd_messages_sent_total", "counter", "To neighbours.", [(plain, float(sent))]),
-            Metric(
-                "dpcrowd_messages_late_total",
-                "counter",
-                "Of those, messages that left later than send_offset after the seal.",
-                [(plain, float(late))],
-            ),
-            Metric(
-                "dpcrowd_messages_refused_total",
-                "counter",
-                "Messages of neighbours that were not used.",
-                [({"reason": reason}, float(count)) for reason, count in status.refused_messages.items()],
-            ),
-            Metric(
-                "dpcrowd_checkins_taken_total",
-                "counter",
-                "Check-ins since the start: exact, not private, for inside these walls only.",
-                [] if taken is None else [(plain, float(taken))],
-            ),
-            Metric(
-                "dpcrowd_neighbour_up",
-                "gauge",
-                "1 if the neighbour can be reached.",
-                [({"neighbour": one.name}, float(one.connected)) for one in status.neighbours],
-            ),
-        ]
     )

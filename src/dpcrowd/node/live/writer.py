@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.ingest.blobs import names_blob
@@ -37,9 +38,14 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     def check(self) -> None:
-        """Refuse before anything is counted if the disk is too far behind."""
+        """Refuse before anything is counted if the disk is too far behind: a limit on requests, not on people."""
         if len(self._waiting) >= _MOST_WAITING:
-            raise NotTaken("full", "the disk is behind; try again in a moment.")
+            raise NotTaken("unavailable", "the disk is behind; try again in a moment.")
+
+    async def flush(self) -> None:
+        """Wait until everything that was to be written by now is on disk, or could not be written."""
+        with suppress(NotTaken):
+            await self.write([])
 
     def write(self, parts: Sequence[Part]) -> asyncio.Future[set[int]]:
         """Done when everything is on disk, in one commit; gives the slots that were forgotten before it was."""

@@ -96,6 +96,7 @@ class Machine:
         self._last_payloads: dict[int, bytes] = {}
         self._unsent: int | None = None  # the slot that was released before its message left
         self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
+        self.expires: dict[int, int] = {}  # number: when its certificate expires, by its own words
         self._told: list[Instruction] = []  # what was to be done about the last stimulus
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
@@ -143,6 +144,9 @@ class Machine:
         for number, used in before.used.items():
             if (new := renumbered[number]) is not None:
                 self.used[new] = used
+        for number, expires in before.expires.items():
+            if (new := renumbered[number]) is not None:
+                self.expires[new] = expires
         self._early.follow(before._early, renumbered)
 
     @property
@@ -221,7 +225,8 @@ class Machine:
             known = message.prior_known[0].astype("u1").tobytes()
         echoes = self._memory.echoes(slot, view.links(slot))
         head = VERSION, view.digest, view.me, slot, 1, self.trust.counter
-        return encode(Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since), view.sign)
+        body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires)
+        return encode(body, view.sign)
 
     def _counters(self) -> dict[str, Remembered]:
         """What is to be stored of neighbours' counters, by their names."""
@@ -305,6 +310,8 @@ class Machine:
         view, body, name = self.view, heard.body, self.view.names[number]
         done: list[Instruction] = []
         self._memory.hear(number, heard, ahead=not vouches)
+        if body.expires:
+            self.expires[number] = body.expires
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
         since = body.slot - body.since[view.me] if view.me in body.since else None

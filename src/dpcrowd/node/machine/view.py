@@ -25,6 +25,7 @@ class NetworkView:
     sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
     population  people at most, in all regions; None: not known, and no sample is too large
     coarsest    standard deviation of the noisiest honest sample of any server, in people
+    expires     when the own certificate expires, in seconds since 1970; 0: not known
     """
 
     me: int
@@ -41,6 +42,7 @@ class NetworkView:
     population: int | None = None
     coarsest: float = 0.0
     send_offset_ns: int = 0
+    expires: int = 0
 
     @property
     def most_bytes(self) -> int:

@@ -1,16 +1,17 @@
 """What a node must not forget: payments, noisy values, releases, and check-ins until they are counted.
 
-Two SQLite files. `dpcrowd.db`, in the ledger's folder, holds everything that is noised and paid or derived from such
-numbers; `journal.db`, in the node's own folder, holds check-ins of open slots only and is in no backup.
+`dpcrowd.db`, an SQLite file in the ledger's folder, holds everything that is noised and paid or derived from such
+numbers; `journal/`, in the node's own folder, holds one file per open slot with its check-ins and is in no backup.
 """
 
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.promises import Promise, Promises, Room
+from dpcrowd.node.storage.promise import Promise, UserBounds
+from dpcrowd.node.storage.promises import Promises, Room, sharing_problem
 from dpcrowd.node.storage.releases import Releases, StoredRelease
-from dpcrowd.node.storage.storage import Storage
+from dpcrowd.node.storage.storage import Storage, forget_journal
 
 __all__ = [
     "Entry",
@@ -30,4 +31,7 @@ __all__ = [
     "Storage",
     "StorageFailed",
     "StoredRelease",
+    "UserBounds",
+    "forget_journal",
+    "sharing_problem",
 ]

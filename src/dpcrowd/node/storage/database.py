@@ -7,6 +7,8 @@
     BEGIN IMMEDIATE      whoever reads in order to write has the write lock already: two networks that share a ledger
                          cannot both see the same budget and both spend it
 
+    files as they were   before every write the file and its log must still be where they were opened: `identity`
+
 In WAL mode deleted content stays in the log until it is truncated: `truncate_log`. What the file system keeps in blocks
 that it has freed is beyond SQLite; that takes an encrypted disk.
 """
@@ -23,6 +25,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.identity import FileIdentity
 
 __all__ = ["Database"]
 
@@ -46,6 +49,7 @@ class Database:
         self.path = path
         self.failure: StorageFailed | None = None
         self._lock = threading.RLock()
+        self._files: list[FileIdentity] = []
         with translated(path):
             if not read_only:
                 _create(path)
@@ -71,11 +75,24 @@ class Database:
             raise StorageFailed(
                 "io", f"{self.path}: this file system has no write-ahead log", "put the data folder on a local disk"
             )
+        self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log
+        beside = [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
+        self._files = [FileIdentity(path) for path in (self.path, *beside) if path.exists()]
+
+    def check_files(self) -> None:
+        """Refuse to go on with files that were deleted, moved away or replaced since they were opened."""
+        with translated(self.path, self._failed):
+            self._refuse_other_files()
+
+    def _refuse_other_files(self) -> None:
+        for file in self._files:
+            file.check()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that is written inside is durable when the block has ended, or, after any error, nothing is."""
         with self._lock, translated(self.path, self._failed):
+            self._refuse_other_files()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -91,6 +108,7 @@ class Database:
     def write(self, sql: str, values: Sequence[Any] = ()) -> int:
         """One durable statement; how many rows it changed."""
         with self._lock, translated(self.path, self._failed):
+            self._refuse_other_files()
             changed = self.connection.execute(sql, values).rowcount
             self.failure = None
             return changed
@@ -145,6 +163,7 @@ class Database:
 
     def close(self) -> None:
         with self._lock, translated(self.path):
+            self._files = []
             self.connection.close()
 
     def _failed(self, failure: StorageFailed) -> None:

@@ -6,6 +6,7 @@ name files and kinds of failure only: no value that was to be written is ever pa
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,8 +39,8 @@ _OTHER = ("other", "the database failed", "run the doctor on this node")
 class StorageFailed(DpcrowdError):
     """The node's storage does not work. `kind` is one word, `reason` says what is wrong, `fix` what to do.
 
-    Kinds: full, corrupt, io, read-only, missing, busy, locked (by another node), newer (a later schema), older,
-    refused, closed, other.
+    Kinds: full, corrupt, io, read-only, missing, replaced, busy, locked (by another node), newer (a later schema),
+    older, refused, closed, other.
     """
 
     def __init__(self, kind: str, reason: str, fix: str) -> None:
@@ -61,6 +62,10 @@ def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None
     """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, which `failed` gets to see."""
     try:
         yield
+    except StorageFailed as known:
+        if failed is not None:
+            failed(known)
+        raise
     except (sqlite3.Error, OSError) as error:
         failure = _failure(error, path)
         if failed is not None:
@@ -69,11 +74,16 @@ def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None
 
 
 def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _, reason, fix = _KINDS[sqlite3.SQLITE_FULL]
+        return StorageFailed("full", f"{path}: {reason} ({errno.errorcode[error.errno]})", fix)
     if isinstance(error, OSError):
         return StorageFailed("io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and disk")
     if isinstance(error, sqlite3.ProgrammingError):
         return StorageFailed("closed", f"{path}: the database is closed", "start the node again")
     code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:  # the log's index could not grow
+        code = sqlite3.SQLITE_FULL
     # Extended codes carry their primary code in the low byte.
     kind, reason, fix = _KINDS.get(code & 0xFF, _OTHER) if isinstance(code, int) else _OTHER
     name = getattr(error, "sqlite_errorname", type(error).__name__)

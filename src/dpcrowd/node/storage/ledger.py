@@ -8,15 +8,18 @@ what a slot may cost; the promises that are checked here are the last fence, and
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage.ahead import elapsed_start, set_ahead, younger
+from dpcrowd.node.storage.ahead import Jump, elapsed_start, set_ahead, younger
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.identity import put_back
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
-from dpcrowd.node.storage.promises import Promises, Room, check_nano
+from dpcrowd.node.storage.promise import Promise, UserBounds
+from dpcrowd.node.storage.promises import Promises, Room, check_nano, keep_windows, payer
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["Entry", "Ledger", "Sample"]
@@ -24,7 +27,10 @@ __all__ = ["Entry", "Ledger", "Sample"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One payment, or a loss that the operator confirmed, which counts as one."""
+    """One payment, or a loss that the operator confirmed, which counts as one.
+
+    regions, servers  for how many of them per slot its noise was made
+    """
 
     counter: int
     network: str
@@ -34,6 +40,16 @@ class Entry:
     length_ns: int
     nano: int
     reason: str
+    regions: int = 1
+    servers: int = 1
+
+    @property
+    def bounds(self) -> UserBounds:
+        return UserBounds(self.regions, self.servers)
+
+    @property
+    def closes_ns(self) -> int:
+        return self.opens_ns + self.length_ns
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,7 @@ class Ledger:
         self._reader = reader
         self._network = network
         self.promises = Promises(database, reader, network)
+        self._committed = 0  # the highest counter that this process has put on disk
 
     # ------------------------------------------------------------------------------------------------- payments
 
@@ -66,17 +83,16 @@ class Ledger:
             raise BadInput(f"a slot of {length_ns} ns; allowed: at least 1.")
         closes_ns = opens_ns + length_ns
         self._refuse_second_draw(connection, slot, opens_ns, closes_ns)
-        self.promises.check(
-            lambda sql, values=(): connection.execute(sql, values).fetchall(), opens_ns, closes_ns, nano
-        )
-        row = self._add(connection, "sample", slot, opens_ns, closes_ns, nano, "")
+        own = self.promises.check(lambda sql, values=(): connection.execute(sql, values).fetchall(), opens_ns, nano)
+        keep_windows(connection, own, opens_ns, length_ns)
+        row = self._add(connection, "sample", slot, opens_ns, closes_ns, nano, "", payer(own))
         connection.execute("INSERT INTO noisy VALUES (?, ?)", (row, noisy))
         return self._count(connection, 0)
 
-    def room(self, opens_ns: int, closes_ns: int) -> Room:
-        """What a slot may cost at most, so that every promise on this ledger holds."""
+    def room(self, opens_ns: int) -> Room:
+        """What a slot that opens at a time may cost at most, so that every promise on this ledger holds."""
         # By the writer's connection: readers of estimates must not delay a slot.
-        return self.promises.room(self._database.rows, opens_ns, closes_ns)
+        return self.promises.room(self._database.rows, opens_ns)
 
     def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
         """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
@@ -88,11 +104,13 @@ class Ledger:
             raise BadInput(f"a loss from {utc_text(from_ns)} to {utc_text(to_ns)}; allowed: an end after the start.")
         if not 0 <= counter <= LARGEST_COUNTER:
             raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
+        own = next((promise for promise in self.promises.all() if promise.network == self._network), None)
         with self._database.transaction() as connection:
-            self._add(connection, "lost", None, from_ns, to_ns, nano, reason)
+            self._add(connection, "lost", None, from_ns, to_ns, nano, reason, payer(own))
             new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
+        self.committed(new)
         return new
 
     def _add(
@@ -104,13 +122,15 @@ class Ledger:
         closes_ns: int,
         nano: int,
         reason: str,
+        bounds: UserBounds,
     ) -> int:
         """One more row of all networks' account; its number."""
         connection.execute("UPDATE account SET counter = counter + 1, total = total + ?", (nano,))
         (row,) = connection.execute("SELECT counter FROM account").fetchone()
         connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (row, self._network, kind, slot, opens_ns, closes_ns, nano, reason),
+            "INSERT INTO ledger (counter, network, kind, slot, opens_ns, closes_ns, nano, reason, regions, servers) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (row, self._network, kind, slot, opens_ns, closes_ns, nano, reason, bounds.regions, bounds.servers),
         )
         return int(row)
 
@@ -121,7 +141,14 @@ class Ledger:
             (self._network, at_least, at_least),
         )
         (counter,) = connection.execute("SELECT counter FROM tally WHERE network = ?", (self._network,)).fetchone()
+        if counter <= self._committed:
+            path = self._database.path
+            raise put_back("replaced", f"{path} has fewer payments than before: it was overwritten by an older one")
         return int(counter)
+
+    def committed(self, counter: int) -> None:
+        """A payment is on disk: whatever comes later has a higher counter."""
+        self._committed = max(counter, self._committed)
 
     def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
         # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.
@@ -154,15 +181,30 @@ class Ledger:
         Times are as they would have been by the present clock: what was paid before the clock was set ahead is younger
         than its date says, see `ahead`.
         """
-        moved = set_ahead(self._reader.rows)
+        jumps = set_ahead(self._reader.rows)
+        return self._entries(elapsed_start(jumps, at_ns), jumps)
+
+    def dated_after(self, at_ns: int) -> list[Entry]:
+        """All payments, of all networks, for slots that closed after a date, such as the start of a horizon."""
+        return self._entries(at_ns, set_ahead(self._reader.rows))
+
+    def counted(self, promise: Promise, opens_ns: int) -> list[Entry]:
+        """The payments that count against a promise in a slot that opens at a time; times as in `spent_since`.
+
+        What each of them costs the users of the promise is `promise.bounds.cost(entry.nano, entry.bounds)`.
+        """
+        jumps = set_ahead(self._reader.rows)
+        return self._entries(promise.reach(opens_ns, jumps), jumps)
+
+    def _entries(self, after_ns: int, jumps: Sequence[Jump]) -> list[Entry]:
         rows = self._reader.rows(
-            "SELECT counter, network, kind, slot, opens_ns, closes_ns - opens_ns, nano, reason FROM ledger "
-            "WHERE closes_ns > ? ORDER BY closes_ns, counter",
-            (elapsed_start(moved, at_ns),),
+            "SELECT counter, network, kind, slot, opens_ns, closes_ns - opens_ns, nano, reason, regions, servers "
+            "FROM ledger WHERE closes_ns > ? ORDER BY closes_ns, counter",
+            (after_ns,),
         )
         entries = [Entry(*row) for row in rows]
         return (
-            [replace(one, opens_ns=one.opens_ns + younger(moved, one.counter)) for one in entries] if moved else entries
+            [replace(one, opens_ns=one.opens_ns + younger(jumps, one.counter)) for one in entries] if jumps else entries
         )
 
     def sample(self, opens_ns: int) -> Sample | None:

@@ -29,8 +29,13 @@ class FileLock:
                 f"{path.parent}: {what} is in use by process {holder}",
                 "stop that process first, or give this node another folder",
             )
-        os.ftruncate(self._file, 0)
-        os.write(self._file, str(os.getpid()).encode("ascii"))
+        try:
+            with translated(path):  # a full disk
+                os.ftruncate(self._file, 0)
+                os.write(self._file, str(os.getpid()).encode("ascii"))
+        except StorageFailed:
+            os.close(self._file)
+            raise
 
     def close(self) -> None:
         """Let go. The file stays: removing it would let two others lock different files of one name."""

@@ -1,7 +1,7 @@
-"""The schema of each file, as a list of steps: a file of version n has had the first n of them.
+"""The schema of the ledger's file, as a list of steps: a file of version n has had the first n of them.
 
 A step is never changed once it is in a release; a new one is added behind it. The ledger is copied before it is
-migrated. The journal is not: a copy of check-ins would outlive their slot.
+migrated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import StorageFailed
 
-__all__ = ["JOURNAL_STEPS", "LEDGER_STEPS", "check_version", "migrate"]
+__all__ = ["LEDGER_STEPS", "check_version", "migrate"]
 
 Step = tuple[str, ...]
 
@@ -102,21 +102,49 @@ LEDGER_STEPS: tuple[Step, ...] = (
         "ALTER TABLE neighbour ADD COLUMN proof BLOB NOT NULL DEFAULT x''",
     ),
     (
+        # For how many regions and servers the noise of a payment was made. Of old rows it is not known: a promise may
+        # have been made for more of them since, and noise that is taken for larger than it was would cost too little.
+        "ALTER TABLE ledger ADD COLUMN regions INTEGER NOT NULL DEFAULT 1 CHECK (regions > 0)",
+        "ALTER TABLE ledger ADD COLUMN servers INTEGER NOT NULL DEFAULT 1 CHECK (servers > 0)",
+        "DROP INDEX ledger_closes",
+        "CREATE INDEX ledger_closes ON ledger (closes_ns, opens_ns, nano, regions, servers)",
+        # Null: only the product, `sensitivity`, is known, until the network declares its promise again.
+        "ALTER TABLE promise ADD COLUMN regions INTEGER CHECK (regions > 0)",
+        "ALTER TABLE promise ADD COLUMN servers INTEGER CHECK (servers > 0)",
+        # Slots of 1 ns: not known, and any moment may begin a window.
+        "ALTER TABLE promise ADD COLUMN slot_ns INTEGER NOT NULL DEFAULT 1 CHECK (slot_ns > 0)",
+        "ALTER TABLE promise ADD COLUMN epoch_ns INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE promise ADD COLUMN horizon_slot INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE paid_windows (
+            network TEXT NOT NULL,
+            slot_ns INTEGER NOT NULL CHECK (slot_ns > 0),
+            offset_ns INTEGER NOT NULL,
+            span_ns INTEGER NOT NULL CHECK (span_ns > 0),
+            PRIMARY KEY (network, slot_ns, offset_ns)) WITHOUT ROWID""",
+        # Every sample is one slot of its network, so its times tell under which slots the network has paid.
+        """INSERT INTO paid_windows
+            SELECT DISTINCT network, closes_ns - opens_ns, opens_ns % (closes_ns - opens_ns), span_ns
+            FROM ledger JOIN promise USING (network) WHERE kind = 'sample' AND span_ns IS NOT NULL""",
+        """CREATE TABLE horizon (
+            network TEXT NOT NULL,
+            since_ns INTEGER NOT NULL,
+            nano INTEGER NOT NULL CHECK (nano > 0),
+            PRIMARY KEY (network, since_ns)) WITHOUT ROWID""",
+        # The first horizon, and every later one: the command wrote its time into the log and into the promise.
+        "INSERT INTO horizon SELECT network, 0, nano FROM promise WHERE span_ns IS NULL",
+        "INSERT OR IGNORE INTO horizon SELECT network, since_ns, nano FROM promise WHERE span_ns IS NULL",
+        """INSERT OR IGNORE INTO horizon SELECT network, at_ns, nano
+            FROM event JOIN promise USING (network) WHERE kind = 'new-horizon' AND span_ns IS NULL""",
+    ),
+    (
         # How far back the memory of a neighbour reaches; without it, to the slot in which the counter was first said.
         "ALTER TABLE neighbour ADD COLUMN since INTEGER",
         # The last slot up to which this ledger was known to be complete, because the node could sample then.
         "CREATE TABLE complete (network TEXT PRIMARY KEY, until_slot INTEGER NOT NULL)",
     ),
-)
-
-JOURNAL_STEPS: tuple[Step, ...] = (
     (
-        "CREATE TABLE slot (opens_ns INTEGER PRIMARY KEY, hash_key BLOB)",
-        """CREATE TABLE batch (
-            id INTEGER PRIMARY KEY,
-            opens_ns INTEGER NOT NULL REFERENCES slot (opens_ns),
-            batch BLOB NOT NULL)""",
-        "CREATE INDEX batch_slot ON batch (opens_ns)",
+        # How much of a jump of the clock has been undone by a jump back.
+        "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""A node's storage as one object: the folder lock, both databases, and the transactions that span several tables.
+"""A node's storage as one object: the folder lock, the ledger's database, the journal, and larger transactions.
 
     commit_sample    {payment, noisy values, state}: only after it has returned may a message leave
     commit_release   {releases, state, what neighbours said, refusals}: only after it has returned are they published
@@ -14,13 +14,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
-from dpcrowd.node.storage.ahead import put_ahead
+from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
-from dpcrowd.node.storage.journal import Journal
+from dpcrowd.node.storage.journal import Journal, erase
 from dpcrowd.node.storage.ledger import Ledger
 from dpcrowd.node.storage.lock import FileLock
-from dpcrowd.node.storage.migrate import JOURNAL_STEPS, LEDGER_STEPS, check_version, migrate
+from dpcrowd.node.storage.migrate import LEDGER_STEPS, check_version, migrate
 from dpcrowd.node.storage.notes import (
     Events,
     Memory,
@@ -35,11 +35,12 @@ from dpcrowd.node.storage.notes import (
 )
 from dpcrowd.node.storage.releases import Releases, StoredRelease, put_release
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "forget_journal"]
 
 LEDGER_FILE = "dpcrowd.db"
-JOURNAL_FILE = "journal.db"
-_VITAL = ("account", "ledger", "noisy", "promise", "state")
+JOURNAL_FOLDER = "journal"
+_EARLIER_JOURNAL = ("journal.db", "journal.db-wal", "journal.db-shm")
+_VITAL = ("account", "ledger", "noisy", "promise", "paid_windows", "horizon", "state")
 _STEP = 500
 _OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
     SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
@@ -90,11 +91,11 @@ class Storage:
             _refuse_damaged(database, _VITAL)
             reader = Database(where / LEDGER_FILE, read_only=True)
             opened.callback(reader.close)
-            journal_database = Database(folder / JOURNAL_FILE)
-            opened.callback(journal_database.close)
-            migrate(journal_database, JOURNAL_STEPS, keep_copy=False)
-            _refuse_damaged(journal_database, ("slot", "batch"))
-            storage = cls(database, reader, network_id, Journal(journal_database))
+            for name in _EARLIER_JOURNAL:  # of 0.1: it does not say how much of an open slot was missed
+                erase(folder / name)
+            journal = Journal(folder / JOURNAL_FOLDER)
+            opened.callback(journal.close)
+            storage = cls(database, reader, network_id, journal)
             storage.ledger.check()
             storage.migrated_from = copy
             for each in dict.fromkeys((folder, where)):
@@ -128,6 +129,7 @@ class Storage:
             counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
+        self.ledger.committed(counter)
         return counter
 
     def commit_release(
@@ -154,12 +156,23 @@ class Storage:
             if complete_until is not None:
                 put_complete(connection, self._network, complete_until)
 
-    def set_ahead(self, at_ns: int, moved_ns: int) -> None:
-        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged."""
+    def set_ahead(self, at_ns: int, moved_ns: int) -> int:
+        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged; the row."""
         with self._database.transaction() as connection:
-            if put_ahead(connection, self._network, at_ns, moved_ns):
+            row, new = put_ahead(connection, self._network, at_ns, moved_ns)
+            if new:
                 text = f"at {utc_text(at_ns)} the clock was set ahead by {moved_ns / 1e9:.1f} s"
                 add_event(connection, self._network, at_ns + moved_ns, "clock", text)
+        return row
+
+    def set_back(self, row: int, at_ns: int, returned_ns: int) -> None:
+        """The clock, which said `at_ns`, was set back: so much of the jump ahead in a row is undone by now. Logged."""
+        with self._database.transaction() as connection:
+            if put_back(connection, row, returned_ns):
+                text = (
+                    f"at {utc_text(at_ns)} the clock, set ahead before, came back by {returned_ns / 1e9:.1f} s in all"
+                )
+                add_event(connection, self._network, at_ns - returned_ns, "clock", text)
 
     def state(self) -> bytes | None:
         """The state of the last commit of either kind."""
@@ -177,8 +190,19 @@ class Storage:
 
     @property
     def failure(self) -> StorageFailed | None:
-        """What the last write failed of; None once a write has worked again."""
+        """What the last write, or `check_files`, failed of; None once a write has worked again."""
         return self._database.failure or (self._journal.failure if self._journal else None)
+
+    @property
+    def gone(self) -> StorageFailed | None:
+        """The failure, if it is that somebody has deleted, moved away or replaced what the node writes to."""
+        return self.failure if self.failure is not None and self.failure.kind in ("missing", "replaced") else None
+
+    def check_files(self) -> None:
+        """Refuse to go on if the ledger's database or the journal's folder was deleted, moved away or replaced."""
+        self._database.check_files()
+        if self._journal is not None:
+            self._journal.check_folder()
 
     def retention(self, before_ns: int) -> int:
         """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
@@ -219,6 +243,20 @@ class Storage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def forget_journal(folder: Path) -> Path:
+    """Delete the check-ins in the data folder of a node that does not run; gives the journal's folder."""
+    with ExitStack() as opened:
+        opened.callback(FileLock(folder / "node.lock", "the data folder").close)
+        for name in _EARLIER_JOURNAL:
+            erase(folder / name)
+        journal = Journal(folder / JOURNAL_FOLDER)
+        opened.callback(journal.close)
+        for opens_ns in journal.pending():
+            journal.forget(opens_ns)
+        erase(journal.folder / "alive")  # whatever a slot was fed before now counts as missed
+    return journal.folder
 
 
 def _make_folder(folder: Path) -> None:

@@ -33,7 +33,7 @@ class Peer:
     certificate_name: str
     """The common name of its certificate."""
     keys: tuple[str, ...] = ()
-    """Its pinned public keys, as in `network.toml`. A transport that can pin keys does; Zenoh cannot."""
+    """Its pinned public keys, as in `network.toml`. The signatures in messages are checked against them."""
 
 
 class TransportFailed(DpcrowdError):
@@ -57,7 +57,15 @@ class Transport(Protocol):
         ...
 
     async def strangers(self) -> Sequence[str]:
-        """Names, by their certificates, of those who are connected and are no neighbours; nothing of them is heard."""
+        """Names, by their certificates, of those who are no neighbours and have called since this was asked last."""
+        ...
+
+    def refused_connections(self) -> Mapping[str, int]:
+        """Connections since the start that did not become a neighbour's, by reason."""
+        ...
+
+    async def check_alive(self) -> None:
+        """Return if the transport works, whoever it reaches; raise, or do not return, if it does not."""
         ...
 
     def dropped(self) -> Mapping[str, int]:

@@ -168,6 +168,12 @@ class MemoryTransport:
     async def strangers(self) -> Sequence[str]:
         return ()  # who is not in both lists of neighbours is not connected
 
+    def refused_connections(self) -> Mapping[str, int]:
+        return {}
+
+    async def check_alive(self) -> None:
+        """There is nothing that could die."""
+
     async def close(self) -> None:
         port, self._port = self._port, None
         if port is not None:

@@ -1,16 +1,17 @@
 """Neighbours over Eclipse Zenoh in peer mode, with mutual TLS, and nobody else.
 
-Who dials. Of two neighbours the one whose name comes first dials the other, from a session that has this one link and
-listens nowhere; all who dial this server share one listening session, which never dials. That is more than tidiness.
-Zenoh lets a second link join a session's transport if it claims the same session id, counts only incoming links
-against `max_links`, and judges both links by the names of either: in a session that dials and listens, a server
-that knows a neighbour's session id could speak with that neighbour's name. A session id here is known to one server
-only, or the link can only be an incoming one, of which there may be one.
+Who dials. Of two neighbours the one whose name comes first dials the other. Each neighbour has a Zenoh session of its
+own here, with the rights of this neighbour alone: one that dials it, or one that listens on a private Unix socket. All
+who call connect to one port, which is not Zenoh's: the `Front` demands a certificate of a neighbour first and then
+connects the caller with the session of that neighbour. That is more than tidiness. Zenoh's own listener can be stopped
+by anybody who connects to it often enough, and it lets a second link join a session's transport if it claims the same
+session id, and judges both links by the names of either: in a session with several neighbours, a server that
+knows a neighbour's session id could speak with that neighbour's name.
 
-Names and keys. Zenoh's access control sees the common name of a certificate, not its key. A certificate of the right
-name but with another key, which only the authority can make, is therefore let in here; it is the signature inside
-the message, checked against the pinned keys, that refuses it. Such an impostor hears what this server sends to the
-neighbour whose name it bears, that is, noised values; it cannot make this server believe anything.
+Names and keys. The front and Zenoh's access control see the common name of a certificate, not its key. A certificate of
+the right name but with another key, which only the authority can make, is therefore let in here; it is the signature
+inside the message, checked against the pinned keys, that refuses it. Such an impostor hears what this server sends to
+the neighbour whose name it bears, that is, noised values; it cannot make this server believe anything.
 
 Presence is the state of a publisher's match: the neighbour has subscribed, so a message sent now arrives.
 """
@@ -18,20 +19,40 @@ Presence is the state of a publisher's match: the neighbour has subscribed, so a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.connections.descriptors import limit, shares
+from dpcrowd.node.connections.listener import bind
+from dpcrowd.node.connections.tally import Tally
 from dpcrowd.node.transport.base import (
     OnMessage,
     OnPresence,
     Peer,
+    TransportFailed,
     check_neighbours,
     check_recipients,
 )
+from dpcrowd.node.transport.front import Front, report_failures, server_context
+from dpcrowd.node.transport.known import KnownAddresses
 from dpcrowd.node.transport.zenoh_links import Links
-from dpcrowd.node.transport.zenoh_settings import MAX_MESSAGE, TlsFiles, session_settings
+from dpcrowd.node.transport.zenoh_settings import (
+    MAX_MESSAGE,
+    TlsFiles,
+    check_endpoint,
+    dialling_settings,
+    listening_settings,
+)
+
+if TYPE_CHECKING:
+    from dpcrowd.node.transport.folder import PrivateFolder
 
 __all__ = ["ZenohTransport"]
+
+_LEAST_RATE = 1 << 20  # bytes per second
 
 
 class ZenohTransport:
@@ -40,7 +61,10 @@ class ZenohTransport:
     def __init__(self, network: str, tls: TlsFiles, listen: Sequence[str]) -> None:
         self._network, self._tls, self._listen = network, tls, tuple(listen)
         self._links: Links | None = None
-        self._known: set[str] = set()
+        self._front: Front | None = None
+        self._folder: PrivateFolder | None = None
+        self._known = KnownAddresses()
+        self._tally = Tally(report_failures)
         self.most_bytes = MAX_MESSAGE
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
@@ -48,16 +72,19 @@ class ZenohTransport:
             raise BadInput("the transport is open already; close it before opening it with other links.")
         check_neighbours(me, neighbours)
         self._tls.check()
-        self._known = {peer.certificate_name for peer in neighbours}
-        plans = self._plans(me, neighbours)
+        callers = [peer for peer in neighbours if peer.name < me]
+        if callers and not self._listen:
+            raise BadInput(f"'{callers[0].name}' dials '{me}', which listens nowhere; set listen.transport.")
         names = [peer.name for peer in neighbours]
-        links = Links(self._network, me, names, on_message, on_presence, self.most_bytes)
-        self._links = links
+        self._links = links = Links(self._network, me, names, on_message, on_presence, self.most_bytes)
         try:
-            for settings, peers in plans:
-                await asyncio.to_thread(links.add, settings, [peer.name for peer in peers])
+            sockets = self._open_front(callers, neighbours) if callers else {}
+            for peer in neighbours:
+                await asyncio.to_thread(links.add, self._settings(me, peer, sockets.get(peer.name)), peer.name)
+            if self._front is not None:
+                self._front.start()
         except BaseException:
-            await self.close()  # a session that stays open would hold its port, and the process at its end
+            await self.close()  # a session that stays open would hold its socket, and the process at its end
             raise
 
     async def send(self, payload: bytes, to: Sequence[str]) -> None:
@@ -71,34 +98,84 @@ class ZenohTransport:
 
     async def close(self) -> None:
         links, self._links = self._links, None
+        front, self._front = self._front, None
+        folder, self._folder = self._folder, None
+        if front is not None:
+            front.stop_listening()
         if links is not None:
             await links.close()
+        if front is not None:
+            await front.close()  # after the links: what they had to say goes through it
+        if folder is not None:
+            folder.close()
 
     def dropped(self) -> dict[str, int]:
         """Messages since `open` that made room for newer ones, to or from each neighbour."""
         links = self._links
         return {} if links is None else {name: lane.dropped + links.flood[name] for name, lane in links.lanes.items()}
 
+    def refused_connections(self) -> Mapping[str, int]:
+        return self._tally.totals
+
     async def certificates(self) -> tuple[str, ...]:
-        """The certificate names at the other ends of the open links, strangers included: they may connect, no more."""
-        return () if self._links is None else await asyncio.to_thread(self._links.certificates)
+        """The certificate names at the other ends of the open links."""
+        links, front = self._links, self._front
+        if links is None:
+            return ()
+        return tuple(sorted([*await asyncio.to_thread(links.certificates), *(front.names() if front else ())]))
 
     async def strangers(self) -> Sequence[str]:
-        return sorted(set(await self.certificates()) - self._known)
+        return () if self._front is None else self._front.strangers()
 
-    def _settings(self, me: str, peers: Sequence[Peer], **where: Sequence[str]) -> dict[str, str]:
-        return session_settings(self._network, me, peers, self._tls, most_bytes=self.most_bytes, **where)
+    async def check_alive(self) -> None:
+        links, front = self._links, self._front
+        if front is not None and not front.alive:
+            raise TransportFailed("the transport's port is not looked after any more; restart the node.")
+        if links is not None:
+            await asyncio.to_thread(links.certificates)
 
-    def _plans(self, me: str, neighbours: Sequence[Peer]) -> list[tuple[dict[str, str], list[Peer]]]:
-        """The sessions to open: one for all who dial me, one for each whom I dial."""
-        callers = [peer for peer in neighbours if peer.name < me]
-        plans = []
-        if callers:
-            if not self._listen:
-                raise BadInput(f"'{callers[0].name}' dials '{me}', which listens nowhere; set listen.transport.")
-            plans.append((self._settings(me, callers, listen=self._listen), callers))
-        for peer in neighbours:
-            if peer.name > me:
-                settings = self._settings(me, [peer], connect=[peer.endpoint])
-                plans.append((settings, [peer]))
-        return plans
+    def _settings(self, me: str, peer: Peer, socket: Path | None) -> dict[str, str]:
+        if socket is None:
+            return dialling_settings(self._network, me, peer, self._tls, most_bytes=self.most_bytes)
+        return listening_settings(self._network, me, peer, socket, most_bytes=self.most_bytes)
+
+    def _open_front(self, callers: Sequence[Peer], neighbours: Sequence[Peer]) -> dict[str, Path]:
+        """Listen for those who call; the socket of each one's session, by name."""
+        from dpcrowd.node.transport.folder import PrivateFolder  # not for Windows
+
+        listening = self._bind()
+        try:
+            self._folder = PrivateFolder()
+            sockets = {peer.name: self._folder.path / str(number) for number, peer in enumerate(callers)}
+            self._front = Front(
+                listening,
+                server_context(self._tls),
+                {peer.certificate_name: str(sockets[peer.name]) for peer in callers},
+                {peer.certificate_name for peer in neighbours},
+                waiting=shares(limit(), len(neighbours)).waiting,
+                rate=2.0 * self.most_bytes + _LEAST_RATE,
+                known=self._known,
+                tally=self._tally,
+            )
+        except BaseException:
+            for one in listening:
+                one.close()
+            raise
+        self._known.look_up(callers)
+        return sockets
+
+    def _bind(self) -> list[socket.socket]:
+        sockets: list[socket.socket] = []
+        for endpoint in self._listen:
+            host, _, port = check_endpoint(endpoint).partition("/")[2].rpartition(":")
+            try:
+                sockets += bind(host.strip("[]"), int(port), both_versions=True)
+            except OSError as error:
+                for one in sockets:
+                    one.close()
+                reason = (error.strerror or str(error)).lower()
+                raise TransportFailed(
+                    f"cannot open the transport on {endpoint}: {reason}; stop what listens there, or set another "
+                    "listen.transport."
+                ) from None
+        return sockets

@@ -2,12 +2,19 @@
 
 Zenoh has no asyncio of its own. Its callbacks run in its threads and only pass on to the event loop; what may block
 (opening, putting, closing) runs in threads of ours.
+
+A second handshake. Zenoh closes a link when the certificate of the other side expires, and dials again at once. TLS
+still accepts a certificate in the second in which it expires, and the watch on a link that is made after the expiry
+often ends before the link is there to be closed (Zenoh 1.10): that link would stay for good. So a link that is dialled
+and comes back within a second is made once more a second later, when an expired certificate is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import math
 import threading
 import time
 from collections import deque
@@ -25,6 +32,8 @@ __all__ = ["Links"]
 _UNREAD = 256  # messages of one neighbour that the event loop has not taken yet; a flood beyond that is dropped
 _MOST_A_SECOND = 256  # of one neighbour, which has one thing to say in a slot, and says it again when it comes up
 _FAREWELL = 1.0  # seconds that `close` waits for neighbours that do not read: once to hand over, once to part
+_LAST_SECOND = 1.0  # in which an expired certificate is still accepted
+_REFUSED_AFTER = 1.2  # seconds after which it is not, whatever the clocks' last digits
 
 
 class Links:
@@ -44,16 +53,21 @@ class Links:
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="dpcrowd-put")
         self._sessions: list[Any] = []
-        self._declared: list[Any] = []  # Zenoh undeclares what nobody holds
+        self._dialled: dict[str, tuple[Any, dict[str, str]]] = {}  # a session for each neighbour that is dialled
+        self._declared: dict[str, list[Any]] = {}  # Zenoh undeclares what nobody holds
         self._publishers: dict[str, Any] = {}
+        self._watches: dict[str, object] = {}  # of the session in use: what an older one says is over
+        self._ended: dict[str, float] = {}  # when a link was lost, by the loop's clock
+        self._repeats: dict[str, asyncio.Task[None]] = {}
+        self._closing = asyncio.Event()
         self._unread: dict[str, deque[bytes]] = {name: deque() for name in names}
         self._present: dict[str, bool] = dict.fromkeys(names, False)
         self._closed = False
         self.flood: dict[str, int] = dict.fromkeys(names, 0)
         self.lanes = {name: Lane(self._putter(name), self._pool) for name in names}
 
-    def add(self, settings: dict[str, str], names: Sequence[str]) -> None:
-        """Open a session and declare what these neighbours need. Blocks; runs in a thread."""
+    def add(self, settings: dict[str, str], name: str) -> None:
+        """Open a session and declare what a neighbour needs. Blocks; runs in a thread."""
         zenoh = _zenoh()
         config = zenoh.Config()
         for path, value in settings.items():
@@ -63,26 +77,31 @@ class Links:
         except zenoh.ZError as error:
             raise TransportFailed(_reason(error, settings)) from None
         self._sessions.append(session)
-        for name in names:
-            subscriber = session.declare_subscriber(
-                key_of_pair(self._network, name, self._me), self._hearer(name), allowed_origin=zenoh.Locality.REMOTE
-            )
-            publisher = session.declare_publisher(
-                key_of_pair(self._network, self._me, name),
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-            self._publishers[name] = publisher
-            watch = publisher.declare_matching_listener(self._watcher(name))
-            self._declared += [subscriber, publisher, watch]
+        if json.loads(settings["connect/endpoints"]):
+            self._dialled[name] = session, settings
+        subscriber = session.declare_subscriber(
+            key_of_pair(self._network, name, self._me), self._hearer(name), allowed_origin=zenoh.Locality.REMOTE
+        )
+        publisher = session.declare_publisher(
+            key_of_pair(self._network, self._me, name),
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
+        self._publishers[name] = publisher
+        watch = publisher.declare_matching_listener(self._watcher(name))
+        self._declared[name] = [subscriber, publisher, watch]
 
     def certificates(self) -> tuple[str, ...]:
+        """Names at the other ends of the links that this server has dialled; those who call, only the front knows."""
         links = [link for session in self._sessions for link in session.info.links()]
-        return tuple(sorted(str(link.auth_identifier) for link in links))
+        return tuple(sorted(link.auth_identifier for link in links if link.auth_identifier is not None))
 
     async def close(self) -> None:
         self._closed = True
+        self._closing.set()
+        if self._repeats:  # one that is just being opened has to be there to be closed
+            await asyncio.wait(self._repeats.values(), timeout=2 * _FAREWELL)
         if self.lanes:
             await asyncio.wait(
                 [self._loop.create_task(lane.drain()) for lane in self.lanes.values()], timeout=_FAREWELL
@@ -122,13 +141,18 @@ class Links:
         return hear
 
     def _watcher(self, name: str) -> Callable[[Any], None]:
-        return lambda status: self._call(self._see, name, bool(status.matching))
+        watch = self._watches[name] = object()
+
+        def pass_on(status: Any) -> None:
+            self._call(lambda: self._see(name, bool(status.matching)) if self._watches[name] is watch else None)
+
+        return pass_on
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed without `close`: there is nobody left to tell
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    # The two below run in the event loop's thread.
+    # The three below run in the event loop's thread.
 
     def _take(self, name: str) -> None:
         payload = self._unread[name].popleft()
@@ -139,6 +163,32 @@ class Links:
         if not self._closed and present != self._present[name]:
             self._present[name] = present
             self._on_presence(name, present)
+            now = self._loop.time()
+            if not present:
+                self._ended[name] = now
+            elif now - self._ended.pop(name, -math.inf) < _LAST_SECOND and name in self._dialled.keys() - self._repeats:
+                self._repeats[name] = self._loop.create_task(self._dial_again(name))
+
+    async def _dial_again(self, name: str) -> None:
+        """Another handshake with a neighbour, in a session of its own as before; until it works, or `close`."""
+        try:
+            while not await self._closes_within(_REFUSED_AFTER):
+                session, settings = self._dialled[name]
+                if session in self._sessions:
+                    self._sessions.remove(session)
+                    await asyncio.wait([_close_in_thread(self._loop, session)], timeout=_FAREWELL)
+                    self._see(name, False)
+                    self._ended.pop(name, None)  # lost by ourselves
+                with contextlib.suppress(Exception):  # whatever it is, a neighbour must not be given up for good
+                    await asyncio.to_thread(self.add, settings, name)
+                    return
+        finally:
+            del self._repeats[name]
+
+    async def _closes_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        return self._closed
 
 
 def _close_in_thread(loop: asyncio.AbstractEventLoop, session: Any) -> asyncio.Future[None]:
@@ -169,4 +219,5 @@ def _zenoh() -> Any:
 def _reason(error: Exception, settings: dict[str, str]) -> str:
     """Zenoh's reason in one line, without the lines of its own source."""
     text = str(error).split(" at /")[0].strip().rstrip(".")
-    return f"cannot open the transport on {settings['listen/endpoints']}: {text}."
+    where = [*json.loads(settings["listen/endpoints"]), *json.loads(settings["connect/endpoints"])]
+    return f"cannot open the transport for {', '.join(where)}: {text}."

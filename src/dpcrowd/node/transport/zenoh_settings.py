@@ -1,10 +1,13 @@
 """Zenoh's settings for one session: pure data, so that each can be looked at and tested.
 
 Zenoh's defaults connect whoever can be found and forward what they hear. Here every setting closes a door: no discovery
-(multicast, gossip), explicit endpoints, TLS alone, certificates on both sides, and access control that denies all but
-four things for each neighbour, by the common name of its certificate: it may put on its key to me, subscribe to my
-key to it, and the same outwards. A key belongs to a pair, `dpcrowd/1/<network>/<from>/<to>`: even a server that
-wanted to pass a message on would have no key on which its other neighbours take it.
+(multicast, gossip), one endpoint, and access control that denies all but four things: the session's neighbour may put
+on its key to me, subscribe to my key to it, and the same outwards. A key belongs to a pair,
+`dpcrowd/1/<network>/<from>/<to>`: even a server that wanted to pass a message on would have no key on which its other
+neighbours take it.
+
+A session has one neighbour. Either it dials that neighbour, over TLS with certificates on both sides, and knows it by
+the common name of its certificate; or it listens on a Unix socket, to which the front brings what that neighbour says.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,19 @@ from urllib.parse import quote
 from dpcrowd.errors import BadInput
 from dpcrowd.node.transport.base import Peer, TransportFailed
 
-__all__ = ["MAX_MESSAGE", "TlsFiles", "check_endpoint", "key_of_pair", "session_settings"]
+__all__ = [
+    "MAX_MESSAGE",
+    "TlsFiles",
+    "check_endpoint",
+    "dialling_settings",
+    "key_of_pair",
+    "listening_settings",
+]
 
 MAX_MESSAGE = 64 * 2**20
-_LEAST_BUFFER = 2**20
 """Longest message in bytes. Zenoh would take 1 GiB from a neighbour; two matrices of 1,000 regions need 16 MB."""
+_LEAST_BUFFER = 2**20
+_UNIX = "unixsock-stream"
 
 _PATH_VERSION = "1"
 # No '#' or '?': what stands behind them would override settings of this page, such as the check of names.
@@ -77,52 +87,71 @@ def key_of_pair(network: str, sender: str, receiver: str) -> str:
     return "/".join(("dpcrowd", _PATH_VERSION, *(quote(part, safe="") for part in (network, sender, receiver))))
 
 
-def _access(network: str, me: str, neighbours: Sequence[Peer]) -> dict[str, Any]:
-    """Deny by default; for each neighbour its own key in and my key to it out, and nothing else."""
-    rules, subjects, policies = [], [], []
-    for peer in neighbours:
-        to_me, to_it = key_of_pair(network, peer.name, me), key_of_pair(network, me, peer.name)
-        allowed = (
-            ("it speaks", "ingress", "put", to_me),
-            ("it listens", "ingress", "declare_subscriber", to_it),
-            ("I speak", "egress", "put", to_it),
-            ("I listen", "egress", "declare_subscriber", to_me),
-        )
-        names = []
-        for what, flow, message, key in allowed:
-            names.append(f"{peer.name}: {what}")
-            rules.append(
-                {"id": names[-1], "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
-            )
-        subjects.append({"id": peer.name, "cert_common_names": [peer.certificate_name], "link_protocols": ["tls"]})
-        policies.append({"rules": names, "subjects": [peer.name]})
+def _access(network: str, me: str, peer: Peer, subject: dict[str, Any]) -> dict[str, Any]:
+    """Deny by default; the neighbour's own key in and my key to it out, and nothing else."""
+    to_me, to_it = key_of_pair(network, peer.name, me), key_of_pair(network, me, peer.name)
+    allowed = (
+        ("it speaks", "ingress", "put", to_me),
+        ("it listens", "ingress", "declare_subscriber", to_it),
+        ("I speak", "egress", "put", to_it),
+        ("I listen", "egress", "declare_subscriber", to_me),
+    )
+    rules = [
+        {"id": what, "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
+        for what, flow, message, key in allowed
+    ]
     return {
         "enabled": True,
         "default_permission": "deny",
         "rules": rules,
-        "subjects": subjects,
-        "policies": policies,
+        "subjects": [{"id": peer.name, **subject}],
+        "policies": [{"rules": [rule["id"] for rule in rules], "subjects": [peer.name]}],
     }
 
 
-def session_settings(
-    network: str,
-    me: str,
-    neighbours: Sequence[Peer],
-    tls: TlsFiles,
-    *,
-    listen: Sequence[str] = (),
-    connect: Sequence[str] = (),
-    most_bytes: int = MAX_MESSAGE,
+def dialling_settings(
+    network: str, me: str, peer: Peer, tls: TlsFiles, *, most_bytes: int = MAX_MESSAGE
 ) -> dict[str, str]:
-    """Every setting of a session that serves these neighbours, as Zenoh's path -> JSON."""
+    """Every setting of a session that dials a neighbour, as Zenoh's path -> JSON."""
     link = "transport/link/tls/"
-    settings: dict[str, Any] = {
+    subject = {"cert_common_names": [peer.certificate_name], "link_protocols": ["tls"]}
+    return _as_json(
+        _common(most_bytes)
+        | {
+            "connect/endpoints": [check_endpoint(peer.endpoint)],
+            "transport/link/protocols": ["tls"],
+            link + "enable_mtls": True,
+            link + "verify_name_on_connect": True,
+            link + "close_link_on_expiration": True,
+            link + "root_ca_certificate": str(tls.ca),
+            link + "connect_private_key": str(tls.key),
+            link + "connect_certificate": str(tls.certificate),
+            "access_control": _access(network, me, peer, subject),
+        }
+    )
+
+
+def listening_settings(
+    network: str, me: str, peer: Peer, socket: Path, *, most_bytes: int = MAX_MESSAGE
+) -> dict[str, str]:
+    """The same of a session for a neighbour that calls; whoever can open the socket is that neighbour."""
+    return _as_json(
+        _common(most_bytes)
+        | {
+            "listen/endpoints": [f"{_UNIX}/{socket}"],
+            "transport/link/protocols": [_UNIX],
+            "access_control": _access(network, me, peer, {"link_protocols": [_UNIX]}),
+        }
+    )
+
+
+def _common(most_bytes: int) -> dict[str, Any]:
+    return {
         "mode": "peer",
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
-        "listen/endpoints": [check_endpoint(each) for each in listen],
-        "connect/endpoints": [check_endpoint(each) for each in connect],
+        "listen/endpoints": [],
+        "connect/endpoints": [],
         # For ever: 0 would drop a link that is not up at the start, without a word.
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
@@ -130,14 +159,13 @@ def session_settings(
         "connect/retry": {"period_init_ms": 100, "period_max_ms": 500, "period_increase_factor": 1.5},
         # A host that was off, or a frozen server, is dialled anew after 3 s, not 10.
         "transport/unicast/open_timeout": 3000,
-        # A port that is taken is an error now, not a thing to be tried for ever.
+        # A socket that cannot be made is an error now, not a thing to be tried for ever.
         "listen/timeout_ms": 0,
         "listen/exit_on_failure": True,
         # Opening does not wait for neighbours (0.5 s each time, if one is down).
         "open/return_conditions/connect_scouted": False,
         "open/return_conditions/declares": False,
         "scouting/delay": 0,
-        "transport/link/protocols": ["tls"],
         "transport/unicast/max_links": 1,
         # Of all that a session puts together from fragments; the least that Zenoh is at ease with.
         "transport/link/rx/max_message_size": max(2 * most_bytes, _LEAST_BUFFER),
@@ -145,13 +173,8 @@ def session_settings(
         "adminspace/enabled": False,
         "plugins_loading/enabled": False,
         "timestamping/enabled": False,
-        link + "enable_mtls": True,
-        link + "verify_name_on_connect": True,
-        link + "close_link_on_expiration": True,
-        link + "root_ca_certificate": str(tls.ca),
-        "access_control": _access(network, me, neighbours),
     }
-    for side in ("listen", "connect"):
-        settings[f"{link}{side}_private_key"] = str(tls.key)
-        settings[f"{link}{side}_certificate"] = str(tls.certificate)
+
+
+def _as_json(settings: dict[str, Any]) -> dict[str, str]:
     return {path: json.dumps(value) for path, value in settings.items()}

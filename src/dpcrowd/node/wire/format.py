@@ -82,6 +82,7 @@ class Body(Head, array_like=True, frozen=True):
     prior    raw float64, empty without a record; prior_known: a byte a region
     proofs   of some of `heard`: what the neighbour itself signed
     since    of some of `heard`: how many slots ago the memory of the neighbour began, if that is longer; since 0.2
+    expires  when the sender's certificate expires, in seconds since 1970; 0: it does not say
     """
 
     heard: dict[int, tuple[int, int]]
@@ -90,6 +91,7 @@ class Body(Head, array_like=True, frozen=True):
     records: tuple[Record, ...] = ()
     proofs: dict[int, bytes] = {}
     since: dict[int, int] = {}
+    expires: int = 0
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
@@ -99,6 +101,7 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
     records: tuple[Record, ...] = ()
     proofs: dict[int, bytes] = {}
     since: dict[int, int] = {}
+    expires: int = 0
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):

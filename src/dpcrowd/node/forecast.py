@@ -1,0 +1,158 @@
+"""Will the budget last? The samples of a configuration, foretold with an invented crowd before anybody is counted.
+
+Adaptive sampling follows the crowd: where people come and go quickly, it may spend the budget of a window in its first
+slots and then stand still until the window is over. This follows from public numbers alone, so an operator can be told
+beforehand. The scheme itself runs over three windows (or one horizon) for one server that hears nobody; the crowd has
+the network's population and process variance, and every draw comes from a fixed seed.
+
+To keep it well below a second, at most 16 regions are looked at and the number of slots is limited: more regions would
+ask for more samples, not fewer, so what is told is rather too mild than too strict.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters import ProcessModel, default_gain
+from dpcrowd.network.hearing import inbox_hearing
+from dpcrowd.node.config import NetworkConfig
+from dpcrowd.privacy import SeededNoise, noise_var
+from dpcrowd.privacy.units import format_epsilon
+from dpcrowd.sampling.schedule import samples_in_window
+from dpcrowd.schemes.base import run_slot
+from dpcrowd.schemes.rescue import RescueScheme
+from dpcrowd.schemes.sampled import SampledScheme
+
+__all__ = ["Forecast", "best_interval", "forecast", "schedule_warning"]
+
+_REGIONS, _SLOTS = 16, 1_500
+_WINDOWS = 3
+_SEED = 20_260_101
+_WAVE = 0.5
+"""By which part of its mean a region rises and falls over a day."""
+_DAY = 86_400 * 10**9
+_TOLERATED = 10
+"""A standstill is worth a warning if it is longer than this part of the window or horizon."""
+_HOUR = 3600 * 10**9
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What an adaptive scheme does with its budget.
+
+    slots       how many were looked at
+    samples     in how many of them the server sampled
+    spent_at    the first slot that should have been sampled and could not be; None: there is none
+    standstill  the most such slots in a row
+    """
+
+    slots: int
+    samples: int
+    spent_at: int | None
+    standstill: int
+
+
+def forecast(network: NetworkConfig, server: str) -> Forecast | None:
+    """How an adaptive scheme will spread the samples of a server; None if the configuration itself says when to."""
+    scheme, guarantee = network.scheme(), network.guarantee()
+    adaptive = isinstance(scheme, RescueScheme) or (isinstance(scheme, SampledScheme) and scheme.interval is None)
+    if not adaptive:
+        return None
+    slots = min(_SLOTS, guarantee.length * (_WINDOWS if guarantee.kind == "window" else 1))
+    share = network.server(server).counted_share
+    truth, variance = _crowd(network, slots)
+    regions = truth.shape[1]
+    setting = replace(network.setting(server), model=ProcessModel.of(1.0, variance), form="diagonal")
+    rng = np.random.default_rng(_SEED + 1)
+    noise = SeededNoise([np.random.SeedSequence(_SEED)], 1, regions)
+    hearing = inbox_hearing(1, default_gain(network.max_degree()))
+    state, shares = scheme.start(setting), np.array([[share]])
+    samples, spent_at, standstill, still = 0, None, 0, 0
+    for slot in range(slots):
+        counts = rng.binomial(truth[slot], share)[None, :]
+        release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
+        if release.sampled.any():
+            samples, still = samples + 1, 0
+        elif (state.controllers.next_slot <= slot).any():  # it would have sampled, had it been able to pay
+            still += 1
+            standstill = max(standstill, still)
+            spent_at = slot if spent_at is None else spent_at
+    if still and slots == _SLOTS:
+        standstill = max(standstill, _until_end(guarantee.length, slots, still))
+    return Forecast(slots, samples, spent_at, standstill)
+
+
+def schedule_warning(network: NetworkConfig, server: str) -> str | None:
+    """A sentence on what will happen and what to write instead, if the budget will be spent long before its time."""
+    expected = forecast(network, server)
+    guarantee = network.guarantee()
+    length = guarantee.length
+    if expected is None or expected.spent_at is None or expected.standstill * _TOLERATED <= length:
+        return None
+    what, name = ("window", "dpcrowd-w") if guarantee.kind == "window" else ("horizon", "dpcrowd")
+    instead = f'name = "{name}", sampling = "fixed", interval = {best_interval(network, server)}'
+    return (
+        f"the budget will not last: with an invented crowd of this population, scheme '{network.method.name}' can pay "
+        f"for no more samples after {expected.spent_at} of the {length} slots of its {what}, and stands still for up "
+        f"to {expected.standstill} slots in a row ({_lasting(expected.standstill * network.clock().length_ns)}), in "
+        f"which estimates fall behind. Write in [scheme]: {instead}; each sample then has an equal part of "
+        f"ε={format_epsilon(guarantee.total)}. A network that has begun cannot change its scheme: that is a new "
+        "network, with an id of its own."
+    )
+
+
+def best_interval(network: NetworkConfig, server: str) -> int:
+    """The fixed interval with the smallest mean error variance, by the filter's own model in its steady state.
+
+    A sample every I slots gets epsilon / ceil(w/I), hence the variance R(I) of what it says about the population, and I
+    slots add I Q. The variance after a sample solves P^2 + I Q P = I Q R(I); over the slots that follow it grows by Q
+    each, (I - 1) Q / 2 on average. The neighbours sample in the same slots.
+    """
+    guarantee, length = network.guarantee(), network.guarantee().length
+    process_var = float(np.mean(network.model().process_var))
+    people = network.population / len(network.regions)
+    names = [server, *network.neighbours(server, network.valid_from_slot)]
+    shares = [network.server(name).counted_share for name in names]
+    best, least = 1, math.inf
+    for interval in range(1, min(length, _SLOTS) + 1):
+        price = guarantee.total // samples_in_window(length, interval)
+        noise = float(noise_var(max(price, 1), guarantee.sensitivity))
+        known = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
+        added = interval * process_var
+        after = (math.sqrt(added * added + 4 * added / known) - added) / 2
+        mean = after + (interval - 1) * process_var / 2
+        if mean < least:
+            best, least = interval, mean
+    return best
+
+
+def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The population's counts, (slots, regions), and Q by region: a daily wave, and a random walk for the rest of Q."""
+    count = min(len(network.regions), _REGIONS)
+    variance = np.broadcast_to(np.asarray(network.method.process_var, dtype=np.float64), len(network.regions))[:count]
+    people = network.population / len(network.regions)
+    angle = 2 * np.pi * network.clock().length_ns / _DAY
+    # The mean square of a step of height * sin(angle * slot) is height^2 * angle^2 / 2 for short slots, never above Q.
+    height = np.minimum(_WAVE * people, np.sqrt(2 * variance) / angle)
+    rest = np.maximum(variance - (height * angle) ** 2 / 2, 0.0)
+    rng = np.random.default_rng(_SEED)
+    walk = np.cumsum(rng.standard_normal((slots, count)) * np.sqrt(rest), axis=0)
+    phases = rng.uniform(0, 2 * np.pi, count)
+    wave = height * np.sin(angle * np.arange(slots)[:, None] + phases)
+    return np.abs(people + wave + walk).round().astype(np.int64), variance
+
+
+def _until_end(length: int, slots: int, still: int) -> int:
+    """How long a standstill lasts that goes on after the last slot that was looked at: nothing comes back sooner."""
+    return max(still, length - (slots - still)) if length > slots else still
+
+
+def _lasting(nanoseconds: int) -> str:
+    hours = nanoseconds / _HOUR
+    if hours < 2:
+        return f"{hours * 60:.3g} minutes"
+    return f"{hours:.3g} hours" if hours < 48 else f"{hours / 24:.3g} days"

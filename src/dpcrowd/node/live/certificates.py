@@ -1,0 +1,104 @@
+"""How long the certificates are valid that a node lives by: its own, its authority's, that of HTTPS, its neighbours'.
+
+A node looks at them all the time, since it may run for longer than any of them lives; it tells of each once per day,
+from 30 days before its end on. Neighbours say in their messages when theirs expire; of one that runs an older version
+nothing is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import NodeConfig
+from dpcrowd.node.keys.checks import Problem
+from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
+
+__all__ = ["Certificates", "utc"]
+
+log = logging.getLogger("dpcrowd.node")
+
+_DAY = 86_400
+_LAST = 253_402_300_799  # the end of the year 9999, the last that can be written
+
+Said = Mapping[str, int]
+"""Name of a neighbour -> when its certificate expires, in seconds since 1970, by its own words."""
+
+
+class Certificates:
+    """Of one node. Files are read by `read` alone; everything else is arithmetic."""
+
+    def __init__(self, node: NodeConfig) -> None:
+        self._own: tuple[Expiry, ...] = ()
+        self._told: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
+        self.read(node)
+
+    def read(self, node: NodeConfig) -> None:
+        """Take the files as they are now; whatever there is to tell of them is told again."""
+        found = []
+        for path, holder, name in (
+            (node.keys.certificate, "server", node.server),
+            (node.keys.ca, "authority", None),
+            (node.listen.http_certificate, "https", None),
+        ):
+            try:
+                if path is not None:
+                    found.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
+            except BadInput as error:  # a start refuses such a file; a node that runs has the one before in use
+                log.error(str(error), extra={"event": "certificate"})
+        self._own = tuple(found)
+        self._told.clear()
+
+    @property
+    def expires(self) -> int:
+        """When the server's own certificate expires, in seconds since 1970; 0 if it cannot be read."""
+        return next((int(one.at.timestamp()) for one in self._own if one.holder == "server"), 0)
+
+    def known(self, said: Said) -> tuple[Expiry, ...]:
+        """All of them; what neighbours say is taken as far as it can be a date."""
+        others = (
+            Expiry("neighbour", name, datetime.fromtimestamp(at, UTC))
+            for name, at in sorted(said.items())
+            if 0 < at <= _LAST
+        )
+        return *self._own, *others
+
+    def links_over(self, now_ns: int) -> bool:
+        """Whether no neighbour may be linked with any more: TLS would refuse, but only new links."""
+        now = utc(now_ns)
+        return any(one.over(now) for one in self._own if one.holder in ("server", "authority"))
+
+    def problems(self, now_ns: int) -> list[str]:
+        """For what has expired of this node's own."""
+        return [text for over, text in self._texts(now_ns) if over]
+
+    def warnings(self, now_ns: int) -> list[str]:
+        """For what will expire soon of this node's own."""
+        return [text for over, text in self._texts(now_ns) if not over]
+
+    def _texts(self, now_ns: int) -> Iterator[tuple[bool, str]]:
+        now = utc(now_ns)
+        for one in self._own:
+            found = one.problem(now)
+            if found is not None:
+                yield one.over(now), f"{found.what} {found.fix}"
+
+    def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
+        """What is to be told now: each certificate once per day, and whenever it is new or has just expired."""
+        now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
+        told = []
+        for one in self.known(said):
+            state, kind = (one.at, day, one.over(now)), (one.holder, one.name)
+            if self._told.get(kind) == state:
+                continue
+            self._told[kind] = state
+            found = one.problem(now)
+            if found is not None:
+                told.append((one, found))
+        return told
+
+
+def utc(now_ns: int) -> datetime:
+    return datetime.fromtimestamp(now_ns / 1e9, UTC)

@@ -1,0 +1,1 @@
+"""What a node counts and measures for its operator's monitor; nothing here has seen a raw count."""

@@ -1,0 +1,94 @@
+"""Values of metrics: counters and histograms that grow while a node runs, and gauges that are read at a scrape."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Sequence
+
+from dpcrowd.node.api.prometheus import Buckets, Metric, render
+from dpcrowd.node.metrics.families import FAMILIES
+from dpcrowd.node.metrics.family import Audience, Family
+
+__all__ = ["Registry", "render_all"]
+
+Labels = tuple[str, ...]
+
+
+class _Histogram:
+    """Values, each rounded up to a bound before it is counted or added: the sum tells no more than the buckets."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        place = bisect.bisect_left(self.bounds, seconds)
+        largest = self.bounds[-1]
+        self.counts[place] += 1
+        self.total += self.bounds[place] if place < len(self.bounds) else math.ceil(seconds / largest) * largest
+
+
+class Registry:
+    """Values of some metrics, by the values of their labels; used from one event loop.
+
+    `start` names metrics that are shown from the beginning, at 0, as far as the values of their labels are known.
+    """
+
+    def __init__(self, start: Iterable[Family] = ()) -> None:
+        self._numbers: dict[Family, dict[Labels, float]] = {}
+        self._histograms: dict[Family, dict[Labels, _Histogram]] = {}
+        for family in start:
+            for values in [(value,) for value in family.known] if family.labels else [()]:
+                if family.kind == "histogram":
+                    self._histogram(family, values)
+                else:
+                    self._numbers.setdefault(family, {})[values] = 0.0
+
+    def add(self, family: Family, amount: float = 1.0, **labels: str) -> None:
+        """Count something."""
+        numbers, values = self._numbers.setdefault(family, {}), _values(family, labels)
+        numbers[values] = numbers.get(values, 0.0) + amount
+
+    def set(self, family: Family, value: float, **labels: str) -> None:
+        """Say what a gauge shows, or a counter that is kept elsewhere."""
+        self._numbers.setdefault(family, {})[_values(family, labels)] = float(value)
+
+    def observe(self, family: Family, seconds: float, **labels: str) -> None:
+        """Add a value to a histogram."""
+        self._histogram(family, _values(family, labels)).observe(seconds)
+
+    def metric(self, family: Family) -> list[tuple[dict[str, str], float | Buckets]]:
+        """The samples of one metric, as `Metric` takes them."""
+        samples: list[tuple[dict[str, str], float | Buckets]] = []
+        for values, number in self._numbers.get(family, {}).items():
+            samples.append((dict(zip(family.labels, values, strict=True)), number))
+        for values, kept in self._histograms.get(family, {}).items():
+            content = Buckets(kept.bounds, tuple(kept.counts), kept.total)
+            samples.append((dict(zip(family.labels, values, strict=True)), content))
+        return samples
+
+    def _histogram(self, family: Family, values: Labels) -> _Histogram:
+        histograms = self._histograms.setdefault(family, {})
+        if values not in histograms:
+            histograms[values] = _Histogram(family.bounds)
+        return histograms[values]
+
+
+def render_all(registries: Iterable[Registry], audience: Audience) -> str:
+    """Prometheus text of everything that the audience may see, in the order of `FAMILIES`."""
+    parts = tuple(registries)
+    return render(
+        Metric(
+            family.name, family.kind, family.text, [sample for registry in parts for sample in registry.metric(family)]
+        )
+        for family in FAMILIES
+        if audience == "operator" or family.audience == "reader"
+    )
+
+
+def _values(family: Family, labels: dict[str, str]) -> Labels:
+    if labels.keys() != set(family.labels):
+        raise TypeError(f"{family.name} has the labels {family.labels}, not {tuple(labels)}.")
+    return tuple(labels[name] for name in family.labels)

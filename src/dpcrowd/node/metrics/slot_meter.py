@@ -1,0 +1,139 @@
+"""Counting what happens to slots: samples, exchanges, releases, messages, storage and the clock.
+
+The parts of a node tell it what they have done. Times are measured from the seal of a slot, which everybody can compute
+from network.toml, and not from when this node was done with counting: a delay tells how late something was, not how
+much there was to count.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.machine import NetworkView
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.metrics import families
+from dpcrowd.node.metrics.families import Unsampled
+from dpcrowd.node.metrics.registry import Registry
+from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.wire import Refused, peek
+
+__all__ = ["COUNTED", "SlotMeter"]
+
+_SECOND = 1_000_000_000
+_TENTH = _SECOND // 10
+_LAST = 10
+"""Messages of a neighbour from whose delays its clock is judged."""
+_MOST_WAITING = 4
+"""Slots of which the arrival of a neighbour's message is kept, until the exchange is over."""
+
+COUNTED = (
+    families.SAMPLES,
+    families.UNSAMPLED,
+    families.MISSED,
+    families.RELEASE_DELAY,
+    families.EXCHANGES,
+    families.MESSAGE_DELAY,
+    families.CLOCK_JUMPS,
+    families.STOOD_STILL,
+    families.STORAGE_FAILURES,
+)
+
+
+class SlotMeter:
+    """Of one node, for as long as its process runs; used from one event loop.
+
+    now  nanoseconds since 1970
+    """
+
+    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+        self.registry = Registry(COUNTED)
+        self._now = now
+        self._arrivals: dict[str, dict[int, int]] = {}  # of each neighbour: when its message for a slot came first
+        self._delays: dict[str, deque[int]] = {}
+        self._sampled = -1
+        self._failed = False
+
+    # ------------------------------------------------------------------------------------------------- the slots
+
+    def sealing(self, slot: int, last: int) -> None:
+        """A slot is about to be sealed; the one before was `last`, or -1."""
+        self._failed = False
+        if 0 <= last < slot - 1:
+            self.registry.add(families.MISSED, slot - 1 - last)
+
+    def sealed(self, slot: int, obstacle: Unsampled) -> None:
+        """A slot was sealed; `obstacle` is the reason if it was not sampled."""
+        if self._sampled != slot:
+            self.registry.add(families.UNSAMPLED, reason="storage" if self._failed else obstacle)
+
+    def carried_out(self, instruction: do.Instruction, view: NetworkView) -> None:
+        """An instruction was carried out; what it stored is on disk."""
+        match instruction:
+            case do.StoreSample(slot):
+                self._sampled = slot
+                self.registry.add(families.SAMPLES)
+            case do.StoreRelease(release, _, heard):
+                expected = {view.names[number] for number in view.links(release.slot)}
+                outcome = "complete" if expected <= set(heard) else "incomplete"
+                self.registry.add(families.EXCHANGES, outcome=outcome)
+                for name in heard:
+                    self._used(name, release.slot, view)
+                self._forget(release.slot)
+            case do.Publish(release):
+                late = self._now() - view.seals(release.slot)
+                self.registry.observe(families.RELEASE_DELAY, max(late, 0) / _SECOND)
+
+    def failed(self, failure: DpcrowdError) -> None:
+        """Something could not be stored: the disk failed, or the ledger refused to pay."""
+        self._failed = True
+        if isinstance(failure, StorageFailed):
+            self.registry.add(families.STORAGE_FAILURES, kind=failure.kind)
+
+    # --------------------------------------------------------------------------------------------- the neighbours
+
+    def arrived(self, sender: str, payload: bytes, at_ns: int, view: NetworkView) -> None:
+        """A message came. Its sender is known; what it says is not checked, and may be too late to be used.
+
+        One that comes too late, or too early, is what a wrong clock looks like.
+        """
+        try:
+            slot, _ = peek(payload)
+        except Refused:
+            return
+        waiting = self._arrivals.setdefault(sender, {})
+        if slot not in waiting and len(waiting) < _MOST_WAITING:
+            waiting[slot] = at_ns
+            self._delays.setdefault(sender, deque(maxlen=_LAST)).append(at_ns - view.seals(slot))
+
+    def _used(self, name: str, slot: int, view: NetworkView) -> None:
+        at_ns = self._arrivals.get(name, {}).get(slot)
+        if at_ns is not None:
+            late = at_ns - view.seals(slot)
+            self.registry.observe(families.MESSAGE_DELAY, max(late, 0) / _SECOND, neighbour=name)
+
+    def _forget(self, slot: int) -> None:
+        """What was kept for exchanges that are over, and for slots that are far ahead: nobody honest sends those."""
+        for waiting in self._arrivals.values():
+            for other in [other for other in waiting if not slot < other <= slot + _MOST_WAITING]:
+                del waiting[other]
+
+    def clock_offsets(self) -> Mapping[str, float]:
+        """Of each neighbour: the smallest delay of its last messages, in seconds, rounded up to tenths.
+
+        A message leaves when its sender seals the slot by its own clock, and travels for a moment. So this clock is
+        ahead of the sender's by no more than the smallest delay, and by about that much where messages are quick.
+        """
+        return {name: math.ceil(min(delays) / _TENTH) / 10 for name, delays in self._delays.items()}
+
+    # --------------------------------------------------------------------------------------------------- the clock
+
+    def looked_at_clock(self, moved_ns: int, still_ns: int) -> None:
+        """By how much UTC was set, and for how long nothing ran; 0 for neither."""
+        if moved_ns:
+            self.registry.add(families.CLOCK_JUMPS, direction="ahead" if moved_ns > 0 else "back")
+        if still_ns:
+            self.registry.add(families.STOOD_STILL)

@@ -1,0 +1,60 @@
+"""The state of a node as metrics, read when somebody asks: from the same views that the API answers with."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dpcrowd.node.api.views import BudgetView, NetworkStatus
+from dpcrowd.node.metrics import families
+from dpcrowd.node.metrics.registry import Registry
+from dpcrowd.node.storage import StorageFailed
+
+__all__ = ["free_bytes", "set_budget", "set_network", "set_storage"]
+
+
+def set_budget(registry: Registry, view: BudgetView) -> None:
+    """What `/v1/budget` says."""
+    registry.set(families.MAY_SAMPLE, view.samples)
+    registry.set(families.EPSILON, view.epsilon)
+    registry.set(families.EPSILON_SPENT, view.spent)
+    registry.set(families.EPSILON_BLOCKED, view.blocked)
+    registry.set(families.EPSILON_REMAINING, view.remaining)
+    registry.set(families.EPSILON_SPENT_TOTAL, view.total_spent)
+
+
+def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str, float]) -> None:
+    """What `/v1/network` says to a reader, and what is known of the neighbours' clocks."""
+    registry.set(families.SLOT, status.slot)
+    registry.set(families.BUILD_INFO, 1, version=status.version, python=platform.python_version())
+    registry.set(
+        families.NETWORK_INFO,
+        1,
+        network=status.network,
+        server=status.server,
+        revision=str(status.revision),
+        digest=status.digest,
+    )
+    for reason, count in status.refused_messages.items():
+        registry.set(families.MESSAGES_REFUSED, count, reason=reason)
+    for neighbour in status.neighbours:
+        registry.set(families.NEIGHBOUR_UP, neighbour.connected, neighbour=neighbour.name)
+        if neighbour.name in offsets:
+            registry.set(families.CLOCK_OFFSET, offsets[neighbour.name], neighbour=neighbour.name)
+
+
+def set_storage(registry: Registry, failure: StorageFailed | None, free: int | None) -> None:
+    """Whether the node can write, and how much still fits on the disk."""
+    registry.set(families.STORAGE_UP, failure is None)
+    if free is not None:
+        registry.set(families.STORAGE_FREE, free)
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Space that is left for this process on the disk of a folder; None if the folder cannot be asked."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -1,0 +1,249 @@
+"""The port on which neighbours call: whoever connects has to show a certificate of a neighbour before Zenoh hears it.
+
+Zenoh's own listener is not made for strangers. It holds every connection until its handshake has failed, forgets one
+failed handshake per 100 ms only, lets nobody in meanwhile, and when the descriptors are used up it forgets none at
+all: 1,500 connections with a few random bytes stopped a node for good (Zenoh 1.10; eclipse-zenoh/zenoh issue 2685).
+So Zenoh listens on Unix sockets in a folder that only this user can open, one for each neighbour that calls, and TLS
+ends here:
+
+- a limited number of connections may wait, and the newest is always let in (`Waiting`), so that a neighbour gets in
+  while others crowd the port;
+- a handshake has some seconds;
+- a certificate has to be of the authority, valid, and of a neighbour that calls this server; its common name decides
+  to which session the connection goes, and that session has the rights of this neighbour alone;
+- a link ends when the neighbour's certificate expires.
+
+What failed is counted by reason and address, and told once per minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence, Set
+from contextlib import suppress
+from typing import Any
+
+from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.connections.listener import Listener
+from dpcrowd.node.connections.tally import Tally
+from dpcrowd.node.connections.waiting import Waiting
+from dpcrowd.node.transport.caller import Caller, Reason
+from dpcrowd.node.transport.known import KnownAddresses
+from dpcrowd.node.transport.zenoh_settings import TlsFiles
+
+__all__ = ["Front", "report_failures", "server_context"]
+
+log = logging.getLogger("dpcrowd.node")
+
+HANDSHAKE_SECONDS = 5.0
+_SWEEP = 0.5
+_FAREWELL = 1.0
+_GOODBYE_SECONDS = 5.0
+_PER_NEIGHBOUR = 4  # links of one neighbour: the old one may not know yet that it is over
+_KNOWN_PLACES = 16
+_MOST_STRANGERS = 20
+_SHOWN_ADDRESSES = 10
+
+
+class Front:
+    """Takes calls from `start` to `close`.
+
+    sessions    certificate name -> the path at which the session of this neighbour listens
+    neighbours  certificate names of all neighbours, also of those that do not call
+    waiting     connections that may wait for their handshake
+    rate        bytes per second that are taken of one caller
+    """
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        context: ssl.SSLContext,
+        sessions: Mapping[str, str],
+        neighbours: Set[str],
+        *,
+        waiting: int,
+        rate: float,
+        known: KnownAddresses,
+        tally: Tally,
+    ) -> None:
+        self._context, self._sessions, self._neighbours = context, sessions, neighbours
+        self._rate, self._known, self._tally = rate, known, tally
+        self._listener = Listener(sockets, self._accepted, places=_KNOWN_PLACES)
+        self._waiting: Waiting[Caller] = Waiting(
+            waiting, per_address=max(waiting // 4, _KNOWN_PLACES), known=lambda address: address in known
+        )
+        self._callers: set[Caller] = set()
+        self._linked: dict[str, list[Caller]] = {name: [] for name in sessions}
+        self._strangers: dict[str, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to accept calls."""
+        self._listener.start()
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep(), name="front")
+
+    def stop_listening(self) -> None:
+        """Accept no more calls, and forget those that wait; links stay."""
+        self._listener.close()
+        for caller in list(self._callers):
+            if caller.name is None:
+                caller.end()
+
+    async def close(self) -> None:
+        """End everything; links that are over have a moment to send what is left."""
+        self.stop_listening()
+        until = time.monotonic() + _FAREWELL
+        while self._callers and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for caller in list(self._callers):
+            caller.end()
+        for task in (*self._tasks, *([self._sweeping] if self._sweeping else [])):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still looks after its connections."""
+        return self._sweeping is not None and not self._sweeping.done()
+
+    def names(self) -> list[str]:
+        """The certificate names of all links."""
+        return [name for name, callers in self._linked.items() for _ in callers]
+
+    def strangers(self) -> list[str]:
+        """Names in certificates of the authority that are no neighbour's, and have called since this was asked last."""
+        names, self._strangers = sorted(self._strangers), {}
+        return names
+
+    # ---------------------------------------------------------------------------------- what callers tell (`Owner`)
+
+    def greeted(self, caller: Caller) -> None:
+        self._waiting.advance(caller)
+
+    def authenticated(self, caller: Caller, certificate: bytes) -> None:
+        self._waiting.leave(caller)
+        try:
+            name, expires = _read(certificate)
+        except (DpcrowdError, ValueError):
+            self.failed(caller, "certificate")
+            return
+        path = self._sessions.get(name)
+        if path is None:
+            if name in self._neighbours:  # this server calls it; its doctor may look at our certificate all the same
+                caller.finish()
+                return
+            if len(self._strangers) < _MOST_STRANGERS:
+                self._strangers[name] = None
+            self.failed(caller, "stranger")
+            return
+        caller.name, caller.expires = name, expires
+        self._known.learn(name, caller.address)
+        links = self._linked[name]
+        links.append(caller)
+        if len(links) > _PER_NEIGHBOUR:
+            self._tally.add("crowded", links[0].address)
+            links[0].end()
+        self._start(self._link(caller, path))
+
+    def failed(self, caller: Caller, reason: Reason) -> None:
+        self._waiting.leave(caller)
+        self._tally.add(reason, caller.address)
+        caller.finish()
+
+    def lost(self, caller: Caller) -> None:
+        self._callers.discard(caller)
+        if caller.name is not None:
+            with suppress(ValueError):
+                self._linked[caller.name].remove(caller)
+        elif self._waiting.leave(caller) and caller.spoke:
+            self._tally.add("unfinished", caller.address)
+
+    # ------------------------------------------------------------------------------------------------------ inside
+
+    def _accepted(self, connection: socket.socket, address: str) -> None:
+        caller = Caller(self, self._context, address, self._rate)
+        self._callers.add(caller)
+        displaced = self._waiting.enter(caller, address, time.monotonic())
+        if displaced is not None:
+            self._tally.add("crowded", displaced.address)
+            displaced.end()
+        self._start(self._take(caller, connection))
+
+    async def _take(self, caller: Caller, connection: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: caller, connection)
+        except OSError:  # it has gone already
+            connection.close()
+            caller.spoke = False
+            self.lost(caller)
+
+    async def _link(self, caller: Caller, path: str) -> None:
+        try:
+            await caller.link(path, HANDSHAKE_SECONDS)
+        except OSError:  # the session is being closed
+            caller.end()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP)
+            self._look()
+
+    def _look(self) -> None:
+        now, today = time.monotonic(), time.time()
+        for caller in self._waiting.overdue(now - HANDSHAKE_SECONDS):
+            self.failed(caller, "unfinished")
+        for caller in list(self._callers):
+            if caller.name is not None and caller.expires < today and caller.closing_since is None:
+                self._tally.add("expired", caller.address)
+                caller.end()
+            elif caller.closing_since is not None and caller.closing_since < now - _GOODBYE_SECONDS:
+                caller.end()
+        self._tally.tell(now)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def server_context(tls: TlsFiles) -> ssl.SSLContext:
+    """TLS 1.3, and a certificate of the authority from whoever calls.
+
+    Without tickets: a session that is resumed would not show its certificate again, which may have expired meanwhile.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the authority is trusted, whoever may have signed it
+    context.num_tickets = 0
+    context.load_verify_locations(tls.ca)
+    context.load_cert_chain(tls.certificate, tls.key, password=b"")
+    return context
+
+
+def report_failures(reasons: Counter[str], addresses: Counter[str]) -> None:
+    """One line of the log on the connections that failed since the last one."""
+    kinds = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+    shown = dict(addresses.most_common(_SHOWN_ADDRESSES))
+    log.warning(
+        "connections to the transport's port failed: %s.",
+        kinds,
+        extra={"event": "handshake", "addresses": shown, "more_addresses": len(addresses) - len(shown)},
+    )
+
+
+def _read(certificate: bytes) -> tuple[str, float]:
+    """The common name, and when it expires."""
+    from cryptography import x509
+
+    from dpcrowd.node.keys.names import common_name
+
+    read = x509.load_der_x509_certificate(certificate)
+    return common_name(read, "the certificate"), read.not_valid_after_utc.timestamp()

@@ -1,0 +1,204 @@
+"""Certificates that expire while servers run, over real Zenoh sessions: told, closed on both sides, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.node.keys.authority import Authority
+from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
+from dpcrowd.node.keys.signing import key_of_certificate
+from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.open import open_node
+from node_support_expiring import expire_in, issue, old_authority
+from node_support_live import write_network
+
+pytest.importorskip("zenoh")
+
+SECOND = 1_000_000_000
+LONG = 40 * 86_400.0
+
+
+def network_in(folder: Path, names: str) -> tuple[Authority, dict[str, Path], dict[str, KeyFolder]]:
+    """A line of servers; their certificates are of an authority that can sign as if yesterday."""
+    files = write_network(
+        folder,
+        dict.fromkeys(names, 1 / len(names)),
+        [(names[place], names[place + 1]) for place in range(len(names) - 1)],
+        epoch_ns=(time.time_ns() // SECOND) * SECOND,
+        regions=["north", "south"],
+        guarantee={"kind": "window", "length": 10, "epsilon": "10"},
+        scheme={"name": "dpcrowd-plus", "process_var": 100.0},
+    )
+    authority = old_authority(folder / "authority")
+    network = (folder / "network.toml").read_text()
+    keys = {}
+    for name in names:
+        old = folder / "keys" / name
+        before = key_of_certificate((old / f"{name}.crt").read_bytes())
+        for path in old.iterdir():
+            path.unlink()
+        keys[name] = issue(authority, old, name, LONG)
+        network = network.replace(before, key_of_certificate(keys[name].certificate.read_bytes()))
+    (folder / "network.toml").write_text(network)
+    return authority, files, keys
+
+
+@asynccontextmanager
+async def running(path: Path) -> AsyncIterator[LiveNode]:
+    with open_node(path) as node:
+        stop = asyncio.Event()
+        task = asyncio.create_task(node.run(stop))
+        try:
+            yield node
+        finally:
+            stop.set()
+            await asyncio.wait_for(task, 20)
+
+
+async def until(what: Callable[[], bool], told: str) -> None:
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end, f"in vain: {told}"
+        await asyncio.sleep(0.02)
+
+
+async def certificates(node: LiveNode) -> tuple[str, ...]:
+    found: tuple[str, ...] = await node._transport.certificates()  # type: ignore[attr-defined]
+    return found
+
+
+def days_left(metrics: str) -> dict[tuple[str, str], float]:
+    found = re.findall(r'dpcrowd_certificate_days_left\{certificate="(.*?)",name="(.*?)"\} (\S+)', metrics)
+    return {(holder, name): float(days) for holder, name, days in found}
+
+
+def told(caplog: pytest.LogCaptureFixture, holder: str, subject: str) -> list[str]:
+    fields = [record.__dict__ | {"text": record.getMessage()} for record in caplog.records]
+    return [
+        one["text"]
+        for one in fields
+        if (one.get("event"), one.get("certificate"), one.get("subject")) == ("certificate", holder, subject)
+    ]
+
+
+@pytest.mark.parametrize("short", ["a", "b", "ab"])
+def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, short: str
+) -> None:
+    """TLS looks at dates when a link is made, and never again: a network would run on for years, until a restart."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+
+    async def scenario() -> None:
+        authority, files, keys = network_in(tmp_path, "ab")
+        for name in short:
+            expire_in(authority, keys[name], 12)
+        async with running(files["a"]) as a, running(files["b"]) as b:
+            nodes = {"a": a, "b": b}
+            await until(lambda: a.expiries().keys() == {"b"} and b.expiries().keys() == {"a"}, "both have spoken")
+            for name, node in nodes.items():
+                soon = f"the certificate of '{name}' expires in less than a day"
+                assert any(soon in text for text in node.warnings()) == (name in short)
+                assert not [text for text in node.ready()[1] if "certificate" in text]
+                left = days_left(await node.metrics())
+                other = "b" if name == "a" else "a"
+                assert set(left) == {("server", name), ("authority", "dpcrowd authority"), ("neighbour", other)}
+                assert left["server", name] == 0 if name in short else 39 < left["server", name] < 40
+                assert node.expiries() == {other: nodes[other].certificates.expires}
+            await until(lambda: not (a._present or b._present), "the link is closed")
+            await asyncio.sleep(3)
+            for name, node in nodes.items():
+                other = "b" if name == "a" else "a"
+                assert node._present == set()
+                assert await certificates(node) == ()
+                assert (node._linked is None) == (name in short), "whose certificate has expired does not even try"
+                expired = [text for text in node.ready()[1] if "expired on" in text]
+                assert len(expired) == (name in short), "503 is for whoever has to renew, not for its neighbours"
+                assert (days_left(await node.metrics())["server", name] < 0) == (name in short)
+                assert any("expired on" in text for text in told(caplog, "server", name)) == (name in short)
+                assert any("expired on" in text for text in told(caplog, "neighbour", other)) == (other in short)
+            slot = a.keeper.last.slot if a.keeper.last is not None else -1
+            await until(lambda: a.keeper.last is not None and a.keeper.last.slot > slot, "a goes on alone")
+            for name in short:
+                ends = expire_in(authority, keys[name], LONG)
+                text = await nodes[name].reload()
+                assert "Links are opened anew now, with the server's renewed certificate, which is valid until" in text
+                assert nodes[name].certificates.expires == ends.timestamp()
+            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            for name, node in nodes.items():
+                assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
+                other = "b" if name == "a" else "a"
+                await until(lambda n=node, o=other: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
+
+    asyncio.run(scenario())
+
+
+def test_who_is_linked_with_an_expired_certificate_all_the_same_is_parted_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A neighbour that does not close by itself, of an older version say, may have come back in the last second."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+
+    async def scenario() -> None:
+        _, files, _ = network_in(tmp_path, "abc")
+        async with running(files["a"]) as a, running(files["b"]) as b, running(files["c"]) as c:
+            await until(lambda: b.expiries().keys() == {"a", "c"}, "both have spoken")
+            opened = b._transport._links  # type: ignore[attr-defined]
+            number = b.keeper.machine.view.number("a")
+            assert number is not None
+            b.keeper.machine.expires[number] = int(time.time()) - 1  # its link is up, whatever TLS thinks of it
+            await until(lambda: b._transport._links not in (opened, None), "handshakes of their own")  # type: ignore[attr-defined]
+            everybody = {"a": a, "b": b, "c": c}
+            linked = {"a": {"b"}, "b": {"a", "c"}, "c": {"b"}}
+            await until(
+                lambda: {name: node._present for name, node in everybody.items()} == linked,
+                "whose certificate is good is back",
+            )
+            assert any("its link is closed and refused" in text for text in told(caplog, "neighbour", "a"))
+
+    asyncio.run(scenario())
+
+
+def test_a_renewed_key_signs_and_links_between_two_slots(tmp_path: Path) -> None:
+    """A renewal that needs a restart is put off; what the old key signs is refused once nobody pins it any more."""
+
+    async def scenario() -> None:
+        authority, files, keys = network_in(tmp_path, "ab")
+        folder = keys["a"].folder
+        old = key_of_certificate(keys["a"].certificate.read_bytes())
+        renewal = renew(folder)
+        expire_in(authority, renewal, LONG + 86_400)
+        new = key_of_certificate(renewal.certificate.read_bytes())
+        text = (tmp_path / "network.toml").read_text()
+        (tmp_path / "network.toml").write_text(text.replace(f'"{old}"', f'"{old}", "{new}"'))
+        async with running(files["a"]) as a:
+
+            def signs(key: str) -> bool:
+                return verifier("trial", [[key]])(0, a.keeper.machine.view.sign(b"words"), b"words")
+
+            finish_renewal(folder, datetime.now(UTC))
+            await until(lambda: a.keeper.machine.exchanging is not None, "a slot whose neighbour is waited for")
+            busy, opened = a.keeper.machine.exchanging, a._linked
+            assert busy is not None
+            assert f"Links are opened anew after the exchange of slot {busy}" in await a.reload()
+            assert signs(old)
+            assert a._linked is opened, "messages of this slot may still come over the links that there are"
+            await until(lambda: signs(new), "the new key")
+            assert time.time_ns() >= a.keeper.machine.view.ends(busy)
+            assert not signs(old)
+            async with running(files["b"]) as b:
+                await until(lambda: b.expiries() == {"a": a.certificates.expires}, "b hears it, over a new link")
+                assert a.certificates.expires > time.time() + LONG
+                assert ("a", "bad-signature") not in b.keeper.refused
+                assert await certificates(b) == ("a",)
+
+    asyncio.run(scenario())

@@ -1,0 +1,93 @@
+"""Two live nodes in one process, with slots of a second and a clock that a test can set."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.node.config import load_pair
+from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.storage import Storage
+from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
+from dpcrowd.privacy import SecureNoise
+from node_support_live import write_network
+
+SECOND = 1_000_000_000
+
+
+class SetClock(WallClock):
+    """A clock that a test can set; the time that passes it cannot."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return time.time_ns() + self.ahead
+
+
+@asynccontextmanager
+async def pair_of_nodes(
+    folder: Path,
+    clock: SetClock | Sequence[SetClock],
+    *,
+    length: int = 10,
+    kind: str = "window",
+    needs_feed: bool = False,
+    epoch_ns: int | None = None,
+    scheme: dict[str, Any] | None = None,
+) -> AsyncIterator[list[LiveNode]]:
+    """Two nodes on one machine, that is with one clock, or with a clock each; slots of a second."""
+    clocks = [clock, clock] if isinstance(clock, SetClock) else clock
+    usual = {"name": "dpcrowd-plus" if kind == "window" else "dpcrowd", "process_var": 100.0}
+    files = write_network(
+        folder,
+        {"a": 0.5, "b": 0.5},
+        [("a", "b")],
+        epoch_ns=(time.time_ns() // SECOND) * SECOND if epoch_ns is None else epoch_ns,
+        regions=["north", "south"],
+        guarantee={"kind": kind, "length": length, "epsilon": "1"},
+        scheme=scheme or usual,
+    )
+    text = (folder / "network.toml").read_text()
+    text = text.replace('"2s"', '"1s"').replace('"200ms"', '"100ms"').replace('"1500ms"', '"600ms"')
+    (folder / "network.toml").write_text(text)
+    hub = MemoryHub(np.random.default_rng(0))
+    stop = asyncio.Event()
+    with ExitStack() as opened:
+        nodes, tasks = [], []
+        for path, own_clock in zip(files.values(), clocks, strict=True):
+            if needs_feed:
+                path.write_text(path.read_text() + "needs_feed = true\n")  # its last table is [ingest]
+            node, network = load_pair(path)
+            storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
+            nodes.append(LiveNode(node, network, storage, MemoryTransport(hub), SecureNoise(), own_clock))
+        tasks = [asyncio.create_task(node.run(stop)) for node in nodes]
+        try:
+            yield nodes
+        finally:
+            stop.set()
+            await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+
+async def until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> None:
+    """Wait for something; fail with what was told if it does not come."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, told
+        await asyncio.sleep(0.02)
+
+
+def last_slot(node: LiveNode) -> int:
+    """The last slot that a node has released in this life."""
+    return -1 if node.keeper.last is None else node.keeper.last.slot
+
+
+def spent(node: LiveNode) -> int:
+    """Nano-epsilon of all payments in a node's ledger."""
+    return node._storage.ledger.total_spent()

@@ -1,0 +1,106 @@
+"""What a live node tells of its network, and why it does not sample."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.node.live.open import open_node
+from dpcrowd.node.live.process import STORAGE, run_node
+from dpcrowd.node.live.status import network_status
+from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import lock as locks
+from node_support_config import changed, network_of, tables
+from node_support_doctor import change
+
+FUTURE = "2199-01-01T00:00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    yield
+    root.handlers[:] = handlers
+
+
+def before_the_epoch(net: Path) -> Path:
+    """The node.toml of a network that has not begun."""
+    network = net / "network.toml"
+    (epoch,) = [line for line in network.read_text(encoding="utf-8").splitlines() if line.startswith("epoch")]
+    change(network, epoch, f'epoch = "{FUTURE}"')
+    return net / "server-1" / "node.toml"
+
+
+def test_slot_and_grace_are_those_of_the_network() -> None:
+    """A feed that does not know the grace holds lines until they are late."""
+    network = network_of(changed(tables(), "network.grace", "250ms"))
+    status = network_status(network, "a", set(), {}, Counter(), {}, network.clock().opens(3))
+    assert (status.slot, status.slot_seconds, status.grace_seconds) == (3, 60.0, 0.25)
+
+
+def test_before_the_first_slot_nobody_is_blamed(net: Path) -> None:
+    """An operator who is early would look for neighbours that do not vouch, and there is nothing to vouch for yet."""
+    with open_node(before_the_epoch(net)) as live:
+        ready, problems = live.ready()
+        budget = asyncio.run(live.budget())
+        assert (ready, budget.samples, budget.waits_for) == (False, False, None)
+        assert problems == [f"the node may not sample yet (/v1/budget): the network's first slot opens at {FUTURE}."]
+        assert budget.text == f"the network's first slot opens at {FUTURE}."
+        live.keeper.machine.server._slot = 3  # the clock was set back to before the epoch
+        assert "no neighbour has vouched" in live.ready()[1][0]
+        assert "the clock went back: slot 3 was sealed already" in live.ready()[1][1]
+        assert "first slot" not in asyncio.run(live.budget()).text
+        live.keeper.machine.server._slot = -1
+        live.keeper.machine.trust.shown_at = 1  # a loss is the operator's business at any time
+        assert asyncio.run(live.budget()).waits_for == "operator"
+        assert "confirm the loss first" in live.ready()[1][0]
+
+
+def test_after_it_a_neighbour_is_waited_for(net: Path) -> None:
+    """The reason of every start: it must not be lost."""
+    with open_node(net / "server-1" / "node.toml") as live:
+        assert asyncio.run(live.budget()).waits_for == "vouching"
+        assert "no neighbour has vouched" in live.ready()[1][0]
+
+
+def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
+    """A monitor of /v1/budget alone would be content while the disk is full."""
+    with open_node(net / "server-1" / "node.toml") as live:
+        live.keeper.machine.trust.vouched = live.keeper.machine.trust.settled = True
+        assert asyncio.run(live.budget()).samples
+        live._storage._database.failure = StorageFailed("full", "the disk is full", "free some space")
+        budget = asyncio.run(live.budget())
+        assert (budget.samples, budget.waits_for, budget.text) == (False, None, "the disk is full; free some space.")
+        live._storage._database.failure = None
+        assert asyncio.run(live.budget()).samples
+
+
+def no_space(*_: object, **__: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("place", ["the lock", "the copy of network.toml"])
+def test_a_start_on_a_full_disk_is_a_matter_of_storage(
+    net: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told "the node broke", an operator would report a fault instead of freeing space; a lock must not be left."""
+    node = net / "server-1" / "node.toml"
+    with monkeypatch.context() as full:
+        if place == "the lock":
+            full.setattr(locks.os, "write", no_space)
+        else:
+            full.setattr(Path, "write_text", no_space)
+        lines: list[str] = []
+        assert run_node(node, lines.append) == STORAGE
+    assert "the disk is full (ENOSPC); free some space" in lines[0]
+    assert "broke" not in capsys.readouterr().err
+    with open_node(node):  # there is room again
+        pass
