@@ -206,9 +206,13 @@ class LiveNode(Renewing):
             room = await self.keeper.in_thread(self._purse.room, slot)
             # If a revision could not take over, the counts do not fit.
             taken = counts if usable and revision is self.revision else None
+            kind = obstacle
             if usable and counts is None and revision is self.revision:
                 taken = await self.intake.count_journal(slot, revision.regions)
-            last, why = self.keeper.machine.server.slot, obstacle or self._why_unsampled(revision)
+                # What was being written at the seal may have hit the limit, or could not be written.
+                kind = self._unkept(slot)
+                taken = taken if kind is None else None
+            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(revision)
             self.meter.sealing(slot, last)
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
             if slot > last:
@@ -219,17 +223,25 @@ class LiveNode(Renewing):
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Why the node was not there to count a slot; if it was not, the log says so, too."""
         missed, most = self.presence.missed(slot), self.presence.most_ns
-        kind: Unsampled = "feed"
         if missed > most:
-            kind = "downtime"
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
-            why = f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime)."
-        elif self._storage.journal.limit_hit(self.clock.opens(slot)):
-            why = "its check-ins did not fit on the disk (ingest.journal_limit)."
-        elif self.config.ingest.needs_feed and not self.intake.fed(slot):
-            why = "no feed has spoken in it (ingest.needs_feed)."
-        else:
+            return self._not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")
+        if self.config.ingest.needs_feed and not self.intake.fed(slot):
+            return self._not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
+        return self._limit_hit(slot)
+
+    def _limit_hit(self, slot: int) -> Unsampled | None:
+        if not self._storage.journal.limit_hit(self.clock.opens(slot)):
             return None
+        return self._not_sampled(slot, "limit", "its check-ins did not fit on the disk (ingest.journal_limit).")
+
+    def _unkept(self, slot: int) -> Unsampled | None:
+        """Of a slot that is counted from the disk: why its check-ins are not all there."""
+        if slot in self.intake.unkept:
+            return self._not_sampled(slot, "storage", "some of its check-ins could not be written.")
+        return self._limit_hit(slot)
+
+    def _not_sampled(self, slot: int, kind: Unsampled, why: str) -> Unsampled:
         log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
         return kind
 
@@ -245,20 +257,22 @@ class LiveNode(Renewing):
 
     async def _be_present(self) -> None:
         """Open every slot when its time comes, and leave a sign of life on the disk."""
-        opened, due = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0
+        opened, due, failed = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0, False
         while True:
             now = self._wall.now()
             current = self.clock.slot_of(now)
             try:
                 if current > opened:
-                    await asyncio.to_thread(self.presence.open, current, now)
-                    opened = current
+                    # A loop that is busy with requests is late, and misses nobody: they wait to be read.
+                    late = failed or now - self.clock.opens(current) >= self._watch.patience_ns
+                    await asyncio.to_thread(self.presence.open, current, now if late else self.clock.opens(current))
+                    opened, failed = current, False
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
                     await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self.presence.stamp, now)
                     due = now + self.presence.stamp_every_ns
             except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
-                due = now + self.presence.stamp_every_ns
+                due, failed = now + self.presence.stamp_every_ns, True
                 await self._wall.sleep_until(due)
                 continue
             await self._wall.sleep_until(min(due, max(self.clock.opens(opened + 1), now)))
