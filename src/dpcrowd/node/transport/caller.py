@@ -61,9 +61,9 @@ class Caller(asyncio.Protocol):
         self.closing_since: float | None = None
         """When its end began, by the monotonic clock."""
         self.spoke = False
-        self._owner = owner
+        self._owner, self._context = owner, context
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls: ssl.SSLObject | None = None  # from the first message of TLS on: it costs more than all the rest
         self._transport: asyncio.Transport | None = None
         self._session: _Session | None = None
         self._first = b""
@@ -113,8 +113,11 @@ class Caller(asyncio.Protocol):
             if not _begins_tls(self._first):
                 self._owner.failed(self, "not-tls")
                 return
-            if len(self._first) == len(_HELLO):
-                self._owner.greeted(self)
+            if len(self._first) < len(_HELLO):
+                return
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._owner.greeted(self)
+        assert self._tls is not None
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -132,6 +135,7 @@ class Caller(asyncio.Protocol):
 
     def _pass_on(self) -> None:
         assert self._session is not None
+        assert self._tls is not None
         try:
             while plain := self._tls.read(_CHUNK):
                 self._session.write(plain)
@@ -184,7 +188,7 @@ class Caller(asyncio.Protocol):
 
     def send(self, plain: bytes) -> None:
         """Encrypt for the caller."""
-        if self.closing_since is None:
+        if self.closing_since is None and self._tls is not None:
             rest = memoryview(plain)
             while rest:
                 rest = rest[self._tls.write(rest) :]
@@ -195,7 +199,7 @@ class Caller(asyncio.Protocol):
         if self.closing_since is not None:
             return
         self.closing_since = time.monotonic()
-        if self._shaken:
+        if self._shaken and self._tls is not None:
             with suppress(ssl.SSLError):  # the other side has not answered; nobody waits for it
                 self._tls.unwrap()
         self._flush()
