@@ -51,6 +51,7 @@ def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[
     code, out, _ = run(capsys, "budget", str(file))
     assert code == 0
     assert "ε=0.1 at slot 9, 2026-01-01T00:00:09Z" in out
+    assert "blocked" not in out
     assert json.loads(run(capsys, "budget", str(file), "--json")[1]) == BUDGET
     code, out, _ = run(capsys, "peers", str(file))
     assert code == 0

@@ -54,8 +54,8 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     blocked: Annotated[
         float,
         Meta(
-            description="Counts against the budget as well, although nobody knows of a payment for it: losses that were "
-            "confirmed, and older payments while it is not known whether a clock that was set ahead came back."
+            description="Counts against the budget as well, without a payment that is known to lie there: losses that "
+            "were confirmed, and older payments while nobody knows whether a clock that was set ahead came back."
         ),
     ] = 0.0
     blocked_text: Annotated[str, Meta(description="Why something is blocked, or an empty text.")] = ""
