@@ -68,11 +68,13 @@ def test_commands_to_the_node(
     assert run(capsys, "reload", str(file), *token) == (0, "done.\n", "")
     monkeypatch.setenv("DPCROWD_TOKEN", "secret-secret-secret")
     assert run(capsys, "confirm-loss", str(file), "--yes", "--json")[:2] == (0, '{"text": "done."}\n')
+    assert run(capsys, "accept-clock", str(file), "--yes")[:2] == (0, "done.\n")
     assert run(capsys, "log-level", str(file), "debug")[0] == 0
     bearer = "Bearer secret-secret-secret"
     assert node.asked == [
         ("POST", "/v1/admin/reload", bearer, b""),
         ("POST", "/v1/admin/confirm-loss", bearer, b""),
+        ("POST", "/v1/admin/accept-clock", bearer, b""),
         ("POST", "/v1/admin/log-level", bearer, b'{"level": "debug"}'),
     ]
 

@@ -1,4 +1,4 @@
-"""A server that goes back to earlier slots: the clock was ahead. What it knows of the crowd stays, its account is new."""
+"""A server that goes back to earlier slots: the clock was ahead. Its account is new, its estimates go on."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "ServerRelease"]
+__all__ = ["Server", "ServerRelease", "saved_slot"]
 
 Floats = NDArray[np.float64]
 
@@ -305,6 +305,14 @@ class Server:
         old, new = Run(before.scheme, before.setting), Run(self.scheme, self.setting)
         self._state, self._blank = transfer(before._state, before._blank, old, new, places)
         self._slot = before.slot
+
+
+def saved_slot(saved: bytes) -> int:
+    """The last slot that was observed by the server whose state was saved; -1: none."""
+    arrays = from_bytes(saved)
+    if "slot" not in arrays:
+        raise BadInput("the saved state is not that of a server.")
+    return int(arrays["slot"])
 
 
 def _check_message(sender: int, message: Messages, own: Messages) -> None:

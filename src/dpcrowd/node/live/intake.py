@@ -23,7 +23,7 @@ from dpcrowd.node.collect import Collector, HashedRows, NotTaken, Rows, count_di
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
 from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.ingest.times import rfc3339, slots_of
 from dpcrowd.node.live.writer import Writer
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import StorageFailed
@@ -99,6 +99,19 @@ class Intake:
     def begin_after(self, slot: int) -> None:
         """Slots up to this one were sealed in an earlier life, whatever the clock says now: none is opened again."""
         self._collector.seal(slot)
+
+    @property
+    def sealed(self) -> int:
+        """The last slot that takes nothing any more, with all before it; -1: none."""
+        return self._collector.sealed
+
+    def begin_again(self, slot: int) -> None:
+        """Slots after this one are opened again, by a clock that was ahead; what was taken for them is void."""
+        self._collector = Collector(len(self._names), self._collector.capacity)
+        self._collector.seal(slot)
+        self._keys.clear()
+        self._counted.clear()
+        self._writer.forget_all()
 
     def fed(self, slot: int) -> bool:
         """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""
@@ -203,7 +216,8 @@ class Intake:
             if all(slot in keys and slot > self._collector.sealed for slot in slots):
                 return slots, keys, refused
             present_ns = self._now()
-        raise NotTaken("unavailable", "the clock is behind the last slot that was sealed; try again in a moment.")
+        opens = rfc3339(self._clock.opens(self.sealed + 1))
+        raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
     async def _key(self, slot: int) -> bytes | None:
         """With which the users of a slot are hashed; None if the slot is over."""
