@@ -151,6 +151,9 @@ class FakeService:
     async def reload(self) -> str:
         return "revision 2 is valid from slot 200."
 
+    async def accept_clock(self) -> str:
+        raise BadInput("the clock is not behind.")
+
     async def confirm_loss(self) -> str:
         raise BadInput("nothing was lost.")
 

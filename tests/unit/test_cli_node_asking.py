@@ -51,6 +51,7 @@ def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[
     code, out, _ = run(capsys, "budget", str(file))
     assert code == 0
     assert "ε=0.1 at slot 9, 2026-01-01T00:00:09Z" in out
+    assert "blocked" not in out
     assert json.loads(run(capsys, "budget", str(file), "--json")[1]) == BUDGET
     code, out, _ = run(capsys, "peers", str(file))
     assert code == 0
@@ -67,11 +68,13 @@ def test_commands_to_the_node(
     assert run(capsys, "reload", str(file), *token) == (0, "done.\n", "")
     monkeypatch.setenv("DPCROWD_TOKEN", "secret-secret-secret")
     assert run(capsys, "confirm-loss", str(file), "--yes", "--json")[:2] == (0, '{"text": "done."}\n')
+    assert run(capsys, "accept-clock", str(file), "--yes")[:2] == (0, "done.\n")
     assert run(capsys, "log-level", str(file), "debug")[0] == 0
     bearer = "Bearer secret-secret-secret"
     assert node.asked == [
         ("POST", "/v1/admin/reload", bearer, b""),
         ("POST", "/v1/admin/confirm-loss", bearer, b""),
+        ("POST", "/v1/admin/accept-clock", bearer, b""),
         ("POST", "/v1/admin/log-level", bearer, b'{"level": "debug"}'),
     ]
 

@@ -124,6 +124,7 @@ def test_regions_of_the_next_revision_are_listed_when_the_node_takes_them() -> N
         ("get", "/readyz", "", None, 200),
         ("post", "/v1/admin/reload", ADMIN, b"", 200),
         ("post", "/v1/admin/confirm-loss", ADMIN, b"", 409),
+        ("post", "/v1/admin/accept-clock", ADMIN, b"", 409),
         ("post", "/v1/admin/log-level", ADMIN, b'{"level":"error"}', 200),
     ],
 )

@@ -310,7 +310,7 @@ def test_commands() -> None:
     assert service.level == "debug"
 
 
-@pytest.mark.parametrize("command", ["reload", "confirm-loss", "log-level"])
+@pytest.mark.parametrize("command", ["reload", "confirm-loss", "accept-clock", "log-level"])
 def test_commands_need_the_operator(command: str) -> None:
     """Nobody else stops, reloads or silences a node; and a link that is followed commands nothing."""
     client = client_of(FakeService())

@@ -58,6 +58,7 @@ def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any)
             "problem",
         ),
         ({}, {"ready": False, "problems": ["the disk is full."]}, "running", "problem"),
+        ({}, {"ready": False, "problems": ["the clock went back: 'dpcrowd node accept-clock'."]}, "running", "problem"),
         ({}, {"warnings": ["the certificate of 'server-1' expires in 3 days."]}, "running", "note"),
     ],
 )
@@ -88,6 +89,14 @@ def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: 
 
     _runs(net)
     assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
+
+
+def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(net: Path) -> None:
+    """The operator would read about disks, and wait for an hour."""
+    _runs(net)
+    waits = ["the clock went back by 1 h: 'dpcrowd node accept-clock' lets slots begin again."]
+    (found,) = [one for one in look(net, ask=_answers(net, ready=False, problems=waits)) if one.check == "running"]
+    assert "accept-clock" in found.fix
 
 
 def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:

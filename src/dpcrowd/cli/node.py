@@ -182,6 +182,27 @@ def confirm_loss(file: Path, yes: bool, token: str | None, as_json: bool, timeou
     return 0
 
 
+@node.command(name="accept-clock")
+@options.file
+@options.yes
+@options.asking
+@options.numbered
+def accept_clock(file: Path, yes: bool, token: str | None, as_json: bool, timeout: float) -> int:
+    """Accept the clock as it is now, after it was ahead and has come back.
+
+    A server whose clock was ahead has sealed slots that are still to come, and waits until they have passed. With this
+    they begin again. What that clock has sampled stays spent and is not sampled again. Logged for good.
+    """
+    question = (
+        "Slots that were sealed by a clock that was ahead will begin again; what was sampled by it stays spent, and "
+        "counts longer than usual. Is this machine's clock right now?"
+    )
+    if not yes and not options.agreed(question):
+        return 1
+    _tell(file, "accept-clock", token, timeout, as_json)
+    return 0
+
+
 @node.command()
 @click.argument("which", type=click.Choice(["network", "node"]))
 def schema(which: str) -> None:

@@ -7,7 +7,8 @@ The arithmetic is the batch's own with N = 1: a simulated and a live server that
 release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
 whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them
 goes on with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the same
-under another setting: other regions, another share.
+under another setting: other regions, another share. `begin_again` goes back to earlier slots, after a clock that was
+ahead has come back; that none of them is drawn a second time is then the caller's matter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "ServerRelease"]
+__all__ = ["Server", "ServerRelease", "saved_slot"]
 
 Floats = NDArray[np.float64]
 
@@ -126,6 +127,25 @@ class Server:
             self.hear()
         self._state = estimates_only(self._state, self.scheme.start(self.setting))
         self._state.ledger.carry_over(charges, self._slot, first)
+
+    def begin_again(self, charges: Mapping[int, int], last: int, first: int = 0) -> None:
+        """Go on after slot `last`, although later ones were observed: account and sampling begin anew, estimates go on.
+
+        charges  what counts against the window or horizon: nano-epsilon by slot, up to `last`
+        first    the first slot of the present horizon, if that is finite
+
+        A slot that was open is released without messages first. The caller sees to it that nothing is observed with
+        counts that was sampled before: this server no longer knows.
+        """
+        if not -1 <= last < self._slot:
+            raise BadInput(f"slot {last} is not before slot {self._slot}, the last one that was observed.")
+        if getattr(self._state, "ledger", None) is None:
+            raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
+        if self._pending is not None:
+            self.hear()
+        self._state = estimates_only(self._state, self.scheme.start(self.setting))
+        self._state.ledger.carry_over(charges, last, first)
+        self._slot = last
 
     def remaining(self, slot: int) -> int:
         """Nano-epsilon that may still be spent in a slot that is not over yet."""
@@ -285,6 +305,14 @@ class Server:
         old, new = Run(before.scheme, before.setting), Run(self.scheme, self.setting)
         self._state, self._blank = transfer(before._state, before._blank, old, new, places)
         self._slot = before.slot
+
+
+def saved_slot(saved: bytes) -> int:
+    """The last slot that was observed by the server whose state was saved; -1: none."""
+    arrays = from_bytes(saved)
+    if "slot" not in arrays:
+        raise BadInput("the saved state is not that of a server.")
+    return int(arrays["slot"])
 
 
 def _check_message(sender: int, message: Messages, own: Messages) -> None:

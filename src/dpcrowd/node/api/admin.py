@@ -46,6 +46,7 @@ def routes(context: Context) -> list[BaseRoute]:
     return [
         Route("/v1/admin/reload", command(service.reload), methods=["POST"]),
         Route("/v1/admin/confirm-loss", command(service.confirm_loss), methods=["POST"]),
+        Route("/v1/admin/accept-clock", command(service.accept_clock), methods=["POST"]),
         Route("/v1/admin/log-level", guarded(context, "admin", log_level), methods=["POST"]),
     ]
 

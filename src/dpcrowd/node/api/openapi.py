@@ -215,5 +215,8 @@ def _admin() -> Part:
     return {
         "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
         "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
+        "/v1/admin/accept-clock": command(
+            "acceptClock", "Let slots begin again that a clock which was ahead has sealed", errors(409)
+        ),
         "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
     }

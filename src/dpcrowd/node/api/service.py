@@ -87,6 +87,9 @@ class Service(Protocol):
     async def confirm_loss(self) -> str:
         """The operator knows that the ledger lost samples; says what was booked."""
 
+    async def accept_clock(self) -> str:
+        """The operator knows that the clock is right now; slots that it had sealed ahead of time begin again."""
+
     def set_log_level(self, level: Level) -> None:
         """From now on."""
 

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 
-__all__ = ["check_clock", "check_synchronised", "compare_clocks", "utc"]
+__all__ = ["ACCEPT", "check_clock", "check_synchronised", "compare_clocks", "utc"]
 
 _SECOND = 1_000_000_000
 _EARLIEST = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _SYNC = "Set the clock and keep it right, for example with chrony or systemd-timesyncd."
+ACCEPT = "If it is right now and was ahead before: 'dpcrowd node accept-clock' (while the server runs), or wait."
 _NTP = ("timedatectl", "show", "-p", "NTPSynchronized", "--value")
 
 
@@ -33,7 +34,7 @@ def check_clock(network: NetworkConfig, now_ns: int, sealed_ns: int | None) -> I
             f"this machine says that it is {now}, but this server has sealed a slot that closed {utc(sealed_ns)}: the "
             f"clock is at least {behind:.0f} s behind, or was ahead then. Nothing is drawn before that time."
         )
-        yield problem("clock", text, _SYNC)
+        yield problem("clock", text, f"{_SYNC} {ACCEPT}")
     else:
         slot = network.clock().slot_of(now_ns)
         if slot < 0:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.clock_checks import utc
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
@@ -12,6 +14,7 @@ from dpcrowd.node.live.horizon import by_revision
 from dpcrowd.node.live.purse import horizon, shortage
 from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed, sharing_problem
 from dpcrowd.privacy.units import format_epsilon
+from dpcrowd.schemes.server import saved_slot
 
 __all__ = ["LedgerState", "read_ledger"]
 
@@ -60,6 +63,12 @@ def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Ledger
 
 
 def _sealed(network: NetworkConfig, storage: Storage) -> int | None:
+    """When the last slot closed that the server goes on after, or, if it begins anew, that it has paid for or told."""
+    state = storage.state()
+    if state is not None:
+        with suppress(BadInput):
+            slot = saved_slot(state)
+            return network.clock().closes(slot) if slot >= 0 else None
     entries = storage.ledger.spent_since(0)
     paid = [one.closes_ns for one in entries if one.kind == "sample" and one.network == network.id]
     last = storage.releases.latest()

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
-from dpcrowd.node.doctor.clock_checks import compare_clocks
+from dpcrowd.node.doctor.clock_checks import ACCEPT, compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 
 __all__ = ["Ask", "check_deserted", "check_running"]
@@ -75,6 +75,7 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
     for text in ready.get("problems", []):
         if _BUDGET not in text:  # told above, with its reason
             fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
+            fix = ACCEPT if "accept-clock" in text else fix
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
         yield note("running", text)

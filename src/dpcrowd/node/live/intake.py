@@ -26,7 +26,7 @@ from dpcrowd.node.collect import Collector, HashedRows, NotTaken, count_distinct
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
 from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.ingest.times import rfc3339, slots_of
 from dpcrowd.node.live.writer import Writer
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import StorageFailed
@@ -116,6 +116,19 @@ class Intake:
     def begin_after(self, slot: int) -> None:
         """Slots up to this one were sealed in an earlier life, whatever the clock says now: none is opened again."""
         self._collector.seal(slot)
+
+    @property
+    def sealed(self) -> int:
+        """The last slot that takes nothing any more, with all before it; -1: none."""
+        return self._collector.sealed
+
+    def begin_again(self, slot: int) -> None:
+        """Slots after this one are opened again, by a clock that was ahead; what was taken for them is void."""
+        self._collector = Collector(len(self._names), self._collector.capacity)
+        self._collector.seal(slot)
+        self._keys.clear()
+        self._counted.clear()
+        self._writer.forget_all()
 
     def fed(self, slot: int) -> bool:
         """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""
@@ -230,7 +243,8 @@ class Intake:
                 if all(slot > self._collector.sealed for slot in slots):
                     return slots, parts, refused
             present_ns = self._now()
-        raise NotTaken("unavailable", "the clock is behind the last slot that was sealed; try again in a moment.")
+        opens = rfc3339(self._clock.opens(self.sealed + 1))
+        raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
     def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
         """In a thread, if there are many. Of a slot whose load is shed, the rows of users below the public rate."""

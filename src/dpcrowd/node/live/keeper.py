@@ -92,6 +92,12 @@ class Keeper:
             for timer in self._timers:
                 timer.cancel()
 
+    def begin_again(self) -> None:
+        """Slots begin again: messages that wait for a time of the clock that was ahead do not leave any more."""
+        for timer in self._timers:
+            timer.cancel()
+        self.last = None
+
     async def forget_sealed(self) -> None:
         """At the end: check-ins of a slot whose exchange is still open must not outlive the process."""
         with suppress(StorageFailed):  # the next start forgets them

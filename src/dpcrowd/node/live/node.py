@@ -10,14 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpcrowd.errors import BadInput, DpcrowdError
+from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
-from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.build import make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
+from dpcrowd.node.live.decisions import Deciding
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
@@ -25,7 +26,7 @@ from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
-from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
+from dpcrowd.node.live.renewing import CurrentTokens, keep_served
 from dpcrowd.node.live.revisions import take_next
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
@@ -44,7 +45,7 @@ _MOST_STRANGERS = 20
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
 
-class LiveNode(Renewing):
+class LiveNode(Deciding):
     """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
@@ -112,6 +113,8 @@ class LiveNode(Renewing):
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
+        self._sealing = self._opened = -1  # until it runs
+        self._woken = asyncio.Event()
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -175,11 +178,12 @@ class LiveNode(Renewing):
 
     async def _slots(self) -> None:
         """Seal one slot after another, when its grace is over."""
-        slot = max(self.keeper.machine.view.next_seal(self._wall.now()), 0)
+        self._sealing = max(self.keeper.machine.view.next_seal(self._wall.now()), 0)
         while True:
-            await self._wall.sleep_until(self._seals(slot))
+            while self._wall.now() < (due := self._seals(self._sealing)):
+                await self._sleep_until(due)
             self._look_at_clock()
-            now = self._wall.now()
+            now, slot = self._wall.now(), self._sealing
             latest = self.clock.slot_of(now) - 1
             while latest > slot and self._seals(latest) > now:
                 latest -= 1
@@ -191,7 +195,7 @@ class LiveNode(Renewing):
             view = self.keeper.machine.view
             if view.links(slot + 1) != view.links(slot):
                 self._change_links_after(slot)
-            slot += 1
+            self._sealing = slot + 1
 
     def _seals(self, slot: int) -> int:
         return self.clock.closes(slot) + self._revision_of(slot).grace_ns
@@ -257,25 +261,26 @@ class LiveNode(Renewing):
 
     async def _be_present(self) -> None:
         """Open every slot when its time comes, and leave a sign of life on the disk."""
-        opened, due, failed = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0, False
+        self._opened, due = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0
+        failed = False
         while True:
             now = self._wall.now()
             current = self.clock.slot_of(now)
             try:
-                if current > opened:
+                if current > self._opened:
                     # A loop that is busy with requests is late, and misses nobody: they wait to be read.
                     late = failed or now - self.clock.opens(current) >= self._watch.patience_ns
                     await asyncio.to_thread(self.presence.open, current, now if late else self.clock.opens(current))
-                    opened, failed = current, False
+                    self._opened, failed = current, False
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
                     await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self.presence.stamp, now)
                     due = now + self.presence.stamp_every_ns
             except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
                 due, failed = now + self.presence.stamp_every_ns, True
-                await self._wall.sleep_until(due)
+                await self._sleep_until(due)
                 continue
-            await self._wall.sleep_until(min(due, max(self.clock.opens(opened + 1), now)))
+            await self._sleep_until(min(due, max(self.clock.opens(self._opened + 1), now)))
 
     def _leave(self) -> None:
         """At the end: check-ins of slots that are over by now are forgotten; those of open slots wait for a restart."""
@@ -298,6 +303,8 @@ class LiveNode(Renewing):
             way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
+            self._went_back = (now, -seen.moved_ns) if seen.moved_ns < 0 else None
+            self._wake()
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
         if seen.moved_ns:
@@ -310,6 +317,20 @@ class LiveNode(Renewing):
                 self.presence.stood_still(now, seen.still_ns)
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
+
+    async def _sleep_until(self, at_ns: int) -> None:
+        """Until a time, or until that time may mean something else: the clock was set, or slots begin again."""
+        sleep = asyncio.create_task(self._wall.sleep_until(at_ns))
+        woken = asyncio.create_task(self._woken.wait())
+        try:
+            await asyncio.wait([sleep, woken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            woken.cancel()
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._woken = asyncio.Event()  # for whoever sleeps from now on
 
     def _schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
@@ -427,33 +448,6 @@ class LiveNode(Renewing):
         self.revision, self.following = following, None
         await asyncio.to_thread(take_next, self.config, following)
         log.warning("revision %d took over: %s", following.revision, found, extra={"event": "revision"})
-
-    async def confirm_loss(self) -> str:
-        """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        trust = self.keeper.machine.trust
-        if trust.lost_at is None and not trust.nobody_remembers:
-            raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def book() -> str:
-            now, machine = self._wall.now(), self.keeper.machine
-            told = book_loss(self._storage, self.revision, machine.trust, now)
-            fresh, _ = self._make_machine(
-                self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
-            )
-            self.keeper.machine = fresh
-            return told
-
-        async def between_stimuli() -> None:
-            try:
-                done.set_result(await asyncio.to_thread(book))
-            except Exception as error:
-                done.set_exception(error)
-
-        self.keeper.give(between_stimuli)
-        told = await done
-        log.warning(told, extra={"event": "loss-confirmed"})
-        return told
 
 
 def _tell_horizon(text: str) -> None:

@@ -51,6 +51,10 @@ class Purse:
             self._storage.check_files()
             self._steps.book()
             self._steps.slot_sealed()
+            if self._storage.ledger.taken(self._clock.opens(slot), self._clock.closes(slot)):
+                text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
+                log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
+                return 0
             room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:

@@ -15,9 +15,9 @@ from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
+from dpcrowd.node.live.clock_return import wait_text
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.timing import WallClock
@@ -59,6 +59,7 @@ class Served:
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
+    _went_back: tuple[int, int] | None = None  # when the clock was last set, and by how much, if that was back
 
     @property
     def regions(self) -> Mapping[str, int]:
@@ -90,7 +91,17 @@ class Served:
             del self.refusals[min(self.refusals)]
 
     def retry_after(self, at_ns: int) -> int:
-        return max(1, -(-(self.clock.epoch_ns - at_ns) // 1_000_000_000))
+        opens = max(self.clock.epoch_ns, self.clock.opens(self.intake.sealed + 1))  # to come, if the clock went back
+        return max(1, -(-(opens - at_ns) // 1_000_000_000))
+
+    @property
+    def _last_sealed(self) -> int:
+        """The last slot that is never opened again; -1: none."""
+        return max(self.keeper.machine.server.slot, self.intake.sealed)
+
+    def _clock_wait(self, now_ns: int) -> str:
+        """Until when nothing happens because the clock went back; empty if it is not so."""
+        return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self._went_back)
 
     async def latest(self) -> SlotEstimates | None:
         if self.keeper.last is not None:
@@ -115,7 +126,7 @@ class Served:
     async def budget(self) -> BudgetView:
         now = self._wall.now()
         machine = self.keeper.machine
-        early = status.opening(self.clock, machine.server.slot, now)
+        early = status.opening(self.clock, machine.server.slot, now) or self._clock_wait(now)
         return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
@@ -145,11 +156,8 @@ class Served:
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
         if early or not machine.trust.may_sample:
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
-        if 0 <= last >= machine.view.next_seal(now):
-            problems.append(
-                f"the clock went back: slot {last} was sealed already, and the next one is due at "
-                f"{rfc3339(machine.view.seals(last + 1))}."
-            )
+        if wait := self._clock_wait(now):
+            problems.append(wait)
         problems += self.certificates.problems(self._wall.now())
         return not problems, problems
 

@@ -24,7 +24,10 @@ Waits = Literal["vouching", "operator", "budget"] | None
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
-    """From the durable ledger; `early` says that the network has not begun, see `opening`."""
+    """From the durable ledger.
+
+    early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
+    """
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     cost = spending(storage, guarantee, clock, slot, network.id)

@@ -59,6 +59,10 @@ class Writer:
         """A slot is sealed, with all before it."""
         self._named = {later: number for later, number in self._named.items() if later > slot}
 
+    def forget_all(self) -> None:
+        """Slots are opened anew."""
+        self._named.clear()
+
     async def close(self) -> None:
         """Wait for what is being written, but not for ever."""
         if self._task is not None:

@@ -149,6 +149,18 @@ class Machine:
                 self.expires[new] = expires
         self._early.follow(before._early, renumbered)
 
+    def begin_again(self, at_ns: int, known: int) -> None:
+        """The server behind the machine has gone back to earlier slots, by a clock that was ahead and has come back.
+
+        known  the last slot that was released before those that begin again
+
+        What is remembered of neighbours stays. What they, or this node, said for slots that are still to come is void.
+        """
+        self._exchange, self._unsent, self._own = None, None, (-1, None)
+        self._early, self._last_payloads, self._before = Early(), {}, None
+        self._memory.last.clear()
+        self.trust.begin_again(known, self.view.next_seal(at_ns), alone=len(self.view.names) == 1)
+
     @property
     def exchanging(self) -> int | None:
         """The slot in exchange, if any."""

@@ -46,6 +46,10 @@ back far enough, however often the node is restarted, or the same copy put back.
   the counter, which is later or the same: they vouch less often, and for nothing more.
 - After time that has passed unseen (`doubt`) c is the last slot that was told before. A snapshot of this process, told
   from the same memory, cannot be vouched for by what it says itself.
+- When a clock that was ahead has come back and is accepted (`begin_again`), slots are told a second time, so numbers no
+  longer tell what came first. c is then the last slot before them that was released. A memory that reaches back to a
+  slot that is still to come can only be of the clock that was ahead, when numbers did tell: it is compared with the c
+  of that time (`complete_ahead`), as long as the clock is not set ahead again.
 - An empty ledger may begin: there is nothing yet that anybody could remember. A folder that was emptied is exposed by
   a proof, as any old copy.
 - What a neighbour echoes is on its disk before (`memory`): after a crash it does not remember less than it has echoed.
@@ -82,6 +86,7 @@ class Trust:
     settled   whether the time to prove them is over
     paid_in   slots of the last samples of this life, newest last
     complete_until  the last slot up to which the ledger was known to be complete; -1: never
+    complete_ahead  the same by a clock that was ahead and has come back since; -1: there was none
     """
 
     counter: int
@@ -91,6 +96,7 @@ class Trust:
     first: int | None = None
     words: dict[str, int] = field(default_factory=dict)
     complete_until: int = -1
+    complete_ahead: int = -1
     listened: bool = field(init=False)
     settled: bool = field(init=False)
     paid_in: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
@@ -127,7 +133,18 @@ class Trust:
     def doubt(self, last: int, following: int) -> None:
         """Time has passed unseen: a neighbour has to vouch again, as after a start."""
         self.vouched = False
+        self.complete_ahead = -1
         self.start(last, following)
+
+    def begin_again(self, known: int, following: int, *, alone: bool) -> None:
+        """Slots begin again with `following`, the next one to be sealed; the last one released before it is `known`.
+
+        Whoever is `alone` in a network needs nobody to vouch.
+        """
+        self.complete_ahead = self.complete_until if self.complete_until >= following else -1
+        self.complete_until = min(self.complete_until, known)
+        self.vouched = alone
+        self.start(following - 2, following)  # only what is sealed from now on vouches, not what was sealed last
 
     def echo(
         self,
@@ -151,13 +168,16 @@ class Trust:
             return self._lost(proof[1])
         if echoed is not None and self._unknown(*echoed):
             return self._said(who, echoed[1])
-        if fresh and who not in self.words and (self.counter == 0 or self._reaches_back(echoed, since)):
-            self.vouched = True
+        if slot is not None and fresh and who not in self.words:
+            self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
         return None
 
-    def _reaches_back(self, echoed: tuple[int, int] | None, since: int | None) -> bool:
-        """Whether a neighbour would know of a sample that this ledger has lost."""
-        return echoed is not None and (echoed[0] if since is None else since) <= self.complete_until
+    def _reaches_back(self, slot: int, echoed: tuple[int, int] | None, since: int | None) -> bool:
+        """Whether a neighbour, that speaks in a slot, would know of a sample that this ledger has lost."""
+        if echoed is None:
+            return False
+        began = echoed[0] if since is None else since
+        return began <= self.complete_until or slot < began <= self.complete_ahead
 
     def _lost(self, counter: int) -> Verdict | None:
         anew = self.shown_at is None

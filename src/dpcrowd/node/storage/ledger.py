@@ -25,6 +25,9 @@ from dpcrowd.privacy.units import format_epsilon
 __all__ = ["Entry", "Ledger", "Sample"]
 
 
+_TAKEN = "SELECT kind FROM ledger WHERE closes_ns > ? AND opens_ns < ? AND network = ? ORDER BY kind LIMIT 1"
+
+
 @dataclass(frozen=True)
 class Entry:
     """One payment, or a loss that the operator confirmed, which counts as one.
@@ -152,13 +155,14 @@ class Ledger:
 
     def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
         # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.
-        taken = connection.execute(
-            "SELECT kind FROM ledger WHERE closes_ns > ? AND opens_ns < ? AND network = ? ORDER BY kind LIMIT 1",
-            (opens_ns, closes_ns, self._network),
-        ).fetchone()
+        taken = connection.execute(_TAKEN, (opens_ns, closes_ns, self._network)).fetchone()
         if taken is not None:
             how = "lies in a time that was declared lost" if taken[0] == "lost" else "was drawn before"
             raise SlotTaken(f"slot {slot}, open from {utc_text(opens_ns)}, {how}: no slot is drawn a second time.")
+
+    def taken(self, opens_ns: int, closes_ns: int) -> bool:
+        """Whether this network has paid for any part of a time, or declared it lost: it cannot pay for that again."""
+        return bool(self._database.rows(_TAKEN, (opens_ns, closes_ns, self._network)))
 
     # -------------------------------------------------------------------------------------------------- reading
 

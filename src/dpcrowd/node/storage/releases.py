@@ -25,6 +25,7 @@ __all__ = ["Releases", "StoredRelease", "put_release"]
 
 Floats = NDArray[np.float64]
 _PAGE = 500
+_NEVER = (1 << 63) - 1
 _COLUMNS = "slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor"
 
 
@@ -69,11 +70,12 @@ class Releases:
         self._reader = reader
         self._network = network
 
-    def latest(self) -> StoredRelease | None:
+    def latest(self, before_ns: int = _NEVER) -> StoredRelease | None:
+        """Of slots that open before a time."""
         found = self._reader.row(
             f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
-            "WHERE network = ? ORDER BY opens_ns DESC LIMIT 1",
-            (self._network,),
+            "WHERE network = ? AND opens_ns < ? ORDER BY opens_ns DESC LIMIT 1",
+            (self._network, before_ns),
         )
         return None if found is None else _release(found)
 

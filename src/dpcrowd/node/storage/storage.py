@@ -174,6 +174,17 @@ class Storage:
                 )
                 add_event(connection, self._network, at_ns - returned_ns, "clock", text)
 
+    def accept_clock(self, at_ns: int, again_ns: int, state: bytes, complete_until: int, text: str) -> None:
+        """Slots that open at `again_ns` or later begin again: what was released of them is deleted. Logged.
+
+        complete_until  the last slot before them up to which the ledger was known to be complete
+        """
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM release WHERE network = ? AND opens_ns >= ?", (self._network, again_ns))
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            put_complete(connection, self._network, complete_until)
+            add_event(connection, self._network, at_ns, "clock-accepted", text)
+
     def state(self) -> bytes | None:
         """The state of the last commit of either kind."""
         row = self._reader.row("SELECT state FROM state WHERE network = ?", (self._network,))

@@ -1,0 +1,164 @@
+"""A clock that is ahead for a moment and comes back: the node waits, says so, and goes on when its operator accepts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.storage import Entry
+from dpcrowd.privacy.units import NANO
+from node_support_live import TOKENS
+from node_support_pair import SECOND, SetClock, last_slot, pair_of_nodes, until
+
+HOUR = 3600 * SECOND
+EVERY_SLOT = {"name": "dpcrowd-w", "process_var": 100.0, "sampling": "fixed", "interval": 1}
+
+
+def samples(node: LiveNode) -> list[Entry]:
+    return [entry for entry in node._storage.ledger.dated_after(0) if entry.kind == "sample"]
+
+
+def slots(node: LiveNode) -> list[int]:
+    """Slots that were sampled, in the order in which they were paid."""
+    return [entry.slot for entry in sorted(samples(node), key=lambda entry: entry.counter) if entry.slot is not None]
+
+
+async def settled(*nodes: LiveNode) -> None:
+    await until(lambda: all(node.ready()[0] and len(samples(node)) > 3 for node in nodes), "the nodes do not sample")
+
+
+def test_one_node_whose_clock_was_ahead_goes_on_when_that_is_accepted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fifteen seconds of a wrong clock used to cost an hour without releases, with a budget of 3.85 of 1 spent."""
+
+    async def scenario() -> None:
+        clock, right = SetClock(), SetClock()
+        async with pair_of_nodes(tmp_path, (clock, right), length=60, scheme=EVERY_SLOT) as (a, b):
+            await settled(a, b)
+            paid = slots(a)
+            clock.ahead += HOUR
+            await until(lambda: last_slot(a) > 3600, "nothing is sealed by the wrong clock")
+            clock.ahead -= HOUR
+            await until(lambda: "set back by 3600.0 s" in caplog.text, "nobody noticed")
+            sealed = a.keeper.machine.server.slot
+            await until(lambda: not a.ready()[0], "ready")
+            (problem,) = [text for text in a.ready()[1] if "clock" in text and "vouched" not in text]
+            assert "the clock went back by 1 h at 20" in problem
+            assert f"slot {sealed} was sealed already" in problem
+            assert "'dpcrowd node accept-clock'" in problem
+            budget = await a.budget()
+            assert (budget.samples, budget.text) == (False, problem)
+            assert 0 < budget.spent <= len(paid) / 60 + 1e-9 < 1
+            assert budget.blocked == 0
+            with pytest.raises(NotTaken, match="is sealed"):
+                await a.take_counts(a.clock.slot_of(clock.now()), {0: 5}, clock.now())
+            assert 3500 < a.retry_after(clock.now()) <= 3602, "senders are told when to come again"
+            with pytest.raises(BadInput, match="nothing to accept"):
+                await b.accept_clock()
+            async with httpx.AsyncClient() as web:
+                address = "http://{}:{}/v1/admin/accept-clock".format(*a.config.listen.http_address)
+                refused = await web.post(address)
+                assert refused.status_code == 401
+                answer = await web.post(address, headers={"Authorization": f"Bearer {TOKENS['admin']}"})
+            assert answer.status_code == 200, answer.text
+            assert "Nothing was sampled by that clock" in answer.json()["text"]
+            begun = a.clock.slot_of(clock.now())
+            assert a.retry_after(clock.now()) == 1
+            await a.take_counts(a.clock.slot_of(clock.now()) + 1, {0: 5}, clock.now() + SECOND)
+            await until(lambda: last_slot(a) > begun + 1 and a.ready()[0], "no releases", 20)
+            await until(lambda: len(slots(a)) > len(paid) + 3, "no samples", 20)
+            assert max(slots(a)) < 3600
+            assert len(set(slots(a))) == len(slots(a))
+            assert begun not in slots(a), "nobody could check in at its beginning"
+            (event,) = [one for one in a._storage.events.all() if one.kind == "clock-accepted"]
+            assert event.text == answer.json()["text"]
+            latest = await a.latest()
+            assert latest is not None
+            assert latest.slot < 3600
+            told = await a.estimates(begun, None, None, 1000)
+            assert {one.slot for one in told} <= set(range(begun, begun + 100))
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert "clock-accepted" in {getattr(record, "event", "") for record in caplog.records}
+
+
+def test_what_two_nodes_sampled_by_a_clock_that_was_ahead_is_not_sampled_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They vouched for each other; when these slots really come, the same numbers must not be drawn a second time."""
+
+    async def scenario() -> None:
+        clock, ahead = SetClock(), 25 * SECOND
+        async with pair_of_nodes(tmp_path, clock, length=60, scheme=EVERY_SLOT) as nodes:
+            await settled(*nodes)
+            before = [set(slots(node)) for node in nodes]
+            jumped = nodes[0].clock.slot_of(clock.now()) + 25
+            clock.ahead += ahead
+            await until(
+                lambda: all(sum(slot >= jumped for slot in slots(node)) > 1 for node in nodes),
+                "no samples by the wrong clock",
+            )
+            clock.ahead -= ahead
+            await until(lambda: caplog.text.count("set back by 25.0 s") == 2, "nobody noticed")
+            wrong = [set(slots(node)) - old for node, old in zip(nodes, before, strict=True)]
+            sealed = [node.keeper.machine.server.slot for node in nodes]
+            for node in nodes:
+                assert "stays spent" in await node.accept_clock()
+            begun = nodes[0].clock.slot_of(clock.now())
+            # Each remembers the other from before and from the wrong clock; both vouch for both.
+            await until(lambda: all(node.ready()[0] for node in nodes), "nobody vouches", 20)
+            await until(lambda: all(last_slot(node) > max(sealed) + 4 for node in nodes), "it does not go on", 90)
+            for node, drawn in zip(nodes, wrong, strict=True):
+                paid = slots(node)
+                assert len(paid) == len(set(paid)), "a slot was drawn twice"
+                between = set(paid) - drawn
+                assert len([slot for slot in between if begun < slot < min(drawn)]) > 10, "it sampled before them"
+                assert max(between) > max(drawn), "and after them"
+                budget = await node.budget()
+                assert budget.spent <= 1
+                assert node.ready()[0]
+                told = await node.estimates(min(drawn), max(drawn), None, 100)
+                assert len(told) > 1, "they are released all the same"
+                assert not any(one.sampled for one in told if one.slot in drawn)
+            assert "storage-failed" not in {getattr(record, "event", "") for record in caplog.records}
+            assert all(entry.nano <= NANO // 60 for node in nodes for entry in samples(node))
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+
+
+def test_a_restart_after_it_is_accepted_does_not_wait_again(tmp_path: Path) -> None:
+    """What is accepted is on disk, with the estimates; and so is what was paid."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        async with pair_of_nodes(tmp_path, clock, length=60, scheme=EVERY_SLOT) as (a, b):
+            await settled(a, b)
+            epoch, paid = a.clock.epoch_ns, spent_by(a)
+            clock.ahead += HOUR
+            await until(lambda: last_slot(a) > 3600 and last_slot(b) > 3600, "nothing is sealed")
+            clock.ahead -= HOUR
+            await until(lambda: not a.ready()[0] and not b.ready()[0], "ready")
+            for node in (a, b):
+                await node.accept_clock()
+        (tmp_path / "keys").rename(tmp_path / "old keys")
+        async with pair_of_nodes(tmp_path, clock, length=60, scheme=EVERY_SLOT, epoch_ns=epoch) as (a, b):
+            assert a.keeper.machine.server.slot < 3600
+            assert spent_by(a) >= paid
+            begun = a.clock.slot_of(clock.now())
+            await until(lambda: last_slot(a) > begun, "no release", 20)
+
+    asyncio.run(scenario())
+
+
+def spent_by(node: LiveNode) -> int:
+    return sum(entry.nano for entry in samples(node))
