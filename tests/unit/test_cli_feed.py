@@ -472,6 +472,41 @@ class _LeftOut:
         self.others += count
 
 
+class _Certificates:
+    """A client and its trust."""
+
+    renewals = 0
+
+    def renew(self) -> None:
+        self.renewals += 1
+
+
+def test_a_feed_reads_its_authority_again_and_tells_each_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a node's certificate the file of --ca is renewed: the feed would wait for good, and tell an old reason."""
+    monkeypatch.setattr(feed_module, "_AGAIN", 0.01)
+    errors = [
+        NodeUnreachable("nobody answers"),
+        NodeUnreachable("its certificate is not trusted (ca)", reason="untrusted"),
+        NodeUnreachable("its certificate is not trusted (ca)", reason="untrusted"),
+    ]
+
+    def away(rows: list[CheckIn]) -> Delivery:
+        if errors:
+            raise errors.pop(0)
+        return Delivery(len(rows))
+
+    sender = _Certificates()
+    waiting = feed_module._Waiting(Stop(), sender, patient=True)  # type: ignore[arg-type]
+    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.again) == 40
+    assert sender.renewals == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "dpcrowd: waiting: nobody answers",
+        "dpcrowd: waiting: its certificate is not trusted (--ca)",
+    ]
+
+
 def test_a_feed_that_follows_waits_for_its_node(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -486,7 +521,7 @@ def test_a_feed_that_follows_waits_for_its_node(
         return Delivery(len(rows))
 
     stop = Stop()
-    waiting = feed_module._Waiting(stop, patient=True)
+    waiting = feed_module._Waiting(stop, _Certificates(), patient=True)
     assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.again) == 40
     waiting.over()
     assert tries == [40] * 3
@@ -496,11 +531,11 @@ def test_a_feed_that_follows_waits_for_its_node(
     ]
     tries.clear()
     with pytest.raises(Undelivered):
-        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, patient=False).again)
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, _Certificates(), patient=False).again)
     monkeypatch.setattr(stop, "requested", lambda: True)
     tries.clear()
     with pytest.raises(Undelivered):
-        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, patient=True).again)
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, _Certificates(), patient=True).again)
 
 
 def test_what_was_settled_before_a_pause_is_not_sent_again() -> None:

@@ -239,3 +239,21 @@ def test_tools_beside_the_node_see_no_check_ins(tmp_path: Path) -> None:
         pytest.raises(StorageFailed, match="no access to check-ins"),
     ):
         _ = tool.journal
+
+
+def test_a_slot_whose_head_is_damaged_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """What was acknowledged is lost: sampled as if nobody had come, the slot would tell of too few, with no word."""
+    one = Journal(tmp_path / "journal")
+    for slot in (1, 2):
+        one.attend(opens(slot), 0)
+        one.append(opens(slot), b"somebody")
+    one.close()
+    path = tmp_path / "journal" / f"{opens(1)}.slot"
+    path.write_bytes(b"\xa5" * 64 + path.read_bytes()[64:])
+    again = Journal(tmp_path / "journal")
+    assert again.missed(opens(1)) == MISSED_ALL
+    assert list(again.batches(opens(1))) == []
+    assert again.missed(opens(2)) == 0
+    again.attend(opens(1), 0)
+    assert again.missed(opens(1)) == MISSED_ALL, "the node attends to it after a start, as to any other"
+    again.close()

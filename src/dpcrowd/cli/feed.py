@@ -6,6 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ __all__ = ["feed"]
 _WAKE = 0.2
 _WAIT_FOR_THE_DISK = 0.5
 _AGAIN, _LONGEST_PAUSE = 1.0, 30.0
+_TELL_AGAIN = 60.0
 _PATIENCE, _PATIENCE_OF_A_FOLLOWER = 30.0, 5.0
 _LEFT_OUT, _NO_ANSWER = 1, 4
 
@@ -91,23 +93,21 @@ def feed(
     waits = follow or not Path(source).is_file()  # standard input, or a named pipe
     left_out = LeftOutLines()
     taken = code = 0
-    with Client(url, token, ca=ca, patience=_PATIENCE_OF_A_FOLLOWER if follow else _PATIENCE) as client, Stop() as stop:
+    patience = _PATIENCE_OF_A_FOLLOWER if follow else _PATIENCE
+    with closing(_Sender(lambda: Client(url, token, ca=ca, patience=patience))) as sender, Stop() as stop:
         if seconds is None:
             seconds = _longest_wait(url, token, ca) if waits else _WAIT_FOR_THE_DISK
         lines = open_source(stop.requested, seconds)
         batches = LineBatches(lines, left_out.line, size=batch, seconds=seconds, wake=_WAKE, stop=stop.requested)
         idle_at = time.monotonic()
 
-        def send(rows: list[CheckIn]) -> Delivery:
-            return client.checkin(rows, batch=len(rows))
-
         try:
             for checkins in batches:
                 if waits and time.monotonic() >= idle_at:
-                    idle_at = time.monotonic() + _say_idle(client)
+                    idle_at = time.monotonic() + _say_idle(sender.client)
                 if checkins:
-                    wait = _Waiting(stop, patient=follow)
-                    taken += deliver_lines(send, checkins, left_out, wait.again)
+                    wait = _Waiting(stop, sender, patient=follow)
+                    taken += deliver_lines(sender.send, checkins, left_out, wait.again)
                     wait.over()
                 if waits:
                     left_out.report()
@@ -163,26 +163,50 @@ def _longest_wait(url: str, token: str | None, ca: Path | None) -> float:
             return longest_wait(None)
 
 
+class _Sender:
+    """A client, which is made anew when the node's certificate has changed: the file of `--ca` may have, too."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make, self.client = make, make()
+
+    def send(self, rows: list[CheckIn]) -> Delivery:
+        return self.client.checkin(rows, batch=len(rows))
+
+    def renew(self) -> None:
+        from dpcrowd.errors import BadInput
+
+        with suppress(BadInput):  # the file is just being replaced
+            fresh = self._make()
+            self.client.close()
+            self.client = fresh
+
+    def close(self) -> None:
+        self.client.close()
+
+
 class _Waiting:
     """A node that is away ends the feed; one that follows a file waits for the node as it waits for lines."""
 
-    def __init__(self, stop: Stop, *, patient: bool) -> None:
-        self._stop, self._patient = stop, patient
-        self._told = False
+    def __init__(self, stop: Stop, sender: _Sender, *, patient: bool) -> None:
+        self._stop, self._sender, self._patient = stop, sender, patient
+        self._told, self._told_at = "", 0.0
 
     def again(self, error: NodeError) -> bool:
         if not self._patient or self._stop.requested():
             return False
-        if not self._told:
-            click.echo(f"dpcrowd: waiting: {_said(error)}", err=True)
-        self._told = True
+        text = _said(error)
+        if text != self._told or time.monotonic() >= self._told_at + _TELL_AGAIN:
+            click.echo(f"dpcrowd: waiting: {text}", err=True)
+            self._told, self._told_at = text, time.monotonic()
         self._stop.sleep(min(max(error.retry_after or 0.0, _AGAIN), _LONGEST_PAUSE))
+        if error.reason == "untrusted":
+            self._sender.renew()
         return True
 
     def over(self) -> None:
         if self._told:
             click.echo("dpcrowd: the node takes check-ins again", err=True)
-        self._told = False
+        self._told = ""
 
 
 def _said(error: NodeError) -> str:

@@ -41,6 +41,9 @@ def denied(tokens: Tokens, right: Right, headers: Headers) -> Denied | None:
         return None
     if held - tokens.rights_of(None):
         return Denied(403, "wrong-right", f"this token may not {_MEANING[right]}: that needs a token of '{right}'.")
+    if token is not None:
+        text = f"this node does not know the token that was sent; to {_MEANING[right]}, send a token of '{right}'."
+        return Denied(401, "no-token", text)
     return Denied(
         401, "no-token", f"to {_MEANING[right]}, send 'Authorization: Bearer TOKEN' with a token of '{right}'."
     )

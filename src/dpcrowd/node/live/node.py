@@ -227,6 +227,8 @@ class LiveNode(Deciding):
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Why the node was not there to count a slot; if it was not, the log says so, too."""
         missed, most = self.presence.missed(slot), self.presence.most_ns
+        if missed > most and (failure := self._storage.failure) is not None:
+            return self._not_sampled(slot, "storage", f"check-ins could not be kept: {failure}")
         if missed > most:
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
             return self._not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")

@@ -24,6 +24,7 @@ Slots are known by the time at which they open: numbers begin again with a new e
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import struct
 import sys
@@ -123,19 +124,26 @@ class Journal:
         return self._files[opens_ns]
 
     def _load(self, path: Path) -> None:
-        """Take up a file of an earlier life; one that says nothing is deleted."""
+        """Take up a file of an earlier life; one that says nothing is deleted.
+
+        A head that was cut off, or overwritten with zeros, is what a crash leaves of a file that was being made or
+        forgotten. Any other wrong head is damage: whatever was acknowledged is lost, and the slot cannot be sampled.
+        """
         handle = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         head = os.pread(handle, _HEAD.size, 0)
         name = path.name.removesuffix(_SUFFIX)
-        number = name.removeprefix("-")
-        if len(head) == _HEAD.size and number.isascii() and number.isdecimal():
-            magic, key, missed_ns, flags, kind = _HEAD.unpack(head)
-            if magic == _MAGIC and key != _FORGOTTEN:
-                end = _end_of_records(handle)
-                os.ftruncate(handle, end)
-                self._files[int(name)] = _File(path, handle, key, end, missed_ns, flags, kind)
-                return
-        _erase(handle, path)
+        slot = int(name) if re.fullmatch("-?[0-9]{1,19}", name) else None
+        if slot is None or len(head) < _HEAD.size or not head.strip(b"\0"):
+            _erase(handle, path)
+            return
+        magic, key, missed_ns, flags, kind = _HEAD.unpack(head)
+        if magic != _MAGIC or key == _FORGOTTEN:
+            _erase(handle, path)
+            self._mark(self._create(slot), missed_ns=MISSED_ALL, flags=_ATTENDED)
+            return
+        end = _end_of_records(handle)
+        os.ftruncate(handle, end)
+        self._files[slot] = _File(path, handle, key, end, missed_ns, flags, kind)
 
     # -------------------------------------------------------------------------------------------------- records
 
