@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_a_silent_feed_is_a_reason_of_its_own(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_ledger_that_nobody_vouches_for_is_a_reason(tmp_path: Path) -> None:
+def test_a_ledger_that_nobody_vouches_for_is_a_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a restore nothing is sampled until the operator has confirmed the loss: that must be seen at once."""
 
     async def scenario() -> None:
@@ -147,7 +148,9 @@ def test_a_ledger_that_nobody_vouches_for_is_a_reason(tmp_path: Path) -> None:
             assert values['dpcrowd_neighbour_up{neighbour="b"}'] == 0
             assert (values["dpcrowd_may_sample"], values["dpcrowd_ready"]) == (0, 0)
 
-    asyncio.run(scenario())
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "slot 0 is not sampled: no neighbour has vouched" in caplog.text
 
 
 def test_a_full_disk_is_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

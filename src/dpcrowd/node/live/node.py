@@ -28,6 +28,7 @@ from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, keep_served
 from dpcrowd.node.live.revisions import take_next
+from dpcrowd.node.live.status import distrust
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.families import Unsampled
@@ -108,6 +109,7 @@ class LiveNode(Deciding):
         self.presence = Presence(journal, view.clock, most_missed)
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
         self.refusals: dict[int, set[str]] = {}
+        self._distrust = ""
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -217,6 +219,8 @@ class LiveNode(Deciding):
                 kind = self._unkept(slot)
                 taken = taken if kind is None else None
             last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(revision)
+            if why == "ledger" and slot > last:
+                self._tell_distrust(slot)
             self.meter.sealing(slot, last)
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
             if slot > last:
@@ -250,6 +254,12 @@ class LiveNode(Deciding):
     def _not_sampled(self, slot: int, kind: Unsampled, why: str) -> Unsampled:
         log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
         return kind
+
+    def _tell_distrust(self, slot: int) -> None:
+        """That no sample is drawn because the ledger may be an old copy; louder when the reason is a new one."""
+        text = distrust(self.keeper.machine.trust)
+        level, self._distrust = logging.INFO if text == self._distrust else logging.WARNING, text
+        log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     def _why_unsampled(self, revision: NetworkConfig) -> Unsampled:
         """If the slot that is sealed now is not sampled although it was counted: for which reason."""
