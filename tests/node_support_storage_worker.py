@@ -44,7 +44,7 @@ def work(folder: Path) -> None:
                 sample = storage.ledger.sample(opens(slot))
                 values = b"missing" if sample is None else sample.noisy
             say("sent", slot, digest(values))
-            storage.commit_release([release(slot)], str(slot + 1).encode(), heard={"tram": (slot, slot, b"")})
+            storage.commit_release([release(slot)], str(slot + 1).encode(), heard={"tram": (slot, slot, b"", slot)})
             say("released", slot)
             storage.journal.forget(opens(slot))
             say("forgotten", slot)

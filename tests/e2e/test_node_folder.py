@@ -24,11 +24,11 @@ def test_a_node_whose_folder_is_deleted_says_so_and_pays_nothing(part: str, tmp_
     async def scenario() -> None:
         clock = SetClock()
         async with pair_of_nodes(tmp_path, clock, length=100, scheme=EVERY_SLOT) as (a, b):
-            await until(lambda: all(node.keeper.machine.trust.counter > 1 for node in (a, b)), "no samples")
+            await until(lambda: all(node._storage.ledger.counter() > 1 for node in (a, b)), "no samples")
             gone = tmp_path / "data-a" / part
             shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
             await until(lambda: not a.ready()[0], "nobody noticed")
-            paid, slot = a.keeper.machine.trust.counter, a.clock.slot_of(clock.now())
+            paid, slot = a._storage.ledger.counter(), a.clock.slot_of(clock.now())
             assert any("deleted or moved away under the running node" in problem for problem in a.ready()[1])
             with pytest.raises(NotTaken, match="under the running node") as refused:
                 await a.take_counts(slot, {0: 5}, clock.now())

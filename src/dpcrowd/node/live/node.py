@@ -110,6 +110,7 @@ class LiveNode(Deciding):
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
         self.refusals: dict[int, set[str]] = {}
         self._distrust = ""
+        self._still_until = 0  # when nothing ran last, as far as it was noticed
         self._present: set[str] = set()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -280,9 +281,11 @@ class LiveNode(Deciding):
             current = self.clock.slot_of(now)
             try:
                 if current > self._opened:
-                    # A loop that is busy with requests is late, and misses nobody: they wait to be read.
-                    late = failed or now - self.clock.opens(current) >= self._watch.patience_ns
-                    await asyncio.to_thread(self.presence.open, current, now if late else self.clock.opens(current))
+                    # A loop that is busy with requests is late, and misses nobody: they wait to be read. What counts is
+                    # a standstill, or a disk that did not take the slot's file.
+                    self._look_at_clock()
+                    since = now if failed else max(self.clock.opens(current), self._still_until)
+                    await asyncio.to_thread(self.presence.open, current, since)
                     self._opened, failed = current, False
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
                     await asyncio.to_thread(self._storage.check_files)
@@ -326,6 +329,7 @@ class LiveNode(Deciding):
             if seen.moved_ns > 0:
                 self.presence.distrust(now)
             elif seen.still_ns:
+                self._still_until = now
                 self.presence.stood_still(now, seen.still_ns)
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
