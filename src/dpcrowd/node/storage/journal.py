@@ -133,7 +133,7 @@ class Journal:
         head = os.pread(handle, _HEAD.size, 0)
         name = path.name.removesuffix(_SUFFIX)
         slot = int(name) if re.fullmatch("-?[0-9]{1,19}", name) else None
-        if slot is None or len(head) < _HEAD.size or not head.strip(b"\0"):
+        if slot is None or len(head) < _HEAD.size or not head[: len(_MAGIC)].strip(b"\0"):
             _erase(handle, path)
             return
         magic, key, missed_ns, flags, kind = _HEAD.unpack(head)
