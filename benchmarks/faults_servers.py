@@ -268,12 +268,11 @@ def make_trial_network(
         regions=regions,
         length=window,
         epsilon=epsilon,
-        scheme="dpcrowd-w",
         process_var=process_var,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in NAMES},
         endpoints={name: f"tls/{HOST}:{port}" for name, port in zip(NAMES, outside, strict=True)},
     )
-    text = text.replace("[scheme]\n", '[scheme]\nsampling = "fixed"\ninterval = 1\nblocks = "full"\n', 1)
+    assert "interval = 1" in text, "every slot is to be sampled: otherwise no sample is known to be lost"
     (folder / "network.toml").write_text(text, encoding="utf-8")
     servers = []
     for name, transport, port in zip(NAMES, inside, api, strict=True):

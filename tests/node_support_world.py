@@ -16,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 
+from dpcrowd.node.api.places import Places
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.live import node as live_module
 from dpcrowd.node.live.logs import JsonLines
@@ -105,6 +106,7 @@ class NoSockets:
 
     def __init__(self, app: Asgi) -> None:
         self.app = app
+        self.places = Places(16)
         self._exit = asyncio.Event()
 
     @property

@@ -24,7 +24,10 @@ from node_support_trial import Trial, change, trial_of, until
 
 pytest.importorskip("zenoh")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and /proc, are Linux's own")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and /proc, are Linux's own"),
+]
 
 CALLER, VICTIM = "server-1", "server-2"
 FILES, CROWD = 512, 600
@@ -188,3 +191,18 @@ def test_a_half_open_connection_holds_no_place_for_long(trial: Trial) -> None:
         for one in (silent, half):
             with contextlib.suppress(ConnectionResetError):
                 assert one.recv(1) == b""
+
+
+def test_files_that_something_else_uses_up_lead_to_new_links(trial: Trial) -> None:
+    """Should the transport leak files, the node gets them back by opening it anew, before it has none."""
+    import resource
+
+    ups = trial.log(VICTIM).count("neighbour up")
+    process = trial.processes[VICTIM].pid
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (_open_files(trial) + 2, FILES))
+    try:
+        until(lambda: '"event": "descriptors"' in trial.log(VICTIM), "the node notices")
+    finally:
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (FILES, FILES))
+    until(lambda: trial.log(VICTIM).count("neighbour up") > ups, "the neighbour is linked anew")
+    until(lambda: trial.connected(VICTIM), "and stays")

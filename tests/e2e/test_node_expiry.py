@@ -120,6 +120,7 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 other = "b" if name == "a" else "a"
                 assert node._present == set()
                 assert await certificates(node) == ()
+                assert (node._linked is None) == (name in short), "whose certificate has expired does not even try"
                 expired = [text for text in node.ready()[1] if "expired on" in text]
                 assert len(expired) == (name in short), "503 is for whoever has to renew, not for its neighbours"
                 assert (days_left(await node.metrics())["server", name] < 0) == (name in short)

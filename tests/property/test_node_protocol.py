@@ -43,8 +43,11 @@ class Letter:
 class Story:
     """The world: nodes, letters, the time, and everything that was ever sent."""
 
-    def __init__(self, links: dict[int, set[int]], *, vouched: bool = True, greedy: bool = False) -> None:
+    def __init__(
+        self, links: dict[int, set[int]], *, vouched: bool = True, greedy: bool = False, waits: bool = False
+    ) -> None:
         self.tuning = GREEDY if greedy else TUNING
+        self.send_offset_ns = 40 if waits else 0
         self.slot = 0
         self.letters: list[Letter] = []
         self.records: dict[tuple[int, int], bytes] = {}
@@ -61,7 +64,7 @@ class Story:
 
     def _node(self, number: int, near: frozenset[int], servers: int) -> Node:
         noise = FreshNoise(number)
-        view = make_view(number, servers, lambda slot: near, regions=REGIONS)
+        view = make_view(number, servers, lambda slot: near, regions=REGIONS, send_offset_ns=self.send_offset_ns)
 
         def make() -> Server:
             setting = make_setting(1, REGIONS, Guarantee.window(WINDOW, EPSILON), tuning=self.tuning)
@@ -99,6 +102,18 @@ class Story:
         counts = np.array([60 + number, 20 + slot % 3]) if counted else None
         self.give(number, on.SlotSealed(self.now, slot, counts))
 
+    def leave(self, number: int) -> None:
+        """The time of a node's message has come."""
+        node = self.nodes[number]
+        if number in self.down:
+            return
+        try:
+            node.leave(self.now)
+        except Crashed:
+            self.down.add(number)
+        self.collect(node)
+        self.check(node)
+
     def deliver(self, letter: Letter) -> None:
         name = self.nodes[0].view.names[letter.sender]
         self.give(letter.receiver, on.MessageArrived(self.now, name, letter.payload))
@@ -126,6 +141,8 @@ class Story:
                 self.deliver(letter)
             case "lose" if self.letters:
                 del self.letters[choice % len(self.letters)]
+            case "leave":
+                self.leave(number)
             case "crash":
                 node.crash_in = choice % 7
             case "restart":
@@ -207,7 +224,7 @@ def most_in_a_window(spent: dict[int, int]) -> int:
 
 # ------------------------------------------------------------------------------------------------------- stories
 
-FAULTS = ["repeat", "lose", "crash", "restart", "full", "mend", "up", "deadline", "again", "ahead"]
+FAULTS = ["repeat", "lose", "crash", "restart", "full", "mend", "up", "deadline", "again", "ahead", "leave"]
 OLD_COPIES = [*FAULTS, "copy", "roll back", "confirm"]
 
 
@@ -232,6 +249,9 @@ def tell(story: Story, slots: list[Any]) -> None:
                 story.seal(node.view.me, slot)
         for event in second:
             story.act(*event)
+        for node in story.nodes:
+            if arrive or sealing & 1:
+                story.leave(node.view.me)
         if arrive:
             letters, story.letters = story.letters, []
             for letter in letters:
@@ -245,22 +265,22 @@ graphs = st.sampled_from([RING, LINE, FULL, HERMIT])
 
 
 @settings(max_examples=60)
-@given(graphs, st.booleans(), st.booleans(), stories(FAULTS))
+@given(graphs, st.booleans(), st.booleans(), st.booleans(), stories(FAULTS))
 def test_nobody_ever_pays_more_than_epsilon(
-    links: dict[int, set[int]], vouched: bool, greedy: bool, slots: list[Any]
+    links: dict[int, set[int]], vouched: bool, greedy: bool, waits: bool, slots: list[Any]
 ) -> None:
     """Everything that was ever sent, by all lives of a node together: in no window more than epsilon, no slot twice."""
-    story = Story(links, vouched=vouched, greedy=greedy)
+    story = Story(links, vouched=vouched, greedy=greedy, waits=waits)
     tell(story, slots)
     for spent in story.spent.values():
         assert most_in_a_window(spent) <= EPSILON * 1e9
 
 
 @settings(max_examples=60)
-@given(graphs, stories(OLD_COPIES))
-def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], slots: list[Any]) -> None:
+@given(graphs, st.booleans(), stories(OLD_COPIES))
+def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], waits: bool, slots: list[Any]) -> None:
     """With folders put back to old copies, and operators who confirm at any moment, rightly or not."""
-    tell(Story(links), slots)
+    tell(Story(links, waits=waits), slots)
 
 
 @settings(max_examples=60)
@@ -390,5 +410,6 @@ def test_stories_do_happen() -> None:
     tell(story, quiet)
     assert all(len(spent) >= 6 for spent in story.spent.values())
     assert max(most_in_a_window(spent) for spent in story.spent.values()) > 0.8 * EPSILON * 1e9
-    tell(story := Story(RING, vouched=False), quiet)
-    assert all(spent and min(spent) == 1 for spent in story.spent.values())
+    for waits in (False, True):
+        tell(story := Story(RING, vouched=False, waits=waits), quiet)
+        assert all(spent and min(spent) == 1 for spent in story.spent.values())

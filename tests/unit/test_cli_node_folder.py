@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.config import load_node, load_pair
+from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.storage import Storage
 from node_support_cli import MINUTE, paid, run
 
@@ -225,5 +226,10 @@ def test_forget_deletes_what_a_stopped_server_holds(file: Path, capsys: pytest.C
     assert code == 0
     folder = node.data / "journal"
     assert json.loads(out) == {"folder": str(folder), "forgotten": True}
-    assert list(folder.iterdir()) == [], "the sign of life, too: what came before it now counts as missed"
+    assert [path.name for path in folder.iterdir()] == ["alive"]
+    with Storage.open(node.data, network_id=network.id) as storage:
+        presence = Presence(storage.journal, network.clock(), 10 * MINUTE)
+        now = network.clock().opens(5) + 1
+        presence.start(now, 5)
+        assert not presence.complete(5), "whoever was there before is not counted: the slot would tell of too few"
     assert run(capsys, "forget", str(file))[0] == 0

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -20,6 +21,7 @@ from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.live.keeper import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.transport.caller import Reason
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -107,6 +109,11 @@ def test_every_reason_of_a_refused_message_is_explained() -> None:
     reasons = words(MESSAGES, "wire", "machine") | {STRANGER, FLOOD}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
+
+
+def test_every_reason_of_a_failed_connection_is_explained() -> None:
+    """The log and a metric have nothing but the word."""
+    assert table("Connections that fail") == set(get_args(Reason))
 
 
 def test_every_reason_of_a_refused_request_is_explained() -> None:

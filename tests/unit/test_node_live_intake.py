@@ -446,3 +446,47 @@ def test_slots_of_an_earlier_life_are_not_opened_again(tmp_path: Path, monkeypat
             await made.intake.take_counts(6, {0: 1}, opens(6))
 
         run(story())
+
+
+def test_many_rows_are_counted_in_steps_and_each_is_counted_or_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body of a million rows must not keep others waiting; one that the seal cuts in two is acknowledged as far."""
+    monkeypatch.setattr("dpcrowd.node.live.intake._STEP", 2)
+    with bench(tmp_path, monkeypatch) as made:
+
+        async def story() -> None:
+            people = rows(*(f"user {number}" for number in range(7)), times=[opens(0)] * 7)
+            sent = asyncio.create_task(made.intake.take_checkins(people, opens(0)))
+            while not made.intake.fed(0):
+                await asyncio.sleep(0)
+            counted = made.intake.seal(0, NORTH)
+            assert counted is not None
+            refused = await sent
+            assert 0 < counted[0] < 7
+            assert refused == [(row, "late") for row in range(int(counted[0]), 7)]
+            assert await made.intake.take_checkins(people, opens(1)) == [(row, "late") for row in range(7)]
+            assert await made.intake.take_checkins(rows(*"abcdefg"), opens(1)) == []
+            assert made.seal(1) == [7, 0]
+
+        run(story())
+
+
+def test_what_could_not_be_written_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot that is counted from the disk would be sampled without those who were refused, and nobody would know."""
+    with bench(tmp_path, monkeypatch, capacity=1) as made:
+        run(made.intake.take_checkins(rows("ann", "bob"), opens(0)))
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        write = os.pwrite
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(NotTaken):
+            run(made.intake.take_checkins(rows("eve"), opens(0)))
+        monkeypatch.setattr(os, "pwrite", write)
+        assert made.intake.unkept == {0}
+        assert run(made.seal_from_disk(0)) == [2, 0]
+        assert made.intake.unkept == {0}, "still known when the slot has been counted"
+        made.seal(1)
+        assert made.intake.unkept == set()

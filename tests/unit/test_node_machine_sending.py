@@ -91,6 +91,7 @@ def test_a_node_without_neighbours_releases_at_the_same_moment() -> None:
     node.seal(3)
     assert node.published == []
     assert [(message.to, message.at_ns) for message in node.waiting] == [((), node.view.sends(3))]
+    assert node.deadlines == {3: node.view.ends(3)}, "an exchange that waits for anything has an end"
     node.leave()
     assert len(node.published) == 1
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpcrowd.node.config import load_pair
+from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
@@ -252,5 +254,33 @@ def test_who_sees_which_metrics(tmp_path: Path, exact: bool) -> None:
             assert f'digest="{it.node.keeper.machine.view.digest.hex()}"' in info
             assert 'revision="1"' in info
             assert any(name.startswith("dpcrowd_build_info{version=") for name in reader)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fault", ["limit", "storage"])
+def test_check_ins_that_are_lost_while_the_slot_is_sealed_are_not_passed_over(tmp_path: Path, fault: str) -> None:
+    """A body in the writer's queue at the seal may hit the limit: the slot would be sampled without its people."""
+
+    async def scenario() -> None:
+        async with driven(tmp_path, settings="capacity = 1\n") as it:
+            intake, count = it.node.intake, it.node.intake.count_journal
+            journal = it.node._storage.journal
+
+            async def late(slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
+                if fault == "limit":
+                    journal.limit = 1
+                    journal.append(it.node.clock.opens(slot), b"more")
+                else:
+                    intake.unkept.add(slot)
+                return await count(slot, regions)
+
+            await it.seal(0)
+            it.node.presence.open(1, it.node.clock.opens(1))
+            await intake.take_checkins(Batch([b"ann", b"bob"], [0, 0]), it.node.clock.opens(1))
+            intake.count_journal = late  # type: ignore[method-assign]
+            await it.seal(1)
+            assert await it.reasons() == {fault: 1}
+            assert (await it.values())["dpcrowd_samples_total"] == 1
 
     asyncio.run(scenario())

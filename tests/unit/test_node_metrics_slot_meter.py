@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcrowd.errors import BadInput
@@ -111,6 +113,21 @@ def test_the_clock_of_a_neighbour_is_judged_by_all_of_its_messages(delays: tuple
         now = metered.view.seals(slot) + hundredths * SECOND // 100
         metered.meter.arrived("server-1", beat(1, slot), now, metered.view)
     assert metered.meter.clock_offsets() == {"server-1": offset}
+
+
+def test_the_public_moment_of_sending_is_no_delay() -> None:
+    """With a send_offset of seconds every clock would seem to be ahead, and every neighbour slow."""
+    metered = Metered()
+    metered.view = replace(metered.view, send_offset_ns=3 * SECOND)
+    metered.meter.arrived("server-1", beat(1, 0), metered.view.seals(0) + 3 * SECOND + TENTH // 2, metered.view)
+    assert metered.meter.clock_offsets() == {"server-1": 0.1}
+    metered.seal(0)
+    metered.now = metered.view.seals(0) + 3 * SECOND + 2 * TENTH
+    metered.node.hear(1, beat(1, 0))
+    metered.node.hear(2, beat(2, 0))
+    metered._tell()
+    assert metered['dpcrowd_message_delay_seconds_bucket{neighbour="server-1",le="0.25"}'] == 1
+    assert metered['dpcrowd_release_delay_seconds_bucket{le="0.25"}'] == 1
 
 
 def test_a_message_that_is_sent_again_does_not_change_the_clock() -> None:

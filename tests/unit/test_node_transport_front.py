@@ -328,7 +328,7 @@ def test_tls_is_of_today_and_cannot_be_resumed(tmp_path: Path) -> None:
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError, match=r"(?i)protocol version|reset|EOF"):
             await scene.call(None, old)
-        assert scene.tally.totals == {"handshake": 1}
+        assert scene.tally.totals == {"tls": 1}
 
     play(lambda: Scene(tmp_path), act)
 

@@ -83,7 +83,7 @@ def forget(file: Path, as_json: bool) -> None:
     """Delete the check-ins that a stopped server still holds for the slot in which it was stopped.
 
     A server that is started again counts them; one that stays down keeps them, as hashes beside their key. The slot
-    in which it was stopped is then not sampled.
+    that is open at the next start is then not sampled.
     """
     from dpcrowd.cli.node_folder import forget_checkins
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
@@ -36,6 +38,8 @@ _TAKEN = Taken(True)
 _FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 sends a body for ever whose answer is neither 202 nor a refusal
 _FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
+_AT_ONCE = 64 << 10  # bytes of a body that is decoded at once; larger ones must not keep slots and others waiting
+_decoders = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-decode")
 
 
 class RowsRefused(BodyRefused):
@@ -50,7 +54,9 @@ class RowsRefused(BodyRefused):
 async def take_checkins(context: Context, content_type: str | None, body: bytes) -> Taken:
     """Decode and take. Whoever sends an empty list, to say that it is there, is told when the next slot opens."""
     arrived_ns = context.now()
-    batch = decode_checkins(content_type, body, context.service.regions)
+    decoding = partial(decode_checkins, content_type, body, dict(context.service.regions))
+    large = len(body) > _AT_ONCE
+    batch = await asyncio.get_running_loop().run_in_executor(_decoders, decoding) if large else decoding()
     rows = len(batch) + len(batch.refused)
     if rows and not len(batch):
         raise RowsRefused(batch.refused)

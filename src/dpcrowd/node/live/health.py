@@ -19,9 +19,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from dpcrowd.node.config.node import ListenSection
 from dpcrowd.node.connections.descriptors import limit, open_files
+from dpcrowd.node.live.notify import notify
+from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Health", "api_check", "keeper_check", "watchdog_seconds"]
+__all__ = ["Health", "api_check", "keeper_check", "node_health", "watchdog_seconds"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -44,7 +47,7 @@ class Health:
 
     checks  by the name of a part: returns if it works, raises or does not return if it does not
     reopen  opens the transport anew
-    tell    tells systemd; see `dpcrowd.node.live.process.notify`
+    tell    tells systemd
     """
 
     def __init__(
@@ -92,6 +95,17 @@ class Health:
             log.error(text, 100 * _FULL, extra={"event": "descriptors"})
             self._reopen()
         self._full_before = full
+
+
+def node_health(listen: ListenSection, keeper: Keeper, transport: Transport, reopen: Check) -> Health:
+    """Of a node with these parts; `reopen` is done between two stimuli."""
+    host, port = listen.http_address
+    checks = {
+        "keeper": keeper_check(keeper),
+        "transport": transport.check_alive,
+        "API": api_check(host, port, https=listen.http_certificate is not None),
+    }
+    return Health(checks, lambda: keeper.give(reopen), notify)
 
 
 def keeper_check(keeper: Keeper) -> Check:

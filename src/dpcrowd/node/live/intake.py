@@ -15,11 +15,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import Collector, HashedRows, NotTaken, Rows, count_distinct
+from dpcrowd.node.collect import Collector, HashedRows, NotTaken, count_distinct
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
 from dpcrowd.node.ingest.hashing import hash_users
@@ -35,7 +38,20 @@ _ATTEMPTS = 3
 _SEALED_KNOWN = 100
 _LARGEST_HASH = 1 << 64
 
+_STEP = 10_000  # rows that are hashed and counted in one go: some milliseconds
+_hashers = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-hash")
+
 SlotRows = dict[int, NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one slot: their numbers in the batch, as they are counted, and as the journal keeps them."""
+
+    rows: list[int]
+    users: Sequence[bytes]
+    regions: Sequence[int]
+    blob: bytes
 
 
 class Intake:
@@ -68,6 +84,7 @@ class Intake:
         self._writer = Writer(journal, clock.opens, self._names)
         self._keys: dict[int, bytes] = {}
         self._counted: deque[int] = deque(maxlen=_SEALED_KNOWN)
+        self.unkept: set[int] = set()  # slots of which something could not be written
         self.taken = 0  # a raw count: shown only to an operator who has asked for it
 
     def learn(self, regions: Sequence[str]) -> None:
@@ -111,6 +128,7 @@ class Intake:
         self._collector.seal(slot)
         self._keys.clear()
         self._counted.clear()
+        self.unkept.clear()
         self._writer.forget_all()
 
     def fed(self, slot: int) -> bool:
@@ -122,29 +140,37 @@ class Intake:
 
         `NotTaken`: nothing can be taken at present, whatever the rows.
         """
-        slots, keys, refused = await self._slots_and_keys(batch, arrived_ns)
+        collector = self._collector
+        slots, parts, refused = await self._slots_and_parts(batch, arrived_ns)
         if not slots:
             return batch.in_body(refused)
-        parts: dict[int, Rows] = {}
-        for slot, rows in slots.items():
-            users, regions = batch.part(rows)
-            parts[slot] = self._kept(slot, hash_users(users, keys[slot]), regions)
         self._writer.check()
         for slot, part in parts.items():
-            self._collector.add(slot, *part)
-        blobs = [(slot, checkins_blob(*part)) for slot, part in parts.items()]
-        lost = self._uncounted(parts, await self._writer.write(blobs))
-        refused += [(row, "late") for slot in lost for row in slots[slot].tolist()]
+            refused += [(row, "late") for row in await self._count(collector, slot, part)]
+        if collector is not self._collector:
+            raise NotTaken("unavailable", "the clock was accepted meanwhile: send this again.")
+        try:
+            lost = self._uncounted(parts, await self._writer.write([(slot, part.blob) for slot, part in parts.items()]))
+        except NotTaken:
+            self.unkept |= parts.keys()
+            raise
+        refused = sorted({*refused, *((row, "late") for slot in lost for row in slots[slot].tolist())})
         self.taken += len(batch) - len(refused)
         return batch.in_body(refused)
 
-    def _kept(self, slot: int, users: Sequence[bytes], regions: Sequence[int]) -> Rows:
-        keep = self._keep_of(slot)
-        if keep >= 1.0:
-            return users, regions
-        below = int(keep * _LARGEST_HASH)
-        chosen = [row for row, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
-        return [users[row] for row in chosen], [regions[row] for row in chosen]
+    async def _count(self, collector: Collector, slot: int, part: _Part) -> list[int]:
+        """Count the rows of a slot, in steps, so that many rows do not keep other requests waiting.
+
+        Gives the rows that are not among the slot's counts, because it was sealed in between.
+        """
+        for start in range(0, max(len(part.users), 1), _STEP):
+            if slot <= collector.sealed:
+                return part.rows[start:]
+            end = start + _STEP
+            collector.add(slot, part.users[start:end], part.regions[start:end])
+            if end < len(part.users):
+                await asyncio.sleep(0)
+        return []
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
         """Counts by the numbers of regions; on disk when this returns."""
@@ -167,6 +193,7 @@ class Intake:
         self._keys = {later: key for later, key in self._keys.items() if later > slot}
         self._writer.forget(slot)
         self._counted.append(slot)
+        self.unkept = {later for later in self.unkept if later >= slot}
         return None if counts is None else counts[self._places(regions)]
 
     async def count_journal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
@@ -193,10 +220,10 @@ class Intake:
         """The first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
         return self._clock.slot_of(at_ns - self._grace_of(self._clock.slot_of(at_ns) - 1))
 
-    async def _slots_and_keys(
+    async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
-    ) -> tuple[SlotRows, dict[int, bytes], list[RefusedRow]]:
-        """The rows of each slot, the keys of these slots, which are all open at this moment, and the other rows.
+    ) -> tuple[SlotRows, dict[int, _Part], list[RefusedRow]]:
+        """The rows of each slot, hashed with the keys of these slots, which are all open now, and the other rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
         then belong to the slot that is open now; they are never late.
@@ -213,11 +240,30 @@ class Intake:
                 sealed=self._collector.sealed,
             )
             keys = {slot: key for slot in slots if (key := await self._key(slot)) is not None}
-            if all(slot in keys and slot > self._collector.sealed for slot in slots):
-                return slots, keys, refused
+            if len(keys) == len(slots):
+                hashing = partial(self._hashed, batch, slots, keys)
+                many = len(batch) > _STEP
+                parts = await asyncio.get_running_loop().run_in_executor(_hashers, hashing) if many else hashing()
+                if all(slot > self._collector.sealed for slot in slots):
+                    return slots, parts, refused
             present_ns = self._now()
         opens = rfc3339(self._clock.opens(self.sealed + 1))
         raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
+
+    def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
+        """In a thread, if there are many. Of a slot whose load is shed, the rows of users below the public rate."""
+        parts = {}
+        for slot, chosen in slots.items():
+            names, regions = batch.part(chosen)
+            users: Sequence[bytes] = hash_users(names, keys[slot])
+            rows, keep = chosen.tolist(), self._keep_of(slot)
+            if keep < 1.0:
+                below = int(keep * _LARGEST_HASH)
+                kept = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
+                rows, regions = [rows[place] for place in kept], [regions[place] for place in kept]
+                users = [users[place] for place in kept]
+            parts[slot] = _Part(rows, users, regions, checkins_blob(users, regions))
+        return parts
 
     async def _key(self, slot: int) -> bytes | None:
         """With which the users of a slot are hashed; None if the slot is over."""

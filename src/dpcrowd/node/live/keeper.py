@@ -228,9 +228,9 @@ class Keeper:
             )
 
     def stranger(self, slot: int, name: str) -> None:
-        """Somebody is connected who is no neighbour; counted once a slot, told once."""
+        """Somebody has called who is no neighbour; counted once per slot, told once."""
         if (name, STRANGER) not in self.refused:
-            text = "a stranger is connected; nothing it says is heard"
+            text = "a stranger has called and was turned away"
             log.warning(text, extra={"event": "stranger", "sender": name, "reason": STRANGER})
         self.refused[name, STRANGER] += 1
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1

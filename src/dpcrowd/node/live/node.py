@@ -19,11 +19,10 @@ from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live.build import make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.decisions import Deciding
-from dpcrowd.node.live.health import Health, api_check, keeper_check
+from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
@@ -148,7 +147,9 @@ class LiveNode(Deciding):
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
-            asyncio.create_task(self._health().run(), name="health"),
+            asyncio.create_task(
+                node_health(self.config.listen, self.keeper, self._transport, self._reopen).run(), name="health"
+            ),
         ]
         waiting = asyncio.create_task(stop.wait(), name="stop")
         log.info(
@@ -209,9 +210,13 @@ class LiveNode(Deciding):
             room = await self.keeper.in_thread(self._purse.room, slot)
             # If a revision could not take over, the counts do not fit.
             taken = counts if usable and revision is self.revision else None
+            kind = obstacle
             if usable and counts is None and revision is self.revision:
                 taken = await self.intake.count_journal(slot, revision.regions)
-            last, why = self.keeper.machine.server.slot, obstacle or self._why_unsampled(revision)
+                # What was being written at the seal may have hit the limit, or could not be written.
+                kind = self._unkept(slot)
+                taken = taken if kind is None else None
+            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(revision)
             self.meter.sealing(slot, last)
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
             if slot > last:
@@ -222,17 +227,25 @@ class LiveNode(Deciding):
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Why the node was not there to count a slot; if it was not, the log says so, too."""
         missed, most = self.presence.missed(slot), self.presence.most_ns
-        kind: Unsampled = "feed"
         if missed > most:
-            kind = "downtime"
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
-            why = f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime)."
-        elif self._storage.journal.limit_hit(self.clock.opens(slot)):
-            why = "its check-ins did not fit on the disk (ingest.journal_limit)."
-        elif self.config.ingest.needs_feed and not self.intake.fed(slot):
-            why = "no feed has spoken in it (ingest.needs_feed)."
-        else:
+            return self._not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")
+        if self.config.ingest.needs_feed and not self.intake.fed(slot):
+            return self._not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
+        return self._limit_hit(slot)
+
+    def _limit_hit(self, slot: int) -> Unsampled | None:
+        if not self._storage.journal.limit_hit(self.clock.opens(slot)):
             return None
+        return self._not_sampled(slot, "limit", "its check-ins did not fit on the disk (ingest.journal_limit).")
+
+    def _unkept(self, slot: int) -> Unsampled | None:
+        """Of a slot that is counted from the disk: why its check-ins are not all there."""
+        if slot in self.intake.unkept:
+            return self._not_sampled(slot, "storage", "some of its check-ins could not be written.")
+        return self._limit_hit(slot)
+
+    def _not_sampled(self, slot: int, kind: Unsampled, why: str) -> Unsampled:
         log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
         return kind
 
@@ -249,19 +262,22 @@ class LiveNode(Deciding):
     async def _be_present(self) -> None:
         """Open every slot when its time comes, and leave a sign of life on the disk."""
         self._opened, due = max(self.clock.slot_of(self._wall.now()), self.keeper.machine.server.slot), 0
+        failed = False
         while True:
             now = self._wall.now()
             current = self.clock.slot_of(now)
             try:
                 if current > self._opened:
-                    await asyncio.to_thread(self.presence.open, current, now)
-                    self._opened = current
+                    # A loop that is busy with requests is late, and misses nobody: they wait to be read.
+                    late = failed or now - self.clock.opens(current) >= self._watch.patience_ns
+                    await asyncio.to_thread(self.presence.open, current, now if late else self.clock.opens(current))
+                    self._opened, failed = current, False
                 if now >= due or now < due - 2 * self.presence.stamp_every_ns:  # the clock may have been set back
                     await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self.presence.stamp, now)
                     due = now + self.presence.stamp_every_ns
             except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
-                due = now + self.presence.stamp_every_ns
+                due, failed = now + self.presence.stamp_every_ns, True
                 await self._sleep_until(due)
                 continue
             await self._sleep_until(min(due, max(self.clock.opens(self._opened + 1), now)))
@@ -376,16 +392,8 @@ class LiveNode(Deciding):
 
         self._start(later())
 
-    def _health(self) -> Health:
-        host, port = self.config.listen.http_address
-        checks = {
-            "keeper": keeper_check(self.keeper),
-            "transport": self._transport.check_alive,
-            "API": api_check(host, port, https=self.config.listen.http_certificate is not None),
-        }
-        return Health(checks, lambda: self.keeper.give(self._reopen), notify)
-
     async def _reopen(self) -> None:
+        """Give back whatever the links hold."""
         self._linked = None
         await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
 

@@ -57,7 +57,7 @@ class ClockWatch:
         self._clock = clock
         self._offset = clock.now() - clock.elapsed()
         self._last = clock.elapsed()
-        self._patience = max(_FROZEN, slot_ns // _FROZEN_PART)
+        self.patience_ns = max(_FROZEN, slot_ns // _FROZEN_PART)
 
     def look(self) -> Look:
         """To be called often: how long nobody has is how long the process, or the machine, stood still."""
@@ -66,8 +66,8 @@ class ClockWatch:
         moved = self._jumped()
         return Look(
             moved_ns=moved,
-            still_ns=away if away >= self._patience else 0,
-            half=moved > 0 or away >= self._patience,
+            still_ns=away if away >= self.patience_ns else 0,
+            half=moved > 0 or away >= self.patience_ns,
             doubtful=moved > 0 or away >= _SNAPSHOT,
         )
 

@@ -221,7 +221,6 @@ class Machine:
         if expected or waits:
             to = tuple(view.names[number] for number in sorted(expected))
             done.append(Send(slot, own, to, view.sends(slot) if waits else None))
-        if expected:
             done.append(ScheduleDeadline(slot, view.ends(slot)))
         for number, payload in self._early.take(slot):
             done += self._hear(at_ns, view.names[number], payload)

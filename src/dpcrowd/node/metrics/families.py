@@ -18,7 +18,7 @@ __all__ = ["FAMILIES", "Unsampled", "table"]
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Far above the milliseconds in which a node counts, pays and sends, in steps that an operator can act upon."""
 
-Unsampled = Literal["downtime", "feed", "ledger", "storage", "budget", "revision", "schedule"]
+Unsampled = Literal["downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"]
 """Why a sealed slot has no sample."""
 
 READY = Family("dpcrowd_ready", "gauge", "Is 1 if the node can do all of its work, otherwise 0; /readyz says why.")
@@ -48,7 +48,7 @@ UNSAMPLED = Family(
     "counter",
     "Slots that this process sealed without a sample, by the first reason that applies.",
     labels=("reason",),
-    known=("downtime", "feed", "ledger", "storage", "budget", "revision", "schedule"),
+    known=("downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"),
 )
 MISSED = Family(
     "dpcrowd_slots_missed_total",
@@ -58,7 +58,7 @@ MISSED = Family(
 RELEASE_DELAY = Family(
     "dpcrowd_release_delay_seconds",
     "histogram",
-    "The time from the seal of a slot, a public moment, to the publication of its release.",
+    "The time from send_offset after the seal of a slot, a public moment, to the publication of its release.",
     bounds=BOUNDS,
 )
 EXCHANGES = Family(
@@ -71,7 +71,8 @@ EXCHANGES = Family(
 MESSAGE_DELAY = Family(
     "dpcrowd_message_delay_seconds",
     "histogram",
-    "The time from the seal of a slot, a public moment, to the arrival of the neighbour's message, if it was used.",
+    "The time from send_offset after the seal of a slot, a public moment, to the arrival of the neighbour's message, "
+    "if it was used.",
     labels=("neighbour",),
     bounds=BOUNDS,
 )

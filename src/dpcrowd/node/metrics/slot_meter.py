@@ -1,8 +1,8 @@
 """Counting what happens to slots: samples, exchanges, releases, messages, storage and the clock.
 
-The parts of a node tell it what they have done. Times are measured from the seal of a slot, which everybody can compute
-from network.toml, and not from when this node was done with counting: a delay tells how late something was, not how
-much there was to count.
+The parts of a node tell it what they have done. Times are measured from the moment at which messages leave, which
+everybody can compute from network.toml, and not from when this node was done with counting: a delay tells how late
+something was, not how much there was to count.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SlotMeter:
                     self._used(name, release.slot, view)
                 self._forget(release.slot)
             case do.Publish(release):
-                late = self._now() - view.seals(release.slot)
+                late = self._now() - view.sends(release.slot)
                 self.registry.observe(families.RELEASE_DELAY, max(late, 0) / _SECOND)
 
     def failed(self, failure: DpcrowdError) -> None:
@@ -107,12 +107,12 @@ class SlotMeter:
         waiting = self._arrivals.setdefault(sender, {})
         if slot not in waiting and len(waiting) < _MOST_WAITING:
             waiting[slot] = at_ns
-            self._delays.setdefault(sender, deque(maxlen=_LAST)).append(at_ns - view.seals(slot))
+            self._delays.setdefault(sender, deque(maxlen=_LAST)).append(at_ns - view.sends(slot))
 
     def _used(self, name: str, slot: int, view: NetworkView) -> None:
         at_ns = self._arrivals.get(name, {}).get(slot)
         if at_ns is not None:
-            late = at_ns - view.seals(slot)
+            late = at_ns - view.sends(slot)
             self.registry.observe(families.MESSAGE_DELAY, max(late, 0) / _SECOND, neighbour=name)
 
     def _forget(self, slot: int) -> None:
@@ -124,8 +124,8 @@ class SlotMeter:
     def clock_offsets(self) -> Mapping[str, float]:
         """Of each neighbour: the smallest delay of its last messages, in seconds, rounded up to tenths.
 
-        A message leaves when its sender seals the slot by its own clock, and travels for a moment. So this clock is
-        ahead of the sender's by no more than the smallest delay, and by about that much where messages are quick.
+        A message leaves at a public moment, by its sender's clock, and travels for a while. So this clock is ahead of
+        the sender's by no more than the smallest delay, and by about that much where messages are quick.
         """
         return {name: math.ceil(min(delays) / _TENTH) / 10 for name, delays in self._delays.items()}
 

@@ -40,11 +40,13 @@ from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.identity import FileIdentity
 from dpcrowd.node.storage.notes import utc_text
 
-__all__ = ["KEY_BYTES", "MISSED_ALL", "Journal", "SlotForgotten", "erase"]
+__all__ = ["KEY_BYTES", "MISSED_ALL", "NEVER", "Journal", "SlotForgotten", "erase"]
 
 KEY_BYTES = 32
 MISSED_ALL = (1 << 63) - 1
 """Nanoseconds missed of a slot of which nothing can be relied on."""
+NEVER = (1 << 63) - 1
+"""As the last sign of life: what was missed since then is not known."""
 
 _MAGIC = b"dpcrowd journal\x02"
 _HEAD = struct.Struct(f"<16s{KEY_BYTES}sQII")
@@ -211,10 +213,10 @@ class Journal:
             return file is not None and bool(file.flags & _LIMIT_HIT)
 
     def add_missed(self, opens_ns: int, missed_ns: int) -> None:
-        """The node was not there for so long, while the slot was open."""
+        """The node was not there for so long, after it had attended to the slot; otherwise `attend` will say so."""
         with self._lock, self._translated():
             file = self._files.get(opens_ns)
-            if file is not None and missed_ns > 0:
+            if file is not None and file.flags & _ATTENDED and missed_ns > 0:
                 self._mark(file, missed_ns=min(file.missed_ns + missed_ns, MISSED_ALL))
 
     def _mark(self, file: _File, *, missed_ns: int | None = None, flags: int | None = None) -> None:

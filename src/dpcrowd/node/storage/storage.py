@@ -17,7 +17,7 @@ from types import TracebackType
 from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
-from dpcrowd.node.storage.journal import Journal, erase
+from dpcrowd.node.storage.journal import NEVER, Journal, erase
 from dpcrowd.node.storage.ledger import Ledger
 from dpcrowd.node.storage.lock import FileLock
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, check_version, migrate
@@ -266,7 +266,7 @@ def forget_journal(folder: Path) -> Path:
         opened.callback(journal.close)
         for opens_ns in journal.pending():
             journal.forget(opens_ns)
-        erase(journal.folder / "alive")  # whatever a slot was fed before now counts as missed
+        journal.stamp(NEVER)  # so that the slot which is open at the next start counts as missed
     return journal.folder
 
 

@@ -17,9 +17,7 @@ from typing import Literal, Protocol, cast
 
 __all__ = ["Caller", "Owner", "Reason"]
 
-Reason = Literal[
-    "unfinished", "not-tls", "no-certificate", "certificate", "expired", "handshake", "stranger", "crowded"
-]
+Reason = Literal["unfinished", "not-tls", "no-certificate", "certificate", "expired", "tls", "stranger", "crowded"]
 """Why a connection was ended; docs/failures.md explains each."""
 
 _CHUNK = 1 << 16
@@ -122,7 +120,7 @@ class Caller(asyncio.Protocol):
         except ssl.SSLWantReadError:
             self._flush()
             if self._before > _MOST_BEFORE:
-                self._owner.failed(self, "handshake")
+                self._owner.failed(self, "tls")
             return
         except ssl.SSLError as error:
             self._flush()  # the alert that tells the other side why
@@ -258,4 +256,4 @@ def _begins_tls(first: bytes) -> bool:
 def _reason(error: ssl.SSLError) -> Reason:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "expired" if error.verify_code == _EXPIRED else "certificate"
-    return "no-certificate" if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE" else "handshake"
+    return "no-certificate" if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE" else "tls"

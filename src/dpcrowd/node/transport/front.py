@@ -232,8 +232,11 @@ def report_failures(reasons: Counter[str], addresses: Counter[str]) -> None:
     """One line of the log on the connections that failed since the last one."""
     kinds = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     shown = dict(addresses.most_common(_SHOWN_ADDRESSES))
-    extra = {"event": "handshake", "addresses": shown, "more_addresses": len(addresses) - len(shown)}
-    log.warning("connections to the transport's port failed: %s.", kinds, extra=extra)
+    log.warning(
+        "connections to the transport's port failed: %s.",
+        kinds,
+        extra={"event": "handshake", "addresses": shown, "more_addresses": len(addresses) - len(shown)},
+    )
 
 
 def _read(certificate: bytes) -> tuple[str, float]:

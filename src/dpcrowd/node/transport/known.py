@@ -39,9 +39,8 @@ class KnownAddresses:
     def look_up(self, neighbours: Iterable[Peer]) -> None:
         """Find the addresses of endpoints, in a thread that nobody waits for: names may take long, or fail."""
         hosts = {peer.name: peer.endpoint.partition("/")[2].rpartition(":")[0].strip("[]") for peer in neighbours}
-        for names in (self._learned, self._looked_up):
-            for name in names.keys() - hosts.keys():
-                del names[name]
+        self._learned = {name: found for name, found in self._learned.items() if name in hosts}
+        self._looked_up = {name: found for name, found in self._looked_up.items() if name in hosts}
 
         def ask() -> None:
             for name, host in hosts.items():
@@ -49,6 +48,6 @@ class KnownAddresses:
                     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
                 except OSError:
                     continue
-                self._looked_up[name] = {shown_address(one[4]) for one in found}
+                self._looked_up = {**self._looked_up, name: {shown_address(one[4]) for one in found}}
 
         threading.Thread(target=ask, name="dpcrowd-addresses", daemon=True).start()
