@@ -137,8 +137,8 @@ class LiveNode(Deciding):
             most_connections=shares(limit(), self.revision.max_degree()).http,
         )
         await asyncio.to_thread(keep_served, self.config)
+        self.keeper.give(on.Started(self._wall.now()))  # before anybody can speak: a neighbour may vouch at once
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
-        self.keeper.give(on.Started(self._wall.now()))
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self._slots(), name="slots"),
@@ -216,7 +216,7 @@ class LiveNode(Deciding):
                 # What was being written at the seal may have hit the limit, or could not be written.
                 kind = self._unkept(slot)
                 taken = taken if kind is None else None
-            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(revision)
+            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(slot, revision)
             self.meter.sealing(slot, last)
             await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
             if slot > last:
@@ -249,12 +249,12 @@ class LiveNode(Deciding):
         log.info("slot %d is not sampled: %s", slot, why, extra={"event": "not-sampled", "slot": slot})
         return kind
 
-    def _why_unsampled(self, revision: NetworkConfig) -> Unsampled:
+    def _why_unsampled(self, slot: int, revision: NetworkConfig) -> Unsampled:
         """If the slot that is sealed now is not sampled although it was counted: for which reason."""
         if revision is not self.revision:
-            return "revision"
-        if not self.keeper.machine.trust.may_sample:
-            return "ledger"
+            return self._not_sampled(slot, "revision", f"revision {revision.revision} could not take over yet.")
+        if not self.keeper.machine.may_sample_in(slot):
+            return self._not_sampled(slot, "ledger", f"{self.keeper.machine.trust.waits_for}.")
         if self.keeper.broken:
             return "storage"
         return "budget" if self._purse.short else "schedule"
@@ -315,6 +315,8 @@ class LiveNode(Deciding):
                 self.presence.distrust(now)
             elif seen.still_ns:
                 self.presence.stood_still(now, seen.still_ns)
+        if seen.still_ns:
+            self.keeper.give(on.StoodStill(now))
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
 
@@ -335,6 +337,7 @@ class LiveNode(Deciding):
     def _schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
             await self._wall.sleep_until(at_ns)
+            self._look_at_clock()  # whoever stood still has not read everything that has come by now
             self.keeper.give(on.DeadlinePassed(self._wall.now(), slot))
 
         self._start(tell())
@@ -412,6 +415,7 @@ class LiveNode(Deciding):
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
+        self._look_at_clock()
         log.info(
             "neighbour %s",
             "up" if up else "down",
