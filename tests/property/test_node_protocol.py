@@ -313,6 +313,9 @@ def test_neighbours_that_heard_everything_expose_every_old_copy(lives: list[tupl
             story.nodes[0].crash_in = when
         if what == "back":
             story.restart(0, copies[which % len(copies)])
+            for near in (1, 2):  # they vouch, or expose it, before the seal
+                story.give(near, on.NeighbourUp(story.now, "server-0"))
+            exchange()
         story.instant = 0
         for number in ((0, 1, 2), (1, 2, 0))[which % 2]:
             story.seal(number, slot)
@@ -363,7 +366,7 @@ def test_one_honest_neighbour_exposes_every_old_copy_before_it_samples(lives: li
         for _, ahead, more in words:
             if slot + ahead >= 0:
                 echo = max(victim.machine.trust.counter + more, 0)
-                said = beat(2, slot + ahead, echo=echo, ago=1)
+                said = beat(2, slot + ahead, echo=echo, ago=1, after=ahead < 0)
                 story.give(0, on.MessageArrived(story.now, "server-2", said))
 
     def seal(number: int, **how: Any) -> None:
@@ -379,6 +382,9 @@ def test_one_honest_neighbour_exposes_every_old_copy_before_it_samples(lives: li
             victim.crash_in = when
         if what == "back":
             story.restart(0, copies[which % len(copies)])
+            if when % 2:
+                story.give(1, on.NeighbourUp(story.now, "server-0"))
+                exchange()
         if what == "forget":
             story.restart(1)
         said = [*words, (when % 4, 0, 0)]

@@ -193,6 +193,17 @@ def test_when_a_message_was_due(after_seal: float, outcome: str, net: Path) -> N
     assert compare_clocks("b", network, 7, seals + int(after_seal * 10**9)).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("after_seal", "outcome"), [(10.0, "passed"), (59.0, "passed"), (8.0, "problem"), (62.0, "problem")]
+)
+def test_when_a_message_was_due_that_is_told_to_a_newcomer(after_seal: float, outcome: str, net: Path) -> None:
+    """It is of the slot before, and comes when the doctor does: that must not look like a clock that is behind."""
+    _, network = load_pair(net / "server-1" / "node.toml")
+    seals = network.clock().closes(7) + network.grace_ns
+    found = compare_clocks("b", network, 7, seals + int(after_seal * 10**9), after=True)
+    assert found.outcome == outcome
+
+
 def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots are longer than anybody waits: what was not compared is said, and how to wait longer."""
     (found,) = of(_hearing(monkeypatch, net, None), "digest")

@@ -140,6 +140,16 @@ def test_a_message_that_is_sent_again_does_not_change_the_clock() -> None:
     assert metered.meter.clock_offsets() == {"server-1": 1.0}
 
 
+def test_what_is_told_to_a_newcomer_says_nothing_of_the_clock() -> None:
+    """It is of the slot before, and comes when the link does: a neighbour would look as if its clock were behind."""
+    it = Metered()
+    at_ns = it.view.ends(4) + TENTH
+    it.meter.arrived("server-1", beat(1, 4, after=True), at_ns, it.view)
+    assert it.meter.clock_offsets() == {}
+    it.meter.arrived("server-1", beat(1, 4), at_ns, it.view)
+    assert it.meter.clock_offsets() != {}
+
+
 def test_a_neighbour_that_invents_slots_takes_no_memory() -> None:
     """One entry for every slot that it can name would fill the node's memory."""
     metered = Metered()

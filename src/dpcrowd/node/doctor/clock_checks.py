@@ -65,14 +65,18 @@ def _ntp_state() -> str:
     return told.stdout.strip() if told.returncode == 0 else ""
 
 
-def compare_clocks(name: str, network: NetworkConfig, slot: int, came_ns: int) -> Finding:
+def compare_clocks(name: str, network: NetworkConfig, slot: int, came_ns: int, *, after: bool = False) -> Finding:
     """A neighbour's message of a slot came at a time of this machine's clock.
 
     It was sent between the seal of its slot and the end of its exchange, by the neighbour's clock, so the difference
-    is known up to the length of an exchange.
+    is known up to the length of an exchange. One that was written again `after` its exchange was sent before the next
+    seal.
     """
     seals = network.clock().closes(slot) + network.grace_ns
-    least, most = (came_ns - seals - network.deadline_ns) / _SECOND, (came_ns - seals) / _SECOND
+    first, last = seals, seals + network.deadline_ns
+    if after:
+        first, last = last, seals + network.clock().length_ns
+    least, most = (came_ns - last) / _SECOND, (came_ns - first) / _SECOND
     slack = min(1.0, network.clock().length_ns / _SECOND / 2)  # on the way, and waiting to be read
     fix = f"Compare with '{name}' which of the two is right. {_SYNC}"
     if least > slack:
@@ -81,7 +85,8 @@ def compare_clocks(name: str, network: NetworkConfig, slot: int, came_ns: int) -
     if most < 0 and -most > slack:
         text = f"this machine is {-most:.1f} to {-least:.1f} s behind '{name}', whose message was of slot {slot}."
         return problem("clock", text, fix)
-    return passed("clock", f"'{name}' spoke of slot {slot} when it was due here: {max(most, 0):.1f} s after the seal.")
+    passed_s = max(came_ns - seals, 0) / _SECOND
+    return passed("clock", f"'{name}' spoke of slot {slot} when it was due here: {passed_s:.1f} s after the seal.")
 
 
 def utc(at_ns: int) -> str:

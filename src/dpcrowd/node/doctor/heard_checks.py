@@ -57,7 +57,7 @@ def _judge(
         yield problem("neighbours", f"a message of '{name}' would be refused ({refused.reason}): {refused}", fix)
         return
     yield passed("digest", f"'{name}' has the same network.toml (digest {mine.hex()}).")
-    yield compare_clocks(name, network, said, came_ns)
+    yield compare_clocks(name, network, said, came_ns, after=body.after)
     if counter is not None:
         yield from _remembers(network, name, network.number_of(node.server), body, counter)
 

@@ -1,8 +1,8 @@
 """Listening to the neighbours in a stopped server's place, for a few seconds: who is there, and what they say.
 
-A neighbour speaks once a slot, and again to whoever appears while an exchange is open. One message tells much: the
-digest of its network.toml, how its clock stands, and what it remembers of this server's ledger. Nothing is sent; the
-neighbours' logs show a server that came up and went down.
+A neighbour speaks once per slot, and again to whoever appears, inside an exchange or after it. One message tells much:
+the digest of its network.toml, how its clock stands, and what it remembers of this server's ledger. Nothing is sent;
+the neighbours' logs show a server that came up and went down.
 """
 
 from __future__ import annotations

@@ -128,6 +128,7 @@ class Intake:
         self._collector.seal(slot)
         self._keys.clear()
         self._counted.clear()
+        self.unkept.clear()
         self._writer.forget_all()
 
     def fed(self, slot: int) -> bool:
@@ -139,12 +140,15 @@ class Intake:
 
         `NotTaken`: nothing can be taken at present, whatever the rows.
         """
+        collector = self._collector
         slots, parts, refused = await self._slots_and_parts(batch, arrived_ns)
         if not slots:
             return batch.in_body(refused)
         self._writer.check()
         for slot, part in parts.items():
-            refused += [(row, "late") for row in await self._count(slot, part)]
+            refused += [(row, "late") for row in await self._count(collector, slot, part)]
+        if collector is not self._collector:
+            raise NotTaken("unavailable", "the clock was accepted meanwhile: send this again.")
         try:
             lost = self._uncounted(parts, await self._writer.write([(slot, part.blob) for slot, part in parts.items()]))
         except NotTaken:
@@ -154,16 +158,16 @@ class Intake:
         self.taken += len(batch) - len(refused)
         return batch.in_body(refused)
 
-    async def _count(self, slot: int, part: _Part) -> list[int]:
+    async def _count(self, collector: Collector, slot: int, part: _Part) -> list[int]:
         """Count the rows of a slot, in steps, so that many rows do not keep other requests waiting.
 
         Gives the rows that are not among the slot's counts, because it was sealed in between.
         """
         for start in range(0, max(len(part.users), 1), _STEP):
-            if slot <= self._collector.sealed:
+            if slot <= collector.sealed:
                 return part.rows[start:]
             end = start + _STEP
-            self._collector.add(slot, part.users[start:end], part.regions[start:end])
+            collector.add(slot, part.users[start:end], part.regions[start:end])
             if end < len(part.users):
                 await asyncio.sleep(0)
         return []

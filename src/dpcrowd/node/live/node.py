@@ -140,8 +140,8 @@ class LiveNode(Deciding):
             most_connections=shares(limit(), self.revision.max_degree()).http,
         )
         await asyncio.to_thread(keep_served, self.config)
+        self.keeper.give(on.Started(self._wall.now()))  # before anybody can speak: a neighbour may vouch at once
         await self._link_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
-        self.keeper.give(on.Started(self._wall.now()))
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self._slots(), name="slots"),
@@ -219,7 +219,7 @@ class LiveNode(Deciding):
                 # What was being written at the seal may have hit the limit, or could not be written.
                 kind = self._unkept(slot)
                 taken = taken if kind is None else None
-            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(revision)
+            last, why = self.keeper.machine.server.slot, kind or self._why_unsampled(slot, revision)
             if why == "ledger" and slot > last:
                 self._tell_distrust(slot)
             self.meter.sealing(slot, last)
@@ -262,11 +262,11 @@ class LiveNode(Deciding):
         level, self._distrust = logging.INFO if text == self._distrust else logging.WARNING, text
         log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
-    def _why_unsampled(self, revision: NetworkConfig) -> Unsampled:
+    def _why_unsampled(self, slot: int, revision: NetworkConfig) -> Unsampled:
         """If the slot that is sealed now is not sampled although it was counted: for which reason."""
         if revision is not self.revision:
-            return "revision"
-        if not self.keeper.machine.trust.may_sample:
+            return self._not_sampled(slot, "revision", f"revision {revision.revision} could not take over yet.")
+        if not self.keeper.machine.may_sample_in(slot):
             return "ledger"
         if self.keeper.broken:
             return "storage"
@@ -331,6 +331,8 @@ class LiveNode(Deciding):
             elif seen.still_ns:
                 self._still_until = now
                 self.presence.stood_still(now, seen.still_ns)
+        if seen.still_ns:
+            self.keeper.give(on.StoodStill(now))
         if seen.doubtful:
             self.keeper.give(on.TimeLost(now))
 
@@ -351,6 +353,7 @@ class LiveNode(Deciding):
     def _schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
             await self._wall.sleep_until(at_ns)
+            self._look_at_clock()  # whoever stood still has not read everything that has come by now
             self.keeper.give(on.DeadlinePassed(self._wall.now(), slot))
 
         self._start(tell())
@@ -428,6 +431,7 @@ class LiveNode(Deciding):
     def _presence(self, neighbour: str, up: bool) -> None:
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
+        self._look_at_clock()
         log.info(
             "neighbour %s",
             "up" if up else "down",

@@ -39,15 +39,18 @@ from dpcrowd.node.machine.instructions import (
     StoreSample,
 )
 from dpcrowd.node.machine.memory import NeighbourMemory, Remembered
+from dpcrowd.node.machine.newcomers import Newcomers
 from dpcrowd.node.machine.stimuli import (
     DeadlinePassed,
     LossConfirmed,
     MessageArrived,
     MessageSent,
+    NeighbourDown,
     NeighbourUp,
     SlotSealed,
     Started,
     Stimulus,
+    StoodStill,
     StorageFailed,
     StorageMended,
     TimeLost,
@@ -90,6 +93,7 @@ class Machine:
         self._memory = NeighbourMemory({number: said for number, said in numbers.items() if number is not None})
         self._exchange: Exchange | None = None
         self._early = Early()
+        self._newcomers = Newcomers()
         self._can_store = True
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._own: tuple[int, InfoMessages | None] = -1, None  # the last slot that was told, and the sample in it
@@ -117,19 +121,22 @@ class Machine:
                 return self._seal(at_ns, slot, counts, room)
             case MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
-            case MessageSent(_, slot):
-                return self._sent(slot)
-            case DeadlinePassed(_, slot):
-                return self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
-            case NeighbourUp(_, neighbour):
-                return self._send_again(neighbour)
+            case MessageSent(at_ns, slot):
+                return [*self._sent(slot), *self._tell_newcomers(at_ns)]
+            case DeadlinePassed(at_ns, slot):
+                fused = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
+                return [*fused, *self._tell_newcomers(at_ns)]
+            case NeighbourUp(at_ns, neighbour) | NeighbourDown(at_ns, neighbour):
+                self._newcomers.link(self.view.number(neighbour), up=isinstance(stimulus, NeighbourUp))
+                return [*self._send_again(neighbour), *self._tell_newcomers(at_ns)]
             case StorageFailed(at_ns, failed, text):
                 return self._stop_paying(at_ns, failed, text)
             case StorageMended():
                 self._can_store = True
                 return [Report("storage-mended", "storing works again; the node may sample.")]
-            case TimeLost(at_ns):
-                if len(self.view.names) > 1:
+            case StoodStill(at_ns) | TimeLost(at_ns):
+                self._newcomers.missed()
+                if isinstance(stimulus, TimeLost) and len(self.view.names) > 1:
                     self.trust.doubt(self.server.slot, self.view.next_seal(at_ns))
             case LossConfirmed():
                 self.trust.confirm()
@@ -157,9 +164,15 @@ class Machine:
         What is remembered of neighbours stays. What they, or this node, said for slots that are still to come is void.
         """
         self._exchange, self._unsent, self._own = None, None, (-1, None)
+        self._newcomers.missed()
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
         self.trust.begin_again(known, self.view.next_seal(at_ns), alone=len(self.view.names) == 1)
+
+    def may_sample_in(self, slot: int) -> bool:
+        """Whether the ledger is trusted at the seal of a slot, the next one."""
+        self.trust.sealing(self.view.names[number] for number in self.view.links(slot))
+        return self.trust.may_sample
 
     @property
     def exchanging(self) -> int | None:
@@ -187,7 +200,8 @@ class Machine:
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
             done += [one for one in self._fuse() if not isinstance(one, ForgetCheckIns)]
         done += self._catch_up(slot)
-        if counts is not None and not (self.trust.may_sample and self._can_store):
+        self._newcomers.sealed(slot)
+        if counts is not None and not (self.may_sample_in(slot) and self._can_store):
             counts = None
         self._before = self.server.save()
         message = self.server.observe(slot, counts, room)
@@ -226,8 +240,11 @@ class Machine:
             done += self._hear(at_ns, view.names[number], payload)
         return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
 
-    def _own_payload(self) -> bytes:
-        """The own message of the last slot, with what is remembered of its neighbours as far as that is stored."""
+    def _own_payload(self, newcomers: frozenset[int] = frozenset()) -> bytes:
+        """The own message of the last slot, with what is remembered of its neighbours as far as that is stored.
+
+        newcomers  to whom it is written again, after its exchange
+        """
         view, (slot, message) = self.view, self._own
         records: tuple[Record, ...] = ()
         prior, known = b"", b""
@@ -235,9 +252,9 @@ class Machine:
             records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
             prior = message.prior[0].astype("<f8").tobytes()
             known = message.prior_known[0].astype("u1").tobytes()
-        echoes = self._memory.echoes(slot, view.links(slot))
-        head = VERSION, view.digest, view.me, slot, 1, self.trust.counter
-        body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires)
+        echoes = self._memory.echoes(slot, view.links(slot) | newcomers, prove_to=newcomers)
+        head, after = (VERSION, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
+        body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires, after)
         return encode(body, view.sign)
 
     def _counters(self) -> dict[str, Remembered]:
@@ -290,7 +307,7 @@ class Machine:
             if heard is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
-                done += self._learn(number, heard, vouches=said <= following)
+                done += self._learn(number, heard, following)
             sealed = self.server.slot if exchange is None else exchange.slot
             if sealed < said <= following:
                 self._early.keep(number, sender, said, payload, read=heard is not None)
@@ -298,7 +315,8 @@ class Machine:
             if said > following:
                 raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
             if exchange is None or said < exchange.slot:
-                if number in self._last_payloads and same_words(self._last_payloads[number], payload):
+                last = self._last_payloads.get(number)
+                if (last is not None and same_words(last, payload)) or (heard is not None and heard.body.after):
                     return done  # used already, and sent again because one of us came up
                 raise Refused("late", f"{sender} sent slot {said}, which is over.")
             if number in exchange.heard:
@@ -317,18 +335,23 @@ class Machine:
         self.used[number] = said, at_ns
         return [*done, *self._fuse()] if exchange.complete else done
 
-    def _learn(self, number: int, heard: Heard, *, vouches: bool) -> list[Instruction]:
-        """Counters: remember the neighbour's, and see whether it remembers more of ours than we do."""
+    def _learn(self, number: int, heard: Heard, following: int) -> list[Instruction]:
+        """Counters: remember the neighbour's, and see whether it remembers more of ours than we do.
+
+        following  the next slot to be sealed; what is said for a later one vouches for nothing
+        """
         view, body, name = self.view, heard.body, self.view.names[number]
         done: list[Instruction] = []
-        self._memory.hear(number, heard, ahead=not vouches)
+        self._memory.hear(number, heard, ahead=body.slot > following)
+        after = body.after and body.slot + 1 == following
+        slot = None if body.slot > following else following if after else body.slot
         if body.expires:
             self.expires[number] = body.expires
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
         since = body.slot - body.since[view.me] if view.me in body.since else None
         shown = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
-        match self.trust.echo(name, body.slot if vouches else None, echoed, shown, since):
+        match self.trust.echo(name, slot, echoed, shown, since, after=after):
             case "lost":
                 assert shown is not None
                 done.append(
@@ -344,10 +367,27 @@ class Machine:
         return done
 
     def _send_again(self, neighbour: str) -> list[Instruction]:
+        """To whoever came up inside the exchange."""
         exchange, number = self._exchange, self.view.number(neighbour)
-        if exchange is None or number not in exchange.expected or not exchange.sent:
+        if exchange is None or number not in exchange.expected & self._newcomers.waiting or not exchange.sent:
             return []
         return [Send(exchange.slot, exchange.payload, (neighbour,))]
+
+    def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
+        """Neighbours that have come up are told what is remembered of them, when it can be told."""
+        view, slot = self.view, self._own[0]
+        due = self._newcomers.due(view, slot, at_ns)
+        done: list[Instruction] = []
+        if self._exchange is not None or self._unsent is not None:
+            return done
+        if self._memory.unsaved().keys() & due:
+            if not self._can_store:
+                return done  # an echo of less than was heard would vouch for too much
+            done.append(StoreCounters(self._counters()))
+        self._newcomers.waiting -= due
+        if due:
+            done.append(Send(slot, self._own_payload(due), tuple(view.names[number] for number in sorted(due))))
+        return done
 
     def _stop_paying(self, at_ns: int, failed: Instruction, text: str) -> list[Instruction]:
         """A price that is not on disk is not paid: the draw of this slot is thrown away, unseen by anybody.

@@ -2,8 +2,8 @@
 
 Of each the highest counter that it ever said is kept, the slot in which it first said so, and a proof that it did: its
 own signature, which it can check by its own key. The counter is echoed in every message. The proof is long and travels
-only when it may be needed: when the neighbour's last word told less than is remembered, or when it said nothing in the
-slot before, and may come back as an old copy of itself.
+only when it may be needed: when the neighbour's last word told less than is remembered, when it said nothing in the
+slot before, and may come back as an old copy of itself, or when its link has just come up.
 
 An echo says "I would know if you had spent more", and so must outlive a crash of this node: it is on disk before it is
 told (`StoreCounters`, or the last `StoreRelease`). What could not be stored is not echoed; what was stored earlier is.
@@ -16,7 +16,7 @@ of it is in `trust`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpcrowd.node.wire import Heard, proof_digest
@@ -76,13 +76,15 @@ class NeighbourMemory:
             # Without anything new it is renewed once a revision: the key that signed it may be pinned no longer later.
             self.known[number] = first, counter, heard.proof, since
 
-    def echoes(self, slot: int, numbers: Iterable[int]) -> Echoes:
-        """For the own message of a slot to these neighbours."""
+    def echoes(self, slot: int, numbers: Iterable[int], prove_to: Collection[int] = ()) -> Echoes:
+        """For the own message of a slot to these neighbours; some of them get their proof in any case."""
         told = {number: self.stored[number] for number in sorted(numbers) if number in self.stored}
         return Echoes(
             heard={number: (slot - first, counter) for number, (first, counter, _, _) in told.items()},
             proofs={
-                number: proof for number, (_, _, proof, _) in told.items() if proof and self._doubtful(number, slot)
+                number: proof
+                for number, (_, _, proof, _) in told.items()
+                if proof and (number in prove_to or self._doubtful(number, slot))
             },
             since={number: slot - since for number, (first, _, _, since) in told.items() if since < first},
         )

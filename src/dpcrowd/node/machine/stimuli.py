@@ -19,6 +19,7 @@ __all__ = [
     "SlotSealed",
     "Started",
     "Stimulus",
+    "StoodStill",
     "StorageFailed",
     "StorageMended",
     "TimeLost",
@@ -103,6 +104,13 @@ class StorageMended:
 
 
 @dataclass(frozen=True)
+class StoodStill:
+    """Nothing ran for a while: messages may have come that were not read in time."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
 class TimeLost:
     """The process was frozen, or the clock set ahead: this may be a snapshot of a machine that has lived on since."""
 
@@ -126,6 +134,7 @@ Stimulus = (
     | NeighbourDown
     | StorageFailed
     | StorageMended
+    | StoodStill
     | TimeLost
     | LossConfirmed
 )

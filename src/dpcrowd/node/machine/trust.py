@@ -54,12 +54,32 @@ back far enough, however often the node is restarted, or the same copy put back.
   a proof, as any old copy.
 - What a neighbour echoes is on its disk before (`memory`): after a crash it does not remember less than it has echoed.
 
+Vouching before the next seal. A message of slot h comes after the seal of slot h, which is lost to a node that has to
+wait for it. So a neighbour whose link to the node comes up says at once what it remembers, after the exchange of slot
+h - 1 has had its whole time and before slot h is sealed (`newcomers`), always with its proof. Such a word vouches as a
+message of slot h does; and if *all* neighbours of slot h have given theirs since the start, everybody has had a say,
+and the node may sample in slot h already. Why an old copy is exposed all the same:
+
+- No life of the node that ended before this start has told slot h or a later one: by its clock, which is this one's, h
+  was not sealed yet. So whatever is lost was told of slots up to h - 1.
+- An honest neighbour has heard it before it wrote. Like every exchange this relies on a message being heard before the
+  exchange of its slot is over, or never: one that the lost life has sent may still be on its way when the link to the
+  new life comes up, and that is why the neighbour waits until then. It also says nothing if it was not there for the
+  whole exchange, or stood still.
+- Its proof comes with the word, so that there is no mere word of an honest neighbour to wait for. A word without proof
+  is treated as any other: two slots.
+- The word counts only for the slot that this node seals next. A neighbour whose clock differs by so much that it means
+  another slot is not believed early, nor is an old word that comes late.
+- Whoever says nothing early, because it is down, has just started itself, or is of version 0.1.0, is waited for as
+  before: the node does not sample before an exchange is over in which it could speak.
+
 If everybody who can be heard has forgotten the node, nobody is left to decide but the operator (`nobody_remembers`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -84,6 +104,7 @@ class Trust:
     listened  whether all have had their say since then
     words     neighbours that say more without proof, and how much
     settled   whether the time to prove them is over
+    spoken    neighbours that have said what they remember between the start and the next seal
     paid_in   slots of the last samples of this life, newest last
     complete_until  the last slot up to which the ledger was known to be complete; -1: never
     complete_ahead  the same by a clock that was ahead and has come back since; -1: there was none
@@ -95,6 +116,7 @@ class Trust:
     since: int | None = None
     first: int | None = None
     words: dict[str, int] = field(default_factory=dict)
+    spoken: set[str] = field(default_factory=set)
     complete_until: int = -1
     complete_ahead: int = -1
     listened: bool = field(init=False)
@@ -129,6 +151,7 @@ class Trust:
         self.listened = self.settled = self.vouched
         self.first = None
         self.words.clear()
+        self.spoken.clear()
 
     def doubt(self, last: int, following: int) -> None:
         """Time has passed unseen: a neighbour has to vouch again, as after a start."""
@@ -153,17 +176,21 @@ class Trust:
         echoed: tuple[int, int] | None,
         proof: tuple[int, int] | None,
         since: int | None = None,
+        *,
+        after: bool = False,
     ) -> Verdict | None:
         """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
 
         slot   None: its message cannot vouch for anything
         proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
         since  the slot to which its memory of this node reaches back; None: that of the echo
+        after  it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
         Says what is new: a loss, or a word that is worth nothing.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
         if fresh and slot is not None:
             self.first = slot if self.first is None else min(slot, self.first)
+            self.spoken |= {who} if after else set()
         if proof is not None and self._unknown(*proof):
             return self._lost(proof[1])
         if echoed is not None and self._unknown(*echoed):
@@ -191,6 +218,11 @@ class Trust:
         anew = who not in self.words
         self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
         return "unproven" if anew and self.settled else None
+
+    def sealing(self, neighbours: Iterable[str]) -> None:
+        """A slot is about to be sealed; if all its neighbours have spoken early, all have had their say."""
+        expected = set(neighbours)
+        self.listened |= bool(expected) and expected <= self.spoken
 
     def told(self, slot: int) -> None:
         """The node speaks of a slot, or has spoken of it: if the ledger is complete, it is so up to this slot."""

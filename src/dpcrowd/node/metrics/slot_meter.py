@@ -19,7 +19,7 @@ from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.families import Unsampled
 from dpcrowd.node.metrics.registry import Registry
 from dpcrowd.node.storage import StorageFailed
-from dpcrowd.node.wire import Refused, peek
+from dpcrowd.node.wire import Refused, peek, written_after
 
 __all__ = ["COUNTED", "SlotMeter"]
 
@@ -103,6 +103,8 @@ class SlotMeter:
         try:
             slot, _ = peek(payload)
         except Refused:
+            return
+        if at_ns >= view.ends(slot) and written_after(payload):  # said again to a newcomer: it is not late
             return
         waiting = self._arrivals.setdefault(sender, {})
         if slot not in waiting and len(waiting) < _MOST_WAITING:

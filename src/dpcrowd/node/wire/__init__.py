@@ -30,6 +30,7 @@ from dpcrowd.node.wire.format import (
     peek,
     record_of,
     same_words,
+    written_after,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "proven",
     "record_of",
     "same_words",
+    "written_after",
 ]

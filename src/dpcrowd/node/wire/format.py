@@ -33,6 +33,7 @@ __all__ = [
     "record_of",
     "same_words",
     "signed_parts",
+    "written_after",
 ]
 
 VERSION = 1
@@ -83,6 +84,8 @@ class Body(Head, array_like=True, frozen=True):
     proofs   of some of `heard`: what the neighbour itself signed
     since    of some of `heard`: how many slots ago the memory of the neighbour began, if that is longer; since 0.2
     expires  when the sender's certificate expires, in seconds since 1970; 0: it does not say
+    after    whether it was written again after the exchange of its slot, while the next slot was open: then what it
+             echoes was heard by then; since 0.2
     """
 
     heard: dict[int, tuple[int, int]]
@@ -92,6 +95,7 @@ class Body(Head, array_like=True, frozen=True):
     proofs: dict[int, bytes] = {}
     since: dict[int, int] = {}
     expires: int = 0
+    after: bool = False
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
@@ -102,6 +106,7 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
     proofs: dict[int, bytes] = {}
     since: dict[int, int] = {}
     expires: int = 0
+    after: bool = False
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
@@ -163,6 +168,14 @@ def peek(payload: bytes) -> tuple[int, bytes]:
         return head.slot, head.digest
     except UNREADABLE:
         raise Refused("malformed", "not a message of dpcrowd.") from None
+
+
+def written_after(payload: bytes) -> bool:
+    """Whether a payload says that it was written after the exchange of its slot; nothing of it has been checked."""
+    try:
+        return rests.decode(envelopes.decode(payload).rest).after
+    except UNREADABLE:
+        return False
 
 
 def same_words(payload: bytes, other: bytes) -> bool:
