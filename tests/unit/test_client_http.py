@@ -280,6 +280,21 @@ def test_what_is_not_a_node(answer: bytes, status: int) -> None:
         asyncio.run(run())
 
 
+@pytest.mark.parametrize(("field", "value"), [("slot", 2**70), ("start", '"yesterday"')])
+def test_numbers_and_times_that_no_node_sends(field: str, value: object) -> None:
+    """They are valid JSON of the right type: numpy's own error would come out of the client."""
+    row = {"slot": 1, "start": '"2026-01-01T00:00:00Z"', "region": '"a"', "estimate": 1, "low": 0, "high": 2}
+    text = ",".join(f'"{name}":{text}' for name, text in {**row, "sampled": "true", field: value}.items())
+
+    async def run() -> None:
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, content=f"[{{{text}}}]".encode()))
+        async with inside(transport, retries=0) as client:
+            await client.latest()
+
+    with pytest.raises(NodeFailed, match="not one of a dpcrowd node"):
+        asyncio.run(run())
+
+
 @pytest.mark.parametrize("url", ["", "node:8080", "ftp://a", "http://", "http://ann:word@a", "http://a/?b=1", 5])
 def test_addresses_that_are_none(url: Any) -> None:
     """Refused at once; a password in an address is not shown."""

@@ -182,7 +182,7 @@ def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
     """Decode; what cannot be decoded was not sent by a node."""
     try:
         return kind_of(reply.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+    except (ValueError, OverflowError):  # of msgspec, or of numpy: a time that is none, a number beyond 64 bits
         problem_text = "the answer is not one of a dpcrowd node of this version."
     raise NodeFailed(problem_text, status=reply.status, reason="not-a-node", text=problem_text)
 
@@ -223,7 +223,7 @@ def _query(address: str) -> list[tuple[str, str]]:
 def _told(content: bytes) -> _Detail | None:
     try:
         return msgspec.json.decode(content, type=dict[str, _Detail])["error"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "load_private_key",
     "parse_public",
     "public_text",
+    "read_certificate",
     "sign",
     "supported",
     "verify",
@@ -121,11 +122,15 @@ def load_private_key(pem: bytes, where: str = "the key", passphrase: bytes | Non
 
 def key_of_certificate(pem: bytes, where: str = "the certificate") -> str:
     """The public key ("ed25519:BASE64") that a PEM certificate is for; says nothing on who signed it."""
+    return public_text(supported(read_certificate(pem, where), where))
+
+
+def read_certificate(pem: bytes, where: str) -> x509.Certificate:
+    """The (first) certificate of a PEM text, of whatever key; `where` names it in errors."""
     try:
-        certificate = x509.load_pem_x509_certificate(pem)
+        return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise BadInput(f"{where} is no certificate (PEM).") from None
-    return public_text(supported(certificate, where))
+        raise BadInput(f"{where} is not a PEM certificate.") from None
 
 
 def supported(holder: x509.Certificate | x509.CertificateSigningRequest, where: str) -> PublicKey:
