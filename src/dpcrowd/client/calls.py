@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from dpcrowd import __version__
 from dpcrowd.client.steps import Ask, Patience, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
@@ -57,7 +57,7 @@ class Settings:
         address = _address(httpx, url)
         if not timeout > 0 or not patience >= 0 or retries < 0:
             raise BadInput("timeout, patience, retries: allowed: above 0, and at least 0.")
-        headers = {"user-agent": f"dpcrowd/{version('dpcrowd')}"}
+        headers = {"user-agent": f"dpcrowd/{__version__}"}
         if token is not None:
             if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
                 raise BadInput("token: allowed: letters, digits and signs of ASCII, without spaces.")
