@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpcrowd.__about__ import __version__
+
 if TYPE_CHECKING:
     from dpcrowd.client.aio import AsyncClient
     from dpcrowd.client.client import Client
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data import load as load_data
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
-
-__version__ = "0.1.0"
 
 _PLACES: dict[str, tuple[str, str]] = {
     name: (module, attribute)

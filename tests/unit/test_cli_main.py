@@ -42,7 +42,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"dpcrowd {dpcrowd.__version__}\n"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" not in project["project"], "a second place, which somebody forgets"
-    assert project["tool"]["hatch"]["version"]["path"] == "src/dpcrowd/__init__.py"
+    assert project["tool"]["hatch"]["version"]["path"] == "src/dpcrowd/__about__.py"
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert "version('dpcrowd')" not in text.replace('"', "'"), "of what is installed, not of what runs"

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dpcrowd import __version__
+from dpcrowd.__about__ import __version__
 from dpcrowd.client.steps import Ask, Patience, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
