@@ -82,11 +82,12 @@ def _try(wheel: Path, folder: Path) -> None:
     )
     _run([dpcrowd, "node", "schema", "network"], folder)
 
-    _run([*pip, f"{wheel}[node,client,plot,parquet]"], folder)
+    _run([*pip, f"{wheel}[node,client,report]"], folder)
     _run([dpcrowd, "init", "net", "--servers", "2", "--advanced", "--dev"], folder)
     report = _run([dpcrowd, "node", "doctor", "net/server-1/node.toml", "--listen", "0"], folder, codes=(0, 1))
     if "doctor: PASSED  configuration:" not in report:
         raise SystemExit(f"release: the doctor does not take what init writes:\n{report}")
+    _run([dpcrowd, "reproduce", "1", "--quick", "--runs", "2", "--jobs", "1"], folder)
     rows = _run([dpcrowd, "demo", "--servers", "2", "--people", "200", "--seconds", "15", "--json"], folder)
     if not rows.strip():
         raise SystemExit("release: two servers released nothing in 15 seconds")
