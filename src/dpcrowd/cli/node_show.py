@@ -44,7 +44,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("neighbours", f"{connected} of {len(neighbours)} connected"),
         ("budget", _budget_line(budget)),
     ]
-    rows += [("soon", text) for text in ready.get("warnings", [])]
+    rows += [("soon" if "certificate" in text else "warning", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
         told = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{told}, digest {network.get('next_digest', '?')}"))

@@ -166,7 +166,11 @@ class Readiness(Struct, frozen=True, omit_defaults=True):
     ready: bool
     problems: list[str]
     warnings: Annotated[
-        list[str], Meta(description="What will be a problem if nobody acts: certificates that expire within 30 days.")
+        list[str],
+        Meta(
+            description="What somebody should look at although the node does its work: certificates that expire within "
+            "30 days, and, with `ingest.needs_feed`, since which slot no feed has spoken."
+        ),
     ] = []
 
 

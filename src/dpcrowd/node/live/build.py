@@ -87,8 +87,10 @@ def make_machine(
     state = None if vouched else storage.state()
     if state is None:
         server, text = make(network), "no estimates are stored: begins anew."
-        if not storage.ledger.payments():
+        if storage.is_new:
             text = "the folder is new: nothing is known, nothing was spent."
+        elif not storage.ledger.payments():
+            text = f"{text} Nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
     first, last = horizon(storage, view.clock, network.id), server.slot

@@ -14,6 +14,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.live.horizon import by_revision
 from dpcrowd.node.live.spending import Spending, spending
 from dpcrowd.node.live.steps import ClockSteps
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
@@ -25,11 +26,22 @@ log = logging.getLogger("dpcrowd.node")
 
 
 class Purse:
-    """Of one network's ledger; `room` writes and reads files."""
+    """Of one network's ledger; `room` writes and reads files.
 
-    def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
+    storage_log  of the node, see `StorageLog`
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        guarantee: Guarantee,
+        clock: SlotClock,
+        network: str,
+        storage_log: StorageLog | None = None,
+    ) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
         self._steps = ClockSteps(storage, network)
+        self._storage_log = storage_log or StorageLog()
         self._told = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
@@ -59,8 +71,9 @@ class Purse:
             room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:
-            log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
+            self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
             return 0
+        self._storage_log.works("ledger")
         self._tell(room, slot, first)
         return room.nano
 
