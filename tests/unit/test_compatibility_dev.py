@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.config import digest, load_pair, parse_network
-from dpcrowd.node.live.build import make_view
+from dpcrowd.node.live.build import make_machine, make_view
 from dpcrowd.node.machine.gate import check
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
+from dpcrowd.privacy import SecureNoise
 from dpcrowd.schemes.server import Server
 from node_support import body_of
 from node_support_folder import Life, make_hub, start
@@ -59,9 +61,12 @@ class World:
 
     async def __aenter__(self) -> World:
         for name in (FIRST, SECOND_SERVER, SURVEY):
-            hub = self.hubs[name.partition("/")[0]]
-            self.lives[name] = await start(self.folder / name / "node.toml", self.clocks[name], hub)
+            await self.start(name)
         return self
+
+    async def start(self, name: str) -> None:
+        hub = self.hubs[name.partition("/")[0]]
+        self.lives[name] = await start(self.folder / name / "node.toml", self.clocks[name], hub)
 
     async def __aexit__(self, *_: object) -> None:
         for life in self.lives.values():
@@ -102,6 +107,18 @@ def test_the_budget_is_remembered(folder: Path) -> None:
     for name, nano in paid.items():
         assert nano == EXPECTED["nodes"][name]["total_nano"]
         assert sum(row[-1] for row in _ledger(folder, name)) == nano, "a start costs nothing"
+
+
+def test_whoever_begins_anew_keeps_the_debts(folder: Path) -> None:
+    """A scheme whose state is gone would plan with a whole budget, of which the ledger then refuses the most."""
+    with closing(sqlite3.connect(folder / FIRST / "data" / "dpcrowd.db")) as database, database:
+        database.execute("DELETE FROM state")
+    node, _ = load_pair(folder / FIRST / "node.toml")
+    network = parse_network((folder / FIRST / "data" / "network.current.toml").read_text(encoding="utf-8"))
+    expected, view = EXPECTED["nodes"][FIRST], make_view(node, network)
+    with Storage.open(node.data, network_id=network.id) as storage:
+        machine, _ = make_machine(node, network, storage, SecureNoise(), view, expected["now_ns"])
+        assert machine.server.remaining(expected["slot"]) == expected["room_nano"]
 
 
 def test_a_paid_slot_is_told_and_not_drawn_again(folder: Path) -> None:
@@ -152,6 +169,7 @@ def test_nodes_go_on(folder: Path) -> None:
         assert after[: len(rows)] == rows, "what was paid stays"
         new = [(slot, nano) for network, kind, slot, nano in after[len(rows) :] if network == "trial"]
         assert new == [(slot, 250_000_000) for slot in SAMPLED[name]]
+        assert [slot for slot, _, _ in world.lives[name].draws] == SAMPLED[name], "nothing is drawn that is not paid"
     slot, _, counted = world.lives[SURVEY].draws[0]
     assert (slot, counted) == (EXPECTED["nodes"][SURVEY]["slot"], (PENDING + 5,)), "check-ins on disk were acknowledged"
 
@@ -167,6 +185,51 @@ def test_a_slot_that_was_missed_is_not_sampled(folder: Path) -> None:
     drawn = [slot for slot, _, _ in run_virtually(story).lives[SURVEY].draws]
     missed = EXPECTED["nodes"][SURVEY]["slot"]
     assert drawn[:2] == [missed + 1, missed + 2]
+
+
+def test_a_clock_that_is_set_ahead_refills_nothing(folder: Path) -> None:
+    """Whoever sets the clock ahead by more than a window would have a whole budget again, at once."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(folder, loop) as world:
+            await world.until_slot(VALID_FROM)
+            before = (await world.lives[FIRST].get("/v1/budget"))["remaining"]
+            assert before < 0.5
+            world.clocks[FIRST].ahead_ns += 100 * SECOND
+            await asyncio.sleep(2)
+            budget = await world.lives[FIRST].get("/v1/budget")
+            assert budget["remaining"] <= before
+            assert budget["waits_for"] == "vouching", "this may be a snapshot of a machine that has lived on since"
+
+    run_virtually(story)
+
+
+def test_an_old_copy_is_exposed_and_its_loss_counts(folder: Path) -> None:
+    """Samples that the copy does not know of would be drawn and paid a second time, and a loss would stop the node."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(folder, loop) as world:
+            await world.until_slot(VALID_FROM + 1)
+            for name in (SURVEY, FIRST):
+                await world.lives[name].end()
+            shutil.rmtree(folder / FIRST / "data")
+            shutil.copytree(FIXTURE / FIRST / "data", folder / FIRST / "data")
+            for name in (FIRST, SURVEY):
+                await world.start(name)
+            await world.until_slot(VALID_FROM + 3)
+            first = world.lives[FIRST]
+            assert (await first.get("/v1/budget"))["waits_for"] == "operator"
+            await first.post("/v1/admin/confirm-loss", token="admin")
+            budget = await first.get("/v1/budget")
+            assert (budget["blocked"], budget["remaining"]) == (1.0, 0.0)
+            await world.until_slot(VALID_FROM + 16)
+            drawn = [slot for slot, _, _ in first.draws]
+            # The loss was booked up to the end of slot 47: the first window without it ends with slot 55.
+            assert drawn[:2] == [56, 58]
+
+    run_virtually(story)
+    new = [row for row in _ledger(folder, FIRST)[EXPECTED["nodes"][FIRST]["payments"] :] if row[0] == "trial"]
+    assert new[0] == ("trial", "lost", None, 1_000_000_000)
 
 
 @pytest.mark.parametrize("kind", ["heartbeat", "sample", "proofs", "since", "after"])
