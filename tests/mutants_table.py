@@ -398,8 +398,8 @@ MUTANTS = (
     Mutant(
         "confirmed-loss-blocks-nothing",
         "node/live/spending.py",
-        "return Spending(spent, lost + paid - spent,",
-        "return Spending(spent, paid - spent,",
+        "        lost + paid - spent,\n",
+        "        paid - spent,\n",
         "The operator is not told why there is no budget.",
         ("unit/test_node_live_spending.py",),
     ),

@@ -98,6 +98,8 @@ def test_the_budget_is_remembered(folder: Path) -> None:
         async with World(folder, loop) as world:
             for name, life in world.lives.items():
                 before, budget = EXPECTED["nodes"][name]["budget"], await life.get("/v1/budget")
+                # When the folder was made, losses that were confirmed counted among what was spent.
+                budget["total_spent"] = round(budget["total_spent"] + budget["total_blocked"], 9)
                 assert {key: budget[key] for key in before} == before, name
                 latest = await life.get("/v1/estimates/latest")
                 assert latest == EXPECTED["nodes"][name]["latest"], name
