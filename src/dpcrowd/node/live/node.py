@@ -322,6 +322,8 @@ class LiveNode(Deciding):
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
             self._went_back = (now, -seen.moved_ns) if seen.moved_ns < 0 else None
+            if wait := self._clock_wait(now):
+                log.error(wait, extra={"event": "clock"})
             self._wake()
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
