@@ -65,7 +65,10 @@ def test_the_state_in_which_it_stays_is_told(caplog: pytest.LogCaptureFixture) -
         now = float(second)
         links.change("b", second % 2 == 1)
     assert lines(caplog)[-1] == ("neighbour-up", "neighbour up")
-    now = 64.0
+    now = 18.5
+    links.look()
+    assert lines(caplog) == [], "it may go again"
+    now = 19.0
     links.look()
     assert [event for event, _ in lines(caplog)] == ["neighbour-up"]
     now = 200.0

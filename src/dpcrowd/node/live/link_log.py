@@ -2,7 +2,8 @@
 
 A neighbour whose certificate has expired, or whose clock is wrong, may be linked and parted with at every attempt. So
 the first few changes within a minute are told one by one, as a restart makes them, and what comes after that once per
-minute: the state at that moment, and the number of changes since the line before.
+minute: the state at that moment, and the number of changes since the line before. A link that has come back and stays
+is told at once, so that the log does not end with a loss that is over.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = ["LinkLog"]
 log = logging.getLogger("dpcrowd.node")
 
 _MINUTE = 60.0
+_STAYS = 10.0  # seconds: a link that is refused does not last for so long
 _ONE_BY_ONE = 4  # changes within a minute: a restart, and a handshake that is made once more
 
 
@@ -49,10 +51,11 @@ class LinkLog:
         _write(neighbour, up, "")
 
     def look(self) -> None:
-        """Write the lines that were held back, if their minute is over; to be called every now and then."""
+        """Write the lines that were held back, if it is time; to be called every now and then."""
         now = self._now()
         for neighbour, link in self._links.items():
-            if link.held and now - link.logged_at >= _MINUTE:
+            stays = link.up and now - link.changes[-1] >= _STAYS
+            if link.held and (stays or now - link.logged_at >= _MINUTE):
                 changes, seconds = link.held, now - link.logged_at
                 link.held, link.logged_at = 0, now
                 _write(neighbour, link.up, f" now; its link comes and goes: {changes} changes in {seconds:.0f} s.")
