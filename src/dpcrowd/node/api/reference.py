@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcrowd.node.api.openapi import document
-from dpcrowd.node.api.openapi_parts import Part, reference
+from dpcrowd.node.api.openapi_parts import Part, schema_of
 from dpcrowd.node.api.rows import JSON
+from dpcrowd.node.api.views import ErrorBody
 
 __all__ = ["page"]
 
@@ -111,7 +112,7 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
     yield from ("| answer | | |", "|---|---|---|")
     refused = []
     for status, answer in operation["responses"].items():
-        if answer["content"].get(JSON) == {"schema": reference("ErrorBody")}:
+        if answer["content"].get(JSON) == {"schema": schema_of(ErrorBody)}:
             refused.append(status)
             refusals[status] = _cell(answer["description"])
             continue
