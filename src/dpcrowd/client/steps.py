@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -36,6 +37,7 @@ __all__ = [
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_TEXT = 500
+_SYSTEM = re.compile(r"\[Errno -?\d+\] ([A-Za-z ]+)")
 _rows = msgspec.json.Decoder(list[Row])
 
 
@@ -69,10 +71,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known."""
+    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known.
+
+    system  what the operating system says of it, such as "connection refused"
+    """
 
     why: str
     reason: Literal["unreachable", "untrusted", "expired", "not-https", "not-http", "hung-up"] = "unreachable"
+    system: str = ""
 
     @property
     def passing(self) -> bool:
@@ -105,7 +111,8 @@ def silence_of(error: Exception) -> Silence:
         return Silence("HTTPS", "not-https")
     if "disconnected without sending a response" in text and _scheme(error) == "http":
         return Silence("HTTP", "hung-up")
-    return Silence(why)
+    system = _SYSTEM.search(text)
+    return Silence(why, system=system[1].lower() if system else "")
 
 
 def _scheme(error: Exception) -> str:
@@ -168,9 +175,10 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
 def problem(reply: Reply | Silence | None) -> NodeError:
     """The error of an answer that is none, or no success."""
     if not isinstance(reply, Reply):
-        why, reason = ("no answer", "unreachable") if reply is None else (reply.why, reply.reason)
-        text = _ADVICE[reason]
-        return NodeUnreachable(f"the node does not answer ({why}): {text}", reason=reason, text=text)
+        silence = Silence("no answer") if reply is None else reply
+        advice = _ADVICE[silence.reason]
+        line = f"the node does not answer ({silence.why}): {advice}"
+        return NodeUnreachable(line, reason=silence.reason, text=advice, cause=silence.system or silence.why)
     told = _told(reply.content)
     if told is None:
         message = f"what answered with HTTP {reply.status} is not a dpcrowd node."

@@ -47,6 +47,7 @@ of the request. [Failures](failures.md) lists the reasons.
     for release in client.stream(seconds=3600):                       # connects again by itself, misses nothing
         print(release.slot[0], release.estimate.sum())
     client.budget().remaining, client.network().neighbours, client.ready().problems
+    client.request("POST", "/v1/admin/reload")                        # any other path: the JSON answer
 
 `dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. What passes (no connection,
 429, 503) is tried again with growing waits, or after the node's `Retry-After`, with at most `patience` seconds of
