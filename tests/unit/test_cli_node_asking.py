@@ -126,8 +126,8 @@ def test_a_refusal_of_the_node_is_one_line_and_2(
 
 def test_a_token_may_have_any_letters(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """[tokens] holds hashes of whatever the operator chose; the node reads the header as UTF-8."""
-    run(capsys, "reload", str(file), "--token", " schlüssel ")
-    assert [bearer.encode("latin-1").decode() for _, _, bearer, _ in node.asked] == ["Bearer schlüssel"]
+    run(capsys, "reload", str(file), "--token", " mein schlüssel ")
+    assert [bearer.encode("latin-1").decode() for _, _, bearer, _ in node.asked] == ["Bearer mein schlüssel"]
 
 
 def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def ask(
 
     if token is not None:
         token = token.strip()
-        if not token or " " in token or not token.isprintable():
+        if not token or not token.isprintable():
             raise BadInput("the token is empty or holds characters that cannot be sent; check --token, DPCROWD_TOKEN.")
     with Client(_address(node), token, timeout, retries=0, ca=_pinned(node)) as client:
         try:

@@ -74,8 +74,8 @@ class Settings:
             raise BadInput("timeout, patience, retries: allowed: above 0, and at least 0.")
         headers: dict[str, str | bytes] = {"user-agent": f"dpcrowd/{__version__}"}
         if token is not None:
-            if not isinstance(token, str) or not token.isprintable() or not token or " " in token:
-                raise BadInput("token: allowed: letters, digits and signs, without spaces.")
+            if not isinstance(token, str) or not token.isprintable() or not token or token != token.strip():
+                raise BadInput("token: allowed: letters, digits and signs, without spaces around them.")
             headers["authorization"] = f"Bearer {token}".encode()
         # The environment is not looked at: a proxy set there would be given the token, and the check-ins.
         options = {
