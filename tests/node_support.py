@@ -18,7 +18,8 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.base import Release
+from dpcrowd.schemes.server import Server
 
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
 DIGEST = bytes(range(16))
@@ -80,7 +81,7 @@ class Disk:
     proofs: dict[str, bytes] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
     complete_until: int | None = None
-    releases: dict[int, ServerRelease] = field(default_factory=dict)
+    releases: dict[int, Release] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
     lost_until: int = -1  # slots that the operator has declared lost: never drawn again
@@ -126,7 +127,7 @@ class Node:
         self.view, self.make, self.disk = view, make, disk or Disk()
         self.outbox: list[do.Send] = []
         self.waiting: list[do.Send] = []
-        self.published: list[ServerRelease] = []
+        self.published: list[Release] = []
         self.refused: list[do.RefuseMessage] = []
         self.reports: list[do.Report] = []
         self.deadlines: dict[int, int] = {}

@@ -17,7 +17,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Form, Release
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 from schemes_support import CASES, SERVERS, Case, World, bits, make_server, make_setting, make_world, play
 
 # Central hears all servers in one place, so no single server can run it.
@@ -35,7 +35,7 @@ def audience(world: World, reach: str, slot: int, server: int) -> list[int]:
     return []
 
 
-def run_network(world: World, servers: list[Server], meddle: Meddle | None = None) -> list[list[ServerRelease]]:
+def run_network(world: World, servers: list[Server], meddle: Meddle | None = None) -> list[list[Release]]:
     """Slot by slot: everybody observes, messages travel along the links, everybody hears."""
     releases = []
     for slot in range(world.slots):
@@ -51,7 +51,7 @@ def run_network(world: World, servers: list[Server], meddle: Meddle | None = Non
     return releases
 
 
-def assert_same_bits(singles: list[list[ServerRelease]], batch: list[Release]) -> None:
+def assert_same_bits(singles: list[list[Release]], batch: list[Release]) -> None:
     for single, release in zip(singles, batch, strict=True):
         low, high = release.interval
         for number, one in enumerate(single):

@@ -23,7 +23,7 @@ from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
-from dpcrowd.schemes.server import ServerRelease
+from dpcrowd.schemes.base import Release
 
 __all__ = ["Keeper"]
 
@@ -259,7 +259,7 @@ class Keeper:
         )
         self._refusals -= refused
 
-    def _told(self, release: ServerRelease) -> SlotEstimates:
+    def _told(self, release: Release) -> SlotEstimates:
         opens = self.machine.view.clock.opens(release.slot)
         sampled = bool(release.sampled.any())
         return SlotEstimates(release.slot, opens, self.regions, release.estimate, release.low, release.high, sampled)
