@@ -20,7 +20,8 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
+from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.base import Release
@@ -237,7 +238,7 @@ class Keeper:
 
     async def _store_release(self, instruction: do.StoreRelease) -> None:
         clock, release = self.machine.view.clock, instruction.release
-        stored = StoredRelease(
+        stored = SlotRelease(
             slot=release.slot,
             opens_ns=clock.opens(release.slot),
             length_ns=clock.length_ns,

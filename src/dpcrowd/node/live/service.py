@@ -26,8 +26,9 @@ from dpcrowd.node.metrics.process import read_process
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_storage
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.base import Transport
 
 __all__ = ["Served"]
@@ -115,7 +116,7 @@ class Served:
         from_ns = self.clock.opens(0 if first is None else first)
         until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
 
-        def read() -> list[StoredRelease]:
+        def read() -> list[SlotRelease]:
             return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
 
         return [_told(stored) for stored in await asyncio.to_thread(read)]
@@ -209,6 +210,6 @@ class Served:
         log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
 
 
-def _told(stored: StoredRelease) -> SlotEstimates:
+def _told(stored: SlotRelease) -> SlotEstimates:
     low, high = stored.interval
     return SlotEstimates(stored.slot, stored.opens_ns, stored.regions, stored.estimate, low, high, stored.sampled)
