@@ -67,6 +67,26 @@ def assert_same_bits(singles: list[list[Release]], batch: list[Release]) -> None
             assert one.slot == release.slot
 
 
+def test_what_one_server_released_is_its_own() -> None:
+    """Bounds are computed when they are asked for: of a later slot, if the scheme wrote into its arrays meanwhile."""
+    batch = Release(
+        slot=7,
+        estimate=np.array([[1.0, 2.0], [3.0, np.nan]]),
+        variance=np.array([[4.0, 9.0], [16.0, np.inf]]),
+        sampled=np.array([[True], [False]]),
+        charge=np.array([[5], [12_000_000_001]]),
+        speaks=np.array([True, False]),
+    )
+    low, high = batch.interval
+    one = batch.of(1)
+    for values in (batch.estimate, batch.variance, batch.sampled, batch.charge, batch.speaks):
+        values[:] = 0
+    assert (bits(one.low), bits(one.high)) == (bits(low[1]), bits(high[1]))
+    assert one.estimate.tolist()[0] == 3.0
+    assert one.sampled.tolist() == [False, False]
+    assert (one.slot, one.nano, one.epsilon, bool(one.speaks)) == (7, 12_000_000_001, 12.000000001, False)
+
+
 @pytest.mark.parametrize("case", SINGLE, ids=str)
 def test_servers_release_the_bits_of_the_batch(case: Case) -> None:
     """A sum in another order, another step size or another draw would make the simulator speak of another system."""

@@ -187,14 +187,14 @@ class Release:
         return from_nano(self.nano)
 
     def of(self, server: int) -> Release:
-        """What one of the servers publishes: one number per region."""
+        """What one of the servers publishes, one number per region; a copy, since the scheme goes on with its own."""
         return Release(
             slot=self.slot,
-            estimate=self.estimate[server],
-            variance=self.variance[server],
-            sampled=np.broadcast_to(self.sampled[server], self.estimate.shape[1:]),
-            charge=self.charge[server],
-            speaks=np.asarray(self.speaks[server]),
+            estimate=self.estimate[server].copy(),
+            variance=self.variance[server].copy(),
+            sampled=np.array(np.broadcast_to(self.sampled[server], self.estimate.shape[1:])),
+            charge=self.charge[server].copy(),
+            speaks=np.array(self.speaks[server]),
         )
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
-from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
@@ -104,24 +103,23 @@ class Served:
         """Until when nothing happens because the clock went back; empty if it is not so."""
         return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self._went_back)
 
-    async def latest(self) -> SlotEstimates | None:
+    async def latest(self) -> SlotRelease | None:
         if self.keeper.last is not None:
             return self.keeper.last
-        stored = await asyncio.to_thread(self._storage.releases.latest)
-        return None if stored is None else _told(stored)
+        return await asyncio.to_thread(self._storage.releases.latest)
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
+    ) -> Sequence[SlotRelease]:
         from_ns = self.clock.opens(0 if first is None else first)
         until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
 
         def read() -> list[SlotRelease]:
             return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
 
-        return [_told(stored) for stored in await asyncio.to_thread(read)]
+        return await asyncio.to_thread(read)
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         return self.broadcast.subscribe()
 
     async def budget(self) -> BudgetView:
@@ -208,8 +206,3 @@ class Served:
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
         log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
-
-
-def _told(stored: SlotRelease) -> SlotEstimates:
-    low, high = stored.interval
-    return SlotEstimates(stored.slot, stored.opens_ns, stored.regions, stored.estimate, low, high, stored.sampled)
