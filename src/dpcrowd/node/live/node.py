@@ -23,6 +23,7 @@ from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
@@ -121,6 +122,7 @@ class LiveNode(Deciding):
         self._distrust = ""
         self._still_until = 0  # when nothing ran last, as far as it was noticed
         self._present: set[str] = set()
+        self._link_log = LinkLog()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
@@ -319,6 +321,7 @@ class LiveNode(Deciding):
         while True:
             self._look_at_clock()
             self._look_at_certificates()
+            self._link_log.look()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
@@ -330,6 +333,8 @@ class LiveNode(Deciding):
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
             self._went_back = (now, -seen.moved_ns) if seen.moved_ns < 0 else None
+            if wait := self._clock_wait(now):
+                log.error(wait, extra={"event": "clock"})
             self._wake()
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
@@ -443,11 +448,7 @@ class LiveNode(Deciding):
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
         self._look_at_clock()
-        log.info(
-            "neighbour %s",
-            "up" if up else "down",
-            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
-        )
+        self._link_log.change(neighbour, up)
         self.keeper.give(kind(self._wall.now(), neighbour))
 
     # --------------------------------------------------------------------------------------- revisions, and loss

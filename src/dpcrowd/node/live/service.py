@@ -16,7 +16,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
-from dpcrowd.node.live.clock_return import wait_text
+from dpcrowd.node.live.clock_return import sender_text, wait_text
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.timing import WallClock
@@ -84,6 +84,9 @@ class Served:
             raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+        # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
+        if wait := sender_text(self.keeper.machine.view, self.intake.sealed, self._wall.now()):
+            raise NotTaken("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Kept in memory, for the operator alone: it may be one person's check-in."""
@@ -155,9 +158,11 @@ class Served:
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
-        if early or not machine.trust.may_sample:
+        wait = self._clock_wait(now)
+        waits_for_time = bool(wait) and not status.needs_operator(machine.trust)  # no neighbour can help until then
+        if early or not (machine.trust.may_sample or waits_for_time):
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
-        if wait := self._clock_wait(now):
+        if wait:
             problems.append(wait)
         problems += self.certificates.problems(self._wall.now())
         return not problems, problems
