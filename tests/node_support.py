@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.memory import Remembered
+from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
 from dpcrowd.schemes.server import Server, ServerRelease

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpcrowd.node.machine.memory import Remembered
+from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.schemes.server import ServerRelease
 
 __all__ = [

@@ -22,10 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.early import Early
-from dpcrowd.node.machine.exchange import Exchange
-from dpcrowd.node.machine.fusing import fuse
-from dpcrowd.node.machine.gate import check
+from dpcrowd.node.machine.gate import check, fuse
 from dpcrowd.node.machine.instructions import (
     ForgetCheckIns,
     Instruction,
@@ -38,8 +35,7 @@ from dpcrowd.node.machine.instructions import (
     StoreRelease,
     StoreSample,
 )
-from dpcrowd.node.machine.memory import NeighbourMemory, Remembered
-from dpcrowd.node.machine.newcomers import Newcomers
+from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
 from dpcrowd.node.machine.stimuli import (
     DeadlinePassed,
     LossConfirmed,

@@ -52,11 +52,11 @@ back far enough, however often the node is restarted, or the same copy put back.
   of that time (`complete_ahead`), as long as the clock is not set ahead again.
 - An empty ledger may begin: there is nothing yet that anybody could remember. A folder that was emptied is exposed by
   a proof, as any old copy.
-- What a neighbour echoes is on its disk before (`memory`): after a crash it does not remember less than it has echoed.
+- What a neighbour echoes is on its disk before (`NeighbourMemory`): after a crash it does not remember less than that.
 
 Vouching before the next seal. A message of slot h comes after the seal of slot h, which is lost to a node that has to
 wait for it. So a neighbour whose link to the node comes up says at once what it remembers, after the exchange of slot
-h - 1 has had its whole time and before slot h is sealed (`newcomers`), always with its proof. Such a word vouches as a
+h - 1 has had its whole time and before slot h is sealed (`Newcomers`), always with its proof. Such a word vouches as a
 message of slot h does; and if *all* neighbours of slot h have given theirs since the start, everybody has had a say,
 and the node may sample in slot h already. Why an old copy is exposed all the same:
 
