@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import debts
-from dpcrowd.node.live.purse import Purse, comes_back, horizon, shortage
+from dpcrowd.node.live.purse import Purse, horizon, shortage
+from dpcrowd.node.live.spending import Spending, spending
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
@@ -22,6 +24,11 @@ FINITE = Guarantee(kind="finite", length=4, epsilon=1.0)
 
 def purse_of(storage: Storage, guarantee: Guarantee = WINDOW) -> Purse:
     return Purse(storage, guarantee, CLOCK, "crowd")
+
+
+def short_of(storage: Storage, guarantee: Guarantee, slot: int) -> str:
+    room = storage.ledger.room(opens(slot))
+    return shortage(guarantee, room, spending(storage, room.promise, CLOCK, slot), slot, 0, "crowd")
 
 
 def test_the_operator_is_told_when_budget_ends_and_when_it_is_back(
@@ -68,67 +75,47 @@ def test_another_networks_promise_is_named(tmp_path: Path) -> None:
         open_storage(tmp_path / "b", "crowd", ledger=shared, nano=NANO, slots=4) as storage,
     ):
         draw(storage, 0, nano=NANO // 2)
-        room = storage.ledger.room(opens(1))
-        text = shortage(WINDOW, room, 1, 0, "crowd")
+        text = short_of(storage, WINDOW, 1)
         assert "'a' shares this ledger and promises ε=0.5, of which 0.5 is spent" in text
-
-
-def test_what_comes_back_is_said_by_the_promise_that_binds(tmp_path: Path) -> None:
-    """Of the own window alone it would be promised again and again, and never come."""
-    shared = tmp_path / "a"
-    with (
-        open_storage(shared, "a", nano=NANO, slots=10) as other,
-        open_storage(tmp_path / "b", "crowd", ledger=shared, nano=NANO, slots=4) as storage,
-    ):
-        draw(storage, 0, nano=NANO // 2)
-        draw(other, 1, nano=NANO // 4)
-        (theirs, own) = storage.ledger.promises.all()
-        assert comes_back(storage, CLOCK, own, 2) == (4, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, 2) == (10, NANO // 2)
-        assert comes_back(storage, CLOCK, theirs, 10) == (11, NANO // 4)
-        assert [storage.ledger.room(opens(slot)).nano for slot in (9, 10, 11)] == [
-            NANO // 4,
-            3 * NANO // 4,
-            NANO,
-        ]
-        assert comes_back(storage, CLOCK, Promise("a", NANO, None, 0), 2) == (None, 0)
-        assert comes_back(storage, CLOCK, own, 30) == (None, 0)
 
 
 @pytest.mark.parametrize(("nano", "short"), [(NANO // 4 - 1, True), (NANO // 4, False)])
 def test_less_than_an_even_share_is_not_enough(nano: int, short: bool) -> None:
     """No scheme asks for less: the node would say that it samples, and be silent."""
     room = Room(nano, NANO - nano, Promise("crowd", NANO, 4 * LENGTH, 0))
-    assert bool(shortage(WINDOW, room, 9, 0, "crowd")) is short
+    assert bool(shortage(WINDOW, room, Spending(NANO - nano, 0), 9, 0, "crowd")) is short
 
 
 def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) -> None:
     """Counted from the epoch, a new horizon would be over before it began."""
     with open_storage(tmp_path, nano=NANO) as storage:
-        room = Room(NANO, 0, Promise("crowd", NANO, None, 0))
-        assert shortage(FINITE, room, 3, 0, "crowd") == ""
-        assert "ended with slot 3" in shortage(FINITE, room, 4, 0, "crowd")
+        room, cost = Room(NANO, 0, Promise("crowd", NANO, None, 0)), Spending(0, 0)
+        assert shortage(FINITE, room, cost, 3, 0, "crowd") == ""
+        assert "ended with slot 3" in shortage(FINITE, room, cost, 4, 0, "crowd")
         draw(storage, 0, nano=NANO)
         assert debts(storage, FINITE, CLOCK, 5, "crowd") == {0: NANO}
         storage.ledger.promises.new_horizon(opens(7) + 1, opens(7), "again")
         assert horizon(storage, CLOCK, "crowd") == 7
         assert debts(storage, FINITE, CLOCK, 6, "crowd") == {}
-        assert shortage(FINITE, room, 10, 7, "crowd") == ""
-        assert "ended with slot 10" in shortage(FINITE, room, 11, 7, "crowd")
+        assert shortage(FINITE, room, cost, 10, 7, "crowd") == ""
+        assert "ended with slot 10" in shortage(FINITE, room, cost, 11, 7, "crowd")
 
 
 def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_path: Path) -> None:
     """An operator who has confirmed nothing would look for a loss, and for whoever confirmed it."""
     with open_storage(tmp_path, nano=NANO, slots=4) as storage:
         draw(storage, 0, nano=NANO // 2)
-        storage.ledger.promises.declare(NANO // 4, 4 * LENGTH)  # a stronger promise is allowed at any time
+        storage.ledger.promises.declare(NANO // 4, 4 * LENGTH, slots=CLOCK)  # a stronger promise is allowed at any time
         smaller = Guarantee(kind="window", length=4, epsilon=0.25)
-        text = shortage(smaller, storage.ledger.room(opens(1)), 1, 0, "crowd")
+        text = short_of(storage, smaller, 1)
         assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
         storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
-        text = shortage(smaller, storage.ledger.room(opens(2)), 2, 0, "crowd")
-        assert text == "with losses that were confirmed ε=1.5 counts as spent, more than the 0.25 that is promised."
-        text = shortage(smaller, storage.ledger.room(opens(4)), 4, 0, "crowd")
+        text = short_of(storage, smaller, 2)
+        assert text == (
+            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for losses that were "
+            f"confirmed, until {rfc3339(opens(5))}."
+        )
+        text = short_of(storage, smaller, 4)
         assert "losses" in text, "the loss is the last to leave the window"
 
 
@@ -138,7 +125,7 @@ def test_more_than_another_network_promises_is_put_down_to_that_promise(tmp_path
     with open_storage(shared, "crowd", nano=NANO, slots=4) as storage:
         draw(storage, 0, nano=NANO // 2)
         with open_storage(tmp_path / "b", "b", ledger=shared, nano=NANO // 4, slots=4):
-            text = shortage(WINDOW, storage.ledger.room(opens(1)), 1, 0, "crowd")
+            text = short_of(storage, WINDOW, 1)
         assert text == "network 'b' shares this ledger and promises ε=0.25, but ε=0.5 is spent already."
 
 

@@ -125,7 +125,7 @@ def withdrawal(file: Path, network: str) -> Decision:
     if network not in promises:
         raise unknown_name("network on this ledger", network, promises)
     storage = Storage.open(ledger, network_id=network)
-    nano, total = promises[network].nano, storage.ledger.total_spent()
+    nano, total = promises[network].nano, storage.ledger.total_spent() - storage.ledger.total_lost()
     others = sorted(set(promises) - {network})
     left = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
     text = (

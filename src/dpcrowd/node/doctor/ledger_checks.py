@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.doctor.clock_checks import utc
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
+from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.horizon import by_revision
 from dpcrowd.node.live.purse import horizon, shortage
-from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed, sharing_problem
+from dpcrowd.node.live.spending import spending
+from dpcrowd.node.storage import Storage, StorageFailed, sharing_problem
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
 
@@ -85,16 +86,22 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
     for promise in promises:
         counted = storage.ledger.counted(promise, clock.opens(slot))
-        paid, cost = sum(one.nano for one in counted), sum(_cost(promise, one) for one in counted)
+        cost = spending(storage, promise, clock, slot)
+        paid = min(sum(one.nano for one in counted if one.kind == "sample"), cost.spent)
         span = "since its horizon began" if promise.span_ns is None else "in its present window"
-        counts = f", which counts as {format_epsilon(cost)} for users {promise.bounds}" if cost > paid else ""
+        counts = f", which counts as {format_epsilon(cost.spent)} for users {promise.bounds}"
+        blocked = f", and blocked is {cost.text}" if cost.blocked else "."
         text = (
             f"network '{promise.network}' promises ε={format_epsilon(promise.nano)}; all networks on this ledger "
-            f"together have spent {format_epsilon(paid)} {span}{counts}."
+            f"together have spent {format_epsilon(paid)} {span}"
+            f"{counts if cost.spent > paid else ''}{blocked}"
         )
         yield passed("budget", text)
-    total = format_epsilon(storage.ledger.total_spent())
-    yield passed("budget", f"since the ledger began ε={total} was spent, over {max(len(promises), 1)} network(s).")
+    lost = storage.ledger.total_lost()
+    total = format_epsilon(storage.ledger.total_spent() - lost)
+    blocked = f", and ε={format_epsilon(lost)} of confirmed losses was blocked" if lost else ""
+    text = f"since the ledger began ε={total} was spent{blocked}, over {max(len(promises), 1)} network(s)."
+    yield passed("budget", text)
     shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
     if shared:
         fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
@@ -108,7 +115,8 @@ def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator
     clock, guarantee = network.clock(), network.guarantee()
     room = storage.ledger.room(clock.opens(slot))
     first = horizon(storage, clock, network.id)
-    short = shortage(guarantee, room, slot, first, network.id)
+    cost = spending(storage, room.promise, clock, slot)
+    short = shortage(guarantee, room, cost, slot, first, network.id)
     if not short:
         return
     promise, own = room.promise, room.promise.network == network.id
@@ -119,28 +127,14 @@ def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator
             fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
-    counted = storage.ledger.counted(promise, clock.opens(slot))
-    back = "" if promise.span_ns is None else f" Something comes back {utc(_back(promise, counted))}."
+    back = ""
+    if cost.returns_slot is not None:
+        back = f" What comes back next: {cost.comes_back}, {rfc3339(clock.opens(cost.returns_slot))}."
     text = f"there is no sample for now: {short}{back}"
-    if own and room.spent <= promise.nano and all(one.kind == "sample" for one in counted):
+    if own and room.spent <= promise.nano and not cost.blocked:
         yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
         return
     fix = "Wait: the server estimates from its neighbours meanwhile."
     if not own:
         fix = f"{fix} If that network has ended: 'dpcrowd node withdraw NODE.TOML {promise.network}'."
     yield problem("budget", text, fix)
-
-
-def _back(promise: Promise, counted: list[Entry]) -> int:
-    """When so much has left the window that anything at all can be paid."""
-    spent = sum(_cost(promise, one) for one in counted)
-    for one in sorted(counted, key=lambda one: one.closes_ns):
-        spent -= _cost(promise, one)
-        if spent < promise.nano:
-            return promise.frees(one.closes_ns) or 0
-    return 0  # only where nothing was counted, and then nothing is short
-
-
-def _cost(promise: Promise, entry: Entry) -> int:
-    """What a payment costs the users of a promise."""
-    return promise.bounds.cost(entry.nano, entry.bounds)

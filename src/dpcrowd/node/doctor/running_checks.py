@@ -5,6 +5,7 @@ How to ask is the caller's matter: `ask(path)` gives the JSON answer of the node
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -55,6 +56,7 @@ def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
     if not isinstance(ready, dict) or not isinstance(ready.get("problems"), list):
         return  # another program
     text = f"a node answers at {node.listen.http}, but no process holds the data folder '{node.data}'"
+    text += "" if os.path.isdir(node.data) else ", which is not there"
     fix = (
         "Put the folder back as it was, if it was moved. Otherwise stop that node, restore the last backup into an "
         "empty folder, start it and confirm the loss. If another node answers there, set another listen.http."

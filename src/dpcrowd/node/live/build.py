@@ -11,6 +11,7 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.words import signer, verifier
 from dpcrowd.node.live.purse import horizon, own_promise
+from dpcrowd.node.live.spending import spending
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
@@ -86,8 +87,10 @@ def make_machine(
     state = None if vouched else storage.state()
     if state is None:
         server, text = make(network), "no estimates are stored: begins anew."
-        if not storage.ledger.payments():
+        if storage.is_new:
             text = "the folder is new: nothing is known, nothing was spent."
+        elif not storage.ledger.payments():
+            text = f"{text} Nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
     first, last = horizon(storage, view.clock, network.id), server.slot
@@ -152,7 +155,15 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
         counter=remembered,
     )
     storage.memory.confirm_complete(clock.slot_of(now_ns - network.grace_ns) - 1)  # the last slot that was told
-    return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
+    told = f"the time until {rfc3339(until)} counts as fully spent"
+    own = own_promise(storage, network.id)
+    if own is None:
+        return f"{told}; sampling begins again when budget is there."
+    cost = spending(storage, own, clock, clock.slot_of(now_ns))
+    if cost.returns_slot is None:
+        return f"{told}: blocked is {cost.text} Sampling begins again in a new horizon."
+    back = rfc3339(clock.opens(cost.returns_slot))
+    return f"{told}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}, {back}."
 
 
 def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:

@@ -29,6 +29,7 @@ from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, keep_served
 from dpcrowd.node.live.revisions import take_next
 from dpcrowd.node.live.status import distrust
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.families import Unsampled
@@ -83,10 +84,19 @@ class LiveNode(Deciding):
         self.certificates = Certificates(node)
         view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
-        self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
+        storage_log = StorageLog()
+        self._purse = Purse(storage, network.guarantee(), view.clock, network.id, storage_log)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(
-            machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall, self.meter
+            machine,
+            storage,
+            transport,
+            self.broadcast,
+            network.regions,
+            self._schedule,
+            self._wall,
+            self.meter,
+            storage_log,
         )
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
@@ -238,7 +248,9 @@ class LiveNode(Deciding):
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
             return self._not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")
         if self.config.ingest.needs_feed and not self.intake.fed(slot):
+            self._silent_since = slot if self._silent_since is None else self._silent_since
             return self._not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
+        self._silent_since = None  # known at the seal only: when somebody speaks inside a slot is not told
         return self._limit_hit(slot)
 
     def _limit_hit(self, slot: int) -> Unsampled | None:

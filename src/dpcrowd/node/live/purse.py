@@ -12,23 +12,36 @@ from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.live.horizon import by_revision
+from dpcrowd.node.live.spending import Spending, spending
 from dpcrowd.node.live.steps import ClockSteps
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Room, Storage, StorageFailed
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Purse", "comes_back", "horizon", "own_promise", "shortage"]
+__all__ = ["Purse", "horizon", "own_promise", "shortage"]
 
 log = logging.getLogger("dpcrowd.node")
 
 
 class Purse:
-    """Of one network's ledger; `room` writes and reads files."""
+    """Of one network's ledger; `room` writes and reads files.
 
-    def __init__(self, storage: Storage, guarantee: Guarantee, clock: SlotClock, network: str) -> None:
+    storage_log  of the node, see `StorageLog`
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        guarantee: Guarantee,
+        clock: SlotClock,
+        network: str,
+        storage_log: StorageLog | None = None,
+    ) -> None:
         self._storage, self._guarantee, self._clock, self._network = storage, guarantee, clock, network
         self._steps = ClockSteps(storage, network)
+        self._storage_log = storage_log or StorageLog()
         self._told = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
@@ -58,19 +71,23 @@ class Purse:
             room = self._storage.ledger.room(self._clock.opens(slot))
             first = horizon(self._storage, self._clock, self._network)
         except (StorageFailed, BadInput) as failure:
-            log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
+            self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
             return 0
-        short = shortage(self._guarantee, room, slot, first, self._network)
-        self._tell(short, "over" if _is_over(self._guarantee, slot, first) else room.promise.network if short else "")
+        self._storage_log.works("ledger")
+        self._tell(room, slot, first)
         return room.nano
 
-    def _tell(self, short: str, whose: str) -> None:
+    def _tell(self, room: Room, slot: int, first: int) -> None:
         """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
-        before, self._told = self._told, whose
+        short = _is_short(self._guarantee, room, slot, first)
+        whose = room.promise.network if short else ""
+        before, self._told = self._told, "over" if _is_over(self._guarantee, slot, first) else whose
         if self._told == before:
             return
-        if short:
-            log.warning("no sample for now: %s", short, extra={"event": "budget-spent"})
+        if short:  # a horizon may have many payments: they are read only where something is to be told
+            cost = spending(self._storage, room.promise, self._clock, slot)
+            text = shortage(self._guarantee, room, cost, slot, first, self._network)
+            log.warning("no sample for now: %s", text, extra={"event": "budget-spent"})
         else:
             log.info("there is budget again; the node samples.", extra={"event": "budget-back"})
 
@@ -86,46 +103,38 @@ def own_promise(storage: Storage, network: str) -> Promise | None:
     return next((promise for promise in storage.ledger.promises.all() if promise.network == network), None)
 
 
-def comes_back(storage: Storage, clock: SlotClock, promise: Promise, slot: int) -> tuple[int | None, int]:
-    """The next slot in which a promise, the one that binds, allows more again, and how much; (None, 0): never."""
-    if promise.span_ns is None:
-        return None, 0
-    back: dict[int, int] = {}
-    for entry in storage.ledger.counted(promise, clock.opens(slot)):
-        # The first slot whose windows no longer hold it.
-        at = -((clock.epoch_ns - (promise.frees(entry.closes_ns) or 0)) // clock.length_ns)
-        back[at] = back.get(at, 0) + promise.bounds.cost(entry.nano, entry.bounds)
-    return min(back.items()) if back else (None, 0)
-
-
-def shortage(guarantee: Guarantee, room: Room, slot: int, first: int, network: str) -> str:
+def shortage(guarantee: Guarantee, room: Room, cost: Spending, slot: int, first: int, network: str) -> str:
     """Why nothing can be sampled in a slot for want of budget; empty if something can.
 
-    No scheme asks for less than an even share, epsilon / w or epsilon / T.
+    cost  of the promise that binds, the one of `room`
     """
+    if not _is_short(guarantee, room, slot, first):
+        return ""
     if _is_over(guarantee, slot, first):
         how = by_revision(network) if guarantee.users == "roaming" else "dpcrowd node new-horizon"
         return (
             f"the horizon of {guarantee.length} slots ended with slot {first + guarantee.length - 1}; a new one is a "
             f"new promise: {how}."
         )
-    if room.nano >= max(guarantee.total // guarantee.length, 1):
-        return ""
     if guarantee.kind == "finite" and slot < first:
         return f"slot {slot} is of a horizon that has ended; the present one begins with slot {first}."
-    spent, promised = format_epsilon(room.spent), format_epsilon(room.promise.nano)
+    spent, promised = format_epsilon(cost.spent), format_epsilon(room.promise.nano)
     whose = f" for users {room.promise.bounds}" if room.weighted else ""
-    more = room.spent > room.promise.nano
+    more = cost.spent > room.promise.nano
     if room.promise.network != network:
-        how_much = f"but ε={spent} is spent already." if more else f"of which {spent} is spent."
-        return f"network '{room.promise.network}' shares this ledger and promises ε={promised}{whose}, {how_much}"
-    if more and room.weighted:
-        return f"ε={spent} counts as spent{whose}, more than the {promised} that is promised."
-    if room.lost:
-        return f"with losses that were confirmed ε={spent} counts as spent, more than the {promised} that is promised."
-    if more:
-        return f"ε={spent} is spent, more than the {promised} that is promised now."
-    return f"ε={spent} of {promised} is spent{whose}."
+        how_much = f"but ε={spent} is spent already" if more else f"of which {spent} is spent"
+        how_much = f"network '{room.promise.network}' shares this ledger and promises ε={promised}{whose}, {how_much}"
+    elif more:
+        counts, now = ("counts as", "") if room.weighted else ("is", " now")
+        how_much = f"ε={spent} {counts} spent{whose}, more than the {promised} that is promised{now}"
+    else:
+        how_much = f"ε={spent} of {promised} is spent{whose}"
+    return f"{how_much}, and blocked is {cost.text}" if cost.blocked else f"{how_much}."
+
+
+def _is_short(guarantee: Guarantee, room: Room, slot: int, first: int) -> bool:
+    """Whether a slot can have no sample: no scheme asks for less than an even share, epsilon / w or epsilon / T."""
+    return _is_over(guarantee, slot, first) or room.nano < max(guarantee.total // guarantee.length, 1)
 
 
 def _is_over(guarantee: Guarantee, slot: int, first: int) -> bool:

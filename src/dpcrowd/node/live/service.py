@@ -59,6 +59,7 @@ class Served:
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
+    _silent_since: int | None = None  # the first slot of those up to the last seal in which no feed has spoken
     _went_back: tuple[int, int] | None = None  # when the clock was last set, and by how much, if that was back
 
     @property
@@ -150,7 +151,8 @@ class Served:
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []
         if self._storage.failure is not None:
-            problems.append(str(self._storage.failure))
+            by_itself = " The node then goes on by itself." if self._storage.failure.kind == "full" else ""
+            problems.append(f"{self._storage.failure}{by_itself}")
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
@@ -162,7 +164,13 @@ class Served:
         return not problems, problems
 
     def warnings(self) -> Sequence[str]:
-        return self.certificates.warnings(self._wall.now())
+        warnings = list(self.certificates.warnings(self._wall.now()))
+        if self._silent_since is not None:
+            warnings.append(
+                f"no feed has spoken in slot {self._silent_since} or since (ingest.needs_feed): these slots are not "
+                "sampled. Look at the program that sends check-ins; it has to speak in every slot, were it with none."
+            )
+        return warnings
 
     def expiries(self) -> dict[str, int]:
         """When the certificates of neighbours expire, by their own words: seconds since 1970."""

@@ -10,7 +10,7 @@ from typing import Literal
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.purse import comes_back, horizon, shortage
+from dpcrowd.node.live.purse import horizon, own_promise, shortage
 from dpcrowd.node.live.spending import spending
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
@@ -30,10 +30,11 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     """
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    cost = spending(storage, guarantee, clock, slot, network.id)
-    room = storage.ledger.room(clock.opens(slot))
+    room, own = storage.ledger.room(clock.opens(slot)), own_promise(storage, network.id)
+    binding = spending(storage, room.promise, clock, slot)
+    cost = binding if own is None or own == room.promise else spending(storage, own, clock, slot)
     first = horizon(storage, clock, network.id)
-    short = shortage(guarantee, room, slot, first, network.id)
+    short = shortage(guarantee, room, binding, slot, first, network.id)
     waits_for: Waits
     if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)
@@ -44,7 +45,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     else:
         waits_for, text = "budget" if short else None, short
     over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back, returns = comes_back(storage, clock, room.promise, slot)
+    back, lost = binding.returns_slot, storage.ledger.total_lost()
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
@@ -53,11 +54,13 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
         spent=from_nano(cost.spent),
         blocked=from_nano(cost.blocked),
         blocked_text=cost.text,
+        blocked_until=None if cost.blocked_until is None else rfc3339(cost.blocked_until),
         remaining=0.0 if over else from_nano(room.nano),
-        returns=None if back is None else from_nano(returns),
+        returns=None if back is None else from_nano(binding.returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
-        total_spent=from_nano(storage.ledger.total_spent()),
+        total_spent=from_nano(storage.ledger.total_spent() - lost),
+        total_blocked=from_nano(lost),
         samples=not text,
         waits_for=waits_for,
         text=text,

@@ -74,6 +74,7 @@ class Ledger:
         self._network = network
         self.promises = Promises(database, reader, network)
         self._committed = 0  # the highest counter that this process has put on disk
+        self._lost = 0, 0  # up to a row: what was lost
 
     # ------------------------------------------------------------------------------------------------- payments
 
@@ -176,8 +177,19 @@ class Ledger:
         return self._account()[0]
 
     def total_spent(self) -> int:
-        """Nano-epsilon of all payments ever, of all networks."""
+        """Nano-epsilon of all payments ever, of all networks, confirmed losses among them."""
         return self._account()[1]
+
+    def total_lost(self) -> int:
+        """Nano-epsilon of all losses that were ever confirmed, of all networks: blocked, and perhaps never paid."""
+        seen, lost = self._lost  # rows are never changed: each is looked at once
+        last, more = self._reader.row(
+            "SELECT coalesce(max(counter), ?1), coalesce(sum(CASE kind WHEN 'lost' THEN nano ELSE 0 END), 0) "
+            "FROM ledger WHERE counter > ?1",
+            (seen,),
+        ) or (seen, 0)
+        self._lost = int(last), lost + int(more)
+        return lost + int(more)
 
     def spent_since(self, at_ns: int) -> list[Entry]:
         """All payments, of all networks, for slots that closed after a time; oldest first.

@@ -41,7 +41,6 @@ _WITH_LESS_NOISE = (
     "SELECT nano, regions, servers, count(*) FROM ledger "
     "WHERE closes_ns > ?1 AND (regions < ?2 OR servers < ?3) GROUP BY nano, regions, servers"
 )
-_LOST = "SELECT 1 FROM ledger WHERE closes_ns > ? AND kind = 'lost' LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,12 @@ class Room:
     """What a slot may still cost, because `promise`, of which `spent` is used up, allows no more.
 
     weighted  whether some payments count more for the users of this promise than they cost: see `promise`
-    lost      whether losses that were confirmed are why more is spent than the promise allows
     """
 
     nano: int
     spent: int
     promise: Promise
     weighted: bool = False
-    lost: bool = False
 
 
 class Promises:
@@ -214,8 +211,7 @@ class Promises:
             spent, weighted = _spent(fetch, promise, after)
             left = promise.bounds.affordable(max(promise.nano - spent, 0), payer(own))
             weighted = weighted or promise.bounds.cost(NANO, payer(own)) != NANO
-            lost = spent > promise.nano and bool(fetch(_LOST, (after,)))
-            rooms.append(Room(left, spent, promise, weighted, lost))
+            rooms.append(Room(left, spent, promise, weighted))
         return min(rooms, key=lambda room: (room.nano, room.promise.network != self._network))
 
     def check(self, fetch: Fetch, opens_ns: int, nano: int) -> Promise:
