@@ -10,7 +10,7 @@ Four parts of the state machine, which are read together:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dpcrowd.node.machine.view import NetworkView
@@ -28,7 +28,8 @@ class Exchange:
     payload   the own message, to be sent again to a neighbour that comes up
     expected  numbers of the neighbours in this slot
     sent      whether the own message has left; it waits for its time
-    heard     their messages; None is a heartbeat
+    heard     their messages by their numbers; None is a heartbeat
+    payloads  the same by their names, as they came
     """
 
     slot: int
@@ -36,17 +37,16 @@ class Exchange:
     expected: frozenset[int]
     sent: bool = True
     heard: dict[int, InfoMessages | None] = field(default_factory=dict)
-    payloads: dict[int, bytes] = field(default_factory=dict)
+    payloads: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
         return self.sent and self.expected <= self.heard.keys()
 
-    def take(self, heard: Heard, payload: bytes) -> None:
-        number = heard.body.server
-        self.heard[number] = heard.message
-        self.payloads[number] = payload
+    def take(self, name: str, heard: Heard, payload: bytes) -> None:
+        self.heard[heard.body.server] = heard.message
+        self.payloads[name] = payload
 
     def messages(self) -> dict[int, InfoMessages]:
         """Those that have data, for the scheme."""
@@ -60,39 +60,38 @@ class Early:
     They wait, at most one a neighbour. One of another revision waits apart: it may be of the next one, which this node
     will have taken by then, and no message of the present one has to give way to it.
 
-    By the neighbours' numbers: slot and payload.
+    By the neighbours' names: slot and payload.
     """
 
-    read: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    unread: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    unread: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
-    def keep(self, number: int, name: str, slot: int, payload: bytes, *, read: bool) -> None:
+    def keep(self, name: str, slot: int, payload: bytes, *, read: bool) -> None:
         """read: it is of the present revision, and was checked."""
         if not read:
-            self.unread[number] = slot, payload
+            self.unread[name] = slot, payload
             return
-        before = self.read.get(number)
+        before = self.read.get(name)
         if before is not None and before[0] == slot and not same_words(before[1], payload):
             raise Refused("replay", f"{name} sent two different messages for slot {slot}.")
         if before is None or before[0] < slot:
-            self.read[number] = slot, payload
+            self.read[name] = slot, payload
 
-    def take(self, slot: int) -> list[tuple[int, bytes]]:
+    def take(self, slot: int) -> list[tuple[str, bytes]]:
         """What waited for this slot; what waited for one before it is gone."""
-        waited = [*self.read.items(), *self.unread.items()]
-        self.read = {number: kept for number, kept in self.read.items() if kept[0] > slot}
-        self.unread = {number: kept for number, kept in self.unread.items() if kept[0] > slot}
-        return [(number, payload) for number, (said, payload) in waited if said == slot]
+        waiting = [*self.read.items(), *self.unread.items()]
+        self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
+        self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
+        return [(name, payload) for name, (of, payload) in waiting if of == slot]
 
-    def again(self, slot: int, payloads: Mapping[int, bytes]) -> None:
+    def again(self, slot: int, payloads: Mapping[str, bytes]) -> None:
         """These were heard already, and are to be heard once more."""
-        self.read |= {number: (slot, payload) for number, payload in payloads.items()}
+        self.read |= {name: (slot, payload) for name, payload in payloads.items()}
 
-    def follow(self, before: Early, renumbered: Mapping[int, int | None]) -> None:
-        """Take over from the revision before, in which the neighbours had other numbers; all is to be checked anew."""
-        for number, kept in (before.read | before.unread).items():
-            if (new := renumbered[number]) is not None:
-                self.unread[new] = kept
+    def check_again(self) -> None:
+        """Another revision has taken over: all is to be checked anew."""
+        self.unread = self.read | self.unread
+        self.read = {}
 
 
 Remembered = tuple[int, int, bytes, int]
@@ -131,22 +130,22 @@ class NeighbourMemory:
     here, does not shorten the memory: a life of the neighbour that nobody vouches for yet may have told it. What the
     neighbour makes of it is in `trust`.
 
-    By the neighbours' numbers.
+    By the neighbours' names, which stay the same in all revisions.
 
     known   outlives a restart, once it is stored
     last    of this life: the slot of the last word, how far its counter is below 0, whether it told a sample
     stored  of `known`, what is on disk when the instructions that were given have been carried out
     """
 
-    known: dict[int, Remembered]
-    last: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
-    stored: dict[int, Remembered] = field(init=False)
-    _on_disk: dict[int, Remembered] = field(init=False)
+    known: dict[str, Remembered]
+    last: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    stored: dict[str, Remembered] = field(init=False)
+    _on_disk: dict[str, Remembered] = field(init=False)
 
     def __post_init__(self) -> None:
         self.stored, self._on_disk = dict(self.known), dict(self.known)
 
-    def hear(self, number: int, heard: Heard, *, ahead: bool) -> None:
+    def hear(self, name: str, heard: Heard, *, ahead: bool) -> None:
         """Learn from a message that was checked.
 
         ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next word will be of another slot
@@ -154,45 +153,44 @@ class NeighbourMemory:
         body = heard.body
         if not ahead:
             word = body.slot, -body.counter, bool(body.records)
-            self.last[number] = max(
-                word, self.last.get(number, word)
-            )  # of two words of a slot, the one that tells less
-        first, counter, proof, since = self.known.get(number, (body.slot, -1, b"", body.slot))
+            # Of two words of a slot, the one that tells less.
+            self.last[name] = max(word, self.last.get(name, word))
+        first, counter, proof, since = self.known.get(name, (body.slot, -1, b"", body.slot))
         if body.counter > counter:
-            self.known[number] = body.slot, body.counter, heard.proof, body.slot if body.records else since
+            self.known[name] = body.slot, body.counter, heard.proof, body.slot if body.records else since
         elif body.counter == counter and not body.records and proof_digest(proof) != body.digest:
             # Without anything new it is renewed once a revision: the key that signed it may be pinned no longer later.
-            self.known[number] = first, counter, heard.proof, since
+            self.known[name] = first, counter, heard.proof, since
 
-    def echoes(self, slot: int, numbers: Iterable[int], prove_to: Collection[int] = ()) -> Echoes:
+    def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
         """For the own message of a slot to these neighbours; some of them get their proof in any case."""
-        told = {number: self.stored[number] for number in sorted(numbers) if number in self.stored}
+        known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
         return Echoes(
-            heard={number: (slot - first, counter) for number, (first, counter, _, _) in told.items()},
+            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in known.items()},
             proofs={
-                number: proof
-                for number, (_, _, proof, _) in told.items()
-                if proof and (number in prove_to or self._doubtful(number, slot))
+                numbers[name]: proof
+                for name, (_, _, proof, _) in known.items()
+                if proof and (name in prove_to or self._doubtful(name, slot))
             },
-            since={number: slot - since for number, (first, _, _, since) in told.items() if since < first},
+            since={numbers[name]: slot - since for name, (first, _, _, since) in known.items() if since < first},
         )
 
-    def _doubtful(self, number: int, slot: int) -> bool:
+    def _doubtful(self, name: str, slot: int) -> bool:
         """Whether its last word, before it hears this slot's, leaves open that it knows what is remembered of it."""
-        if number not in self.last:
+        if name not in self.last:
             return True
-        first, counter, _, _ = self.stored[number]
-        said, below, sampled = self.last[number]
+        first, counter, _, _ = self.stored[name]
+        said, below, sampled = self.last[name]
         # A sample raises the counter: as many as before, a later sample among them, are fewer of those before.
         return said < slot - 1 or -below < counter or (-below == counter and sampled and said > first)
 
     # ---------------------------------------------------------------------------------------------------- storing
 
-    def unsaved(self) -> dict[int, Remembered]:
+    def unsaved(self) -> dict[str, Remembered]:
         """What is remembered and was not given to be stored yet."""
-        return {number: said for number, said in self.known.items() if self.stored.get(number) != said}
+        return {name: said for name, said in self.known.items() if self.stored.get(name) != said}
 
-    def store(self) -> dict[int, Remembered]:
+    def store(self) -> dict[str, Remembered]:
         """What has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
         unsaved = self.unsaved()
         self.stored |= unsaved
@@ -205,14 +203,6 @@ class NeighbourMemory:
     def storing_failed(self) -> None:
         """One of them could not be: of what they were to store nothing is relied upon."""
         self.stored = dict(self._on_disk)
-
-    def follow(self, before: NeighbourMemory, renumbered: Mapping[int, int | None]) -> None:
-        """Take over from the revision before, in which the neighbours had other numbers."""
-        for number, new in renumbered.items():
-            if new is not None and number in before.known:
-                self.known[new] = before.known[number]
-            if new is not None and number in before.last:
-                self.last[new] = before.last[number]
 
 
 @dataclass
@@ -230,11 +220,11 @@ class Newcomers:
       has not read what waits for it, does not know what was told;
     - while slot s + 1 is not sealed: by then something later may have been told.
 
-    waiting   numbers of neighbours that came up
+    waiting   names of neighbours that came up
     attended  the last slot whose exchange was attended; -1: none
     """
 
-    waiting: set[int] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     attended: int = -1
 
     def sealed(self, slot: int) -> None:
@@ -242,16 +232,13 @@ class Newcomers:
         self.attended = slot
         self.waiting.clear()
 
-    def link(self, number: int | None, *, up: bool) -> None:
-        """A neighbour can be reached, or cannot be reached any more; None: a stranger."""
-        if number is not None:
-            (self.waiting.add if up else self.waiting.discard)(number)
-
     def missed(self) -> None:
         """Time has passed in which nothing was heard, or read."""
         self.attended = -1
 
-    def due(self, view: NetworkView, slot: int, at_ns: int) -> frozenset[int]:
-        """Whom to tell now what is remembered after the exchange of a slot."""
-        heard_all = self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)
-        return frozenset(self.waiting) & view.links(slot + 1) if heard_all else frozenset()
+    def due(self, view: NetworkView, slot: int, at_ns: int) -> tuple[str, ...]:
+        """Whom to tell now what is remembered after the exchange of a slot; in the order of their numbers."""
+        if not (self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)):
+            return ()
+        near = [view.names[number] for number in sorted(view.links(slot + 1))]
+        return tuple(name for name in near if name in self.waiting)

@@ -83,7 +83,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Trust"]
+__all__ = ["Trust", "distrust", "needs_operator"]
 
 _REMEMBERED = 1000
 _PATIENCE = 2
@@ -257,10 +257,37 @@ class Trust:
         self.counter -= 1
         self.paid_in.pop()
 
-    def confirm(self) -> None:
-        """The operator has booked the loss: count on from what the neighbours remember."""
-        self.counter = max(self.counter, self.lost_at or 0)
+    def stored(self, counter: int) -> None:
+        """The ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
+        if counter != self.counter:
+            self.counter = counter
+            self.paid_in.clear()
+
+    def confirm(self, counter: int, told: int) -> None:
+        """The loss is booked: the ledger goes on from a counter, and is complete up to the last slot that was told."""
+        self.counter, self.complete_until = counter, told
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
         self.words.clear()
         self.paid_in.clear()
+
+
+def needs_operator(trust: Trust) -> bool:
+    """Whether nobody but the operator can let the node sample again."""
+    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
+
+
+def distrust(trust: Trust) -> str:
+    """Why the ledger is not trusted; empty if it is."""
+    if trust.may_sample:
+        return ""
+    if trust.lost_at is not None:
+        return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
+    if not trust.vouched:
+        return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
+    return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."

@@ -26,6 +26,9 @@ class NetworkView:
     population  people at most, in all regions; None: not known, and no sample is too large
     coarsest    standard deviation of the noisiest honest sample of any server, in people
     expires     when the own certificate expires, in seconds since 1970; 0: not known
+    revision    its number
+    first_slot  the first slot in which it is valid
+    region_names  of its regions, by number
     """
 
     me: int
@@ -43,10 +46,13 @@ class NetworkView:
     coarsest: float = 0.0
     send_offset_ns: int = 0
     expires: int = 0
+    revision: int = 1
+    first_slot: int = 0
+    region_names: tuple[str, ...] = ()
 
     @property
     def most_bytes(self) -> int:
-        """That a message can have."""
+        """Upper bound on the size of a message."""
         return most_bytes(len(self.names), self.regions, self.form)
 
     def number(self, name: str) -> int | None:
