@@ -10,7 +10,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import make_machine, make_revision
+from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.decisions import book_loss
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.status import budget, distrust
@@ -44,7 +44,7 @@ def at(files: Files, slot: int) -> int:
 
 
 def machine_of(files: Files, storage: Storage, slot: int) -> Machine:
-    return make_machine(make_revision(*files, SecureNoise()), files[1], storage, at(files, slot))[0]
+    return make_machine(revision_of(files[1], make_view(*files), SecureNoise()), files[1], storage, at(files, slot))[0]
 
 
 def draw(files: Files, storage: Storage, slot: int) -> None:

@@ -17,7 +17,7 @@ from dpcrowd.privacy import Guarantee, Noise
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
-__all__ = ["debts", "make_machine", "make_revision", "make_view", "owed", "revision_of", "view_of"]
+__all__ = ["debts", "make_machine", "make_view", "owed", "revision_of", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -64,17 +64,10 @@ def _coarsest(network: NetworkConfig) -> float:
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
-def make_revision(
-    node: NodeConfig, network: NetworkConfig, noise: Noise, expires: int = 0, *, allow_simulated_noise: bool = False
-) -> Revision:
-    """What the machine needs of one revision; reads the private key. For `allow_simulated_noise` see `Server`."""
-    return revision_of(network, make_view(node, network, expires), noise, allow_simulated_noise=allow_simulated_noise)
-
-
 def revision_of(
     network: NetworkConfig, view: NetworkView, noise: Noise, *, allow_simulated_noise: bool = False
 ) -> Revision:
-    """The same, with a view of it."""
+    """What the machine needs of one revision. For `allow_simulated_noise` see `Server`."""
     name = view.names[view.me]
 
     def make_server() -> Server:

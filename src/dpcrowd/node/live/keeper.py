@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.live.storage_log import StorageLog
@@ -25,6 +25,7 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
+from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
 from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
@@ -80,6 +81,7 @@ class Keeper:
     clock        by which messages leave
     meter        counts what was done
     storage_log  of the node, see `StorageLog`
+    recorder     writes down what happens to the machine, if somebody wants that
     """
 
     def __init__(
@@ -92,11 +94,13 @@ class Keeper:
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
         storage_log: StorageLog | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._outside, self._clock = broadcast, outside, clock or WallClock()
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
+        self._recorder = recorder
         self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()
         self._given = self._handled = 0
         self._over = False
@@ -186,6 +190,8 @@ class Keeper:
     def close(self) -> None:
         """After `run` has been cancelled."""
         self._thread.shutdown(wait=False)
+        if self._recorder is not None:
+            self._recorder.close()
 
     async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
         """Something that waits for the disk."""
@@ -227,8 +233,21 @@ class Keeper:
         """After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait."""
         missed = stimulus.slot - self.machine.server.slot if isinstance(stimulus, on.SlotSealed) else 0
         if missed > _MANY and self.machine.server.slot >= 0:
-            return await self.in_thread(self.machine.handle, stimulus)
-        return self.machine.handle(stimulus)
+            return await self.in_thread(self._ask_machine, stimulus)
+        return self._ask_machine(stimulus)
+
+    def _ask_machine(self, stimulus: on.Stimulus) -> list[do.Instruction]:
+        recorder = self._recorder
+        if recorder is None:
+            return self.machine.handle(stimulus)
+        recorder.begin_step()
+        try:
+            instructions = self.machine.handle(stimulus)
+        except BadInput as refused:
+            recorder.end_step(stimulus, [], str(refused))
+            raise
+        recorder.end_step(stimulus, instructions)
+        return instructions
 
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
         """Do it; gives what the machine has to know of that."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live import decisions
-from dpcrowd.node.live.build import make_machine, make_revision
+from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.counting import Counting
 from dpcrowd.node.live.health import node_health
@@ -27,7 +28,7 @@ from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
-from dpcrowd.node.live.revisions import take_next
+from dpcrowd.node.live.revisions import take_next, text_of
 from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timekeeping import Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock
@@ -35,8 +36,10 @@ from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
+from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.base import Transport
+from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise, check_noise
 
 __all__ = ["LiveNode"]
@@ -75,22 +78,28 @@ class LiveNode(Renewing):
     ) -> None:
         check_noise(noise, "a live node", allow_simulated_noise=allow_simulated_noise)
         self.config, self._storage, self._transport = node, storage, transport
-        self._noise, self._allow_simulated_noise = noise, allow_simulated_noise
+        self.networks = {one.revision: one for one in (network, following) if one is not None}
+        self._recorder = self._make_recorder()
+        self._noise = noise if self._recorder is None else self._recorder.noise(noise)
+        self._allow_simulated_noise = allow_simulated_noise
         self._wall = clock or WallClock()
         self.broadcast = Broadcast()
         now = self.started_ns = self._wall.now()
         self.meter = SlotMeter(self._wall.now)
         decisions.declare(network, storage, now)
         self.certificates = Certificates(node)
-        self.networks = {one.revision: one for one in (network, following) if one is not None}
         revision, old = self._make_revision(network), None
         if before is not None:
             with suppress(BadInput):  # this server was not in it: then nothing is taken over
                 old = self._make_revision(before)
         machine, self.found = make_machine(revision, network, storage, now, before=old, following=following)
+        if self._recorder is not None:
+            self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
         self._purse = Purse(storage, network.guarantee(), slots, network.id, storage_log)
-        self.keeper = Keeper(machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log)
+        self.keeper = Keeper(
+            machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
+        )
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
         self.intake = Intake(
@@ -129,15 +138,22 @@ class LiveNode(Renewing):
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
 
+    def _make_recorder(self) -> Recorder | None:
+        debug = self.config.debug
+        if debug.record is None:
+            return None
+        return Recorder(
+            debug.record, int(debug.record_limit), lambda number: text_of(self.config, self.networks[number])
+        )
+
     def _make_revision(self, network: NetworkConfig) -> Revision:
         """Reads the private key, as it is now."""
-        return make_revision(
-            self.config,
-            network,
-            self._noise,
-            self.certificates.expires,
-            allow_simulated_noise=self._allow_simulated_noise,
-        )
+        view = make_view(self.config, network, self.certificates.expires)
+        view = replace(view, sign=self._signing(view.sign))
+        return revision_of(network, view, self._noise, allow_simulated_noise=self._allow_simulated_noise)
+
+    def _signing(self, sign: Sign) -> Sign:
+        return sign if self._recorder is None else self._recorder.sign(sign)
 
     def revision_of(self, slot: int) -> NetworkConfig:
         """The revision that is valid in a slot."""

@@ -54,6 +54,10 @@ class Renewing(Served):
     _reloading: asyncio.Lock
 
     @abstractmethod
+    def _signing(self, sign: Sign) -> Sign:
+        """The same, written down if a recording is made."""
+
+    @abstractmethod
     def _start(self, work: Coroutine[Any, Any, None]) -> None: ...
 
     # --------------------------------------------------------------------------------------------- certificates
@@ -141,7 +145,7 @@ class Renewing(Served):
         """With links that are made with it; not in the middle of an exchange, whose messages would be lost."""
         machine = self.keeper.machine
         busy = machine.exchanging if machine.linked else None
-        self.keeper.give(on.KeyRenewed(self._wall.now(), sign, self.certificates.expires))
+        self.keeper.give(on.KeyRenewed(self._wall.now(), self._signing(sign), self.certificates.expires))
         when = "now" if busy is None else f"after the exchange of slot {busy}"
         return f"Links are opened anew {when}, with the server's renewed certificate{self._until('server')}."
 

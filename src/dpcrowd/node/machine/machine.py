@@ -111,6 +111,11 @@ class Machine:
         """The slot in exchange, if any."""
         return None if self._exchange is None else self._exchange.slot
 
+    @property
+    def remembered(self) -> Mapping[str, Remembered]:
+        """What neighbours said of their own ledgers, by name."""
+        return self._memory.known
+
     def handle(self, stimulus: on.Stimulus) -> list[Instruction]:
         """What has to be done about it, in this order, and before the next stimulus is given.
 
