@@ -14,14 +14,16 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast
+from dpcrowd.node.api.rows import to_json
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from node_support import body_of
-from node_support_lone import Lone, beat
+from node_support_lone import COUNTS, Lone, beat
 from node_support_storage import open_storage
 
 
@@ -56,7 +58,9 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
                     await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"), 0)
                 await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"), 0)
             keeper.machine.server.observe(0, None)
-            await keeper._carry_out(do.StoreRelease(keeper.machine.server.hear(), b"state", ()), 0)
+            view, fused = keeper.machine.view, keeper.machine.server.hear()
+            release = SlotRelease.of(fused, view.clock, view.regions, 0)
+            await keeper._carry_out(do.StoreRelease(release, b"state", ()), 0)
 
         asyncio.run(run())
         keeper.close()
@@ -101,6 +105,17 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
         payload, on_disk = line.sent[-1]
         assert body_of(payload).heard == {1: (1, 7), 2: (0, 5)}
         assert {name: said[:2] for name, said in on_disk.items()} == {"server-1": (0, 7), "server-2": (1, 5)}
+
+
+def test_what_the_ledger_refuses_to_pay_does_not_leave(tmp_path: Path) -> None:
+    """A sample that is sent without its payment costs users what no ledger knows of."""
+    with open_storage(tmp_path) as storage:
+        keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
+        keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
+        storage.ledger.mark_lost(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
+        asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
+        keeper.close()
+        assert [body_of(payload).records for payload, _ in line.sent] == [()], "a heartbeat, once"
 
 
 def test_the_last_slot_of_a_complete_ledger_is_stored_with_the_release(tmp_path: Path) -> None:
@@ -187,6 +202,31 @@ def test_a_message_leaves_at_its_moment_and_nobody_waits_for_it(tmp_path: Path) 
                 await desk.give(on.MessageArrived(sends + 1, "server-2", beat(2, 0)))
                 assert desk.keeper.last is not None
                 assert (desk.keeper.sent, desk.keeper.late) == (2, 0)
+
+    asyncio.run(run())
+
+
+def test_what_was_published_is_what_is_stored(tmp_path: Path) -> None:
+    """Readers of the stream and readers of the past would otherwise be told two different releases of one slot."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                for slot in range(3):
+                    await desk.set(desk.view.sends(slot))
+                    await desk.give(on.SlotSealed(desk.clock.now(), slot, np.array([40, 60]) if slot else None))
+                    await desk.give(on.MessageArrived(desk.clock.now(), "server-1", beat(1, slot)))
+                    await desk.set(desk.view.ends(slot))
+                    await desk.give(on.DeadlinePassed(desk.clock.now(), slot))
+                    published, stored = desk.keeper.last, storage.releases.latest()
+                    assert published is not None
+                    assert stored is not None
+                    assert to_json([published]) == to_json([stored])
+                    first, second = ({**vars(one), "estimate": 0, "variance": 0} for one in (published, stored))
+                    assert first == second
+                    assert (stored.slot, stored.regions, stored.heard) == (slot, ("region-0", "region-1"), 1)
+                    assert stored.opens_ns == desk.view.clock.opens(slot)
+                    assert stored.sampled == (stored.nano > 0) == (slot > 0)
 
     asyncio.run(run())
 

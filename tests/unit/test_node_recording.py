@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from dpcrowd.cli.main import main
@@ -188,7 +190,7 @@ def test_a_difference_is_found_where_it_is(make: Make, capsys: pytest.CaptureFix
     assert f"DIFFERENT: life 1, stimulus {number} (SlotSealed" in capsys.readouterr().out
 
     def other_noise(step: dict[str, Any]) -> None:
-        step["noisy"][0] = "AAAA" + step["noisy"][0][4:]  # three bytes of base64
+        step["noisy"][0] = base64.b64encode(np.array([1.0, 2.0]).tobytes()).decode()
 
     path.write_bytes(before)
     number = changed(path, sampled, other_noise)

@@ -67,7 +67,7 @@ def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
 
 
 def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Finding]:
-    if budget.get("samples") is False:
+    if budget.get("samples") is False and budget.get("text") not in ready.get("problems", []):  # told below otherwise
         text = f"the node does not sample: {budget.get('text') or 'it does not say why.'}"
         if budget.get("waits_for") == "operator":
             fix = "Find out who restored the folder, or what else runs with this key; then 'dpcrowd node confirm-loss'."
@@ -77,7 +77,8 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
     for text in ready.get("problems", []):
         if _BUDGET not in text:  # told above, with its reason
             fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
-            fix = ACCEPT if "accept-clock" in text else fix
+            if "the clock went back" in text:
+                fix = ACCEPT if "accept-clock" in text else "Wait until then, and keep the clock right (NTP)."
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
         yield note("running", text)
@@ -107,8 +108,14 @@ def _check_clocks(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Fi
             text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped."
             yield problem("clock", text, f"Compare clocks with '{name}'; NTP at both. Counted since the node started.")
         if late >= _SOME:
-            text = f"{late} messages of '{name}' came after their slot was over: its clock is behind, or the line slow."
-            fix = f"Compare clocks with '{name}'; NTP at both. If they agree, a revision with a longer deadline."
+            text = (
+                f"{late} messages of '{name}' came after their slot was over: its clock is behind, or this one was "
+                "ahead, or the line is slow."
+            )
+            fix = (
+                f"Compare clocks with '{name}'; NTP at both. If they agree, and the number grows, a revision with a "
+                "longer deadline. Counted since the node started."
+            )
             yield problem("clock", text, fix)
         if early or late >= _SOME:
             continue

@@ -42,7 +42,7 @@ def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -
         grace_ns=network.grace_ns,
         deadline_ns=network.deadline_ns,
         send_offset_ns=network.send_offset_ns,
-        regions=len(network.regions),
+        regions=network.regions,
         form=network.setting(server).form,
         links=links,
         sign=sign,
@@ -52,7 +52,6 @@ def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -
         expires=expires,
         revision=network.revision,
         first_slot=network.valid_from_slot,
-        region_names=tuple(network.regions),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, DpcrowdError
-from dpcrowd.node.api import make_app
+from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
@@ -23,6 +23,7 @@ from dpcrowd.node.live.counting import Counting
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.links import Links
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.purse import Purse
@@ -134,6 +135,7 @@ class LiveNode(Renewing):
             node.server, transport, self.certificates, self._wall, self._message_arrived, self._presence_changed
         )
         self.refusals: dict[int, set[str]] = {}
+        self._link_log = LinkLog()
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
@@ -225,6 +227,7 @@ class LiveNode(Renewing):
         while True:
             self.time.look()
             self._look_at_certificates()
+            self._link_log.look()
             await asyncio.sleep(NAP)
 
     async def _old_releases(self) -> None:
@@ -261,11 +264,7 @@ class LiveNode(Renewing):
 
     def _presence_changed(self, session: int, neighbour: str, up: bool) -> None:
         self.time.look()
-        log.info(
-            "neighbour %s",
-            "up" if up else "down",
-            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
-        )
+        self._link_log.change(neighbour, up)
         kind = on.NeighbourUp if up else on.NeighbourDown
         self.keeper.give(kind(self._wall.now(), neighbour, session))
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
-from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
@@ -22,14 +21,15 @@ from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.clock_return import wait_text
+from dpcrowd.node.machine.clock_return import sender_text, wait_text
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.process import read_process
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_storage
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.base import Transport
 
 __all__ = ["Served"]
@@ -93,6 +93,9 @@ class Served:
             raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+        # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
+        if wait := sender_text(self.keeper.machine.view, self.intake.sealed, self._wall.now()):
+            raise NotTaken("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Kept in memory, for the operator alone: it may be one person's check-in."""
@@ -113,24 +116,23 @@ class Served:
         """Until when nothing happens because the clock went back; empty if it is not so."""
         return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self.keeper.machine.went_back)
 
-    async def latest(self) -> SlotEstimates | None:
+    async def latest(self) -> SlotRelease | None:
         if self.keeper.last is not None:
             return self.keeper.last
-        stored = await asyncio.to_thread(self._storage.releases.latest)
-        return None if stored is None else _told(stored)
+        return await asyncio.to_thread(self._storage.releases.latest)
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
+    ) -> Sequence[SlotRelease]:
         from_ns = self.clock.opens(0 if first is None else first)
         until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
 
-        def read() -> list[StoredRelease]:
+        def read() -> list[SlotRelease]:
             return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
 
-        return [_told(stored) for stored in await asyncio.to_thread(read)]
+        return await asyncio.to_thread(read)
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         return self.broadcast.subscribe()
 
     async def budget(self) -> BudgetView:
@@ -164,9 +166,11 @@ class Served:
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
-        if early or not machine.trust.may_sample:
+        wait = self._clock_wait(now)
+        waits_for_time = bool(wait) and not status.needs_operator(machine.trust)  # no neighbour can help until then
+        if early or not (machine.trust.may_sample or waits_for_time):
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
-        if wait := self._clock_wait(now):
+        if wait:
             problems.append(wait)
         problems += self.certificates.problems(self._wall.now())
         return not problems, problems
@@ -233,8 +237,3 @@ class Served:
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
         log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
-
-
-def _told(stored: StoredRelease) -> SlotEstimates:
-    low, high = stored.interval
-    return SlotEstimates(stored.slot, stored.opens_ns, stored.regions, stored.estimate, low, high, stored.sampled)

@@ -24,8 +24,9 @@ import numpy as np
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.wire import Heard, Refused, decode
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 
 __all__ = ["check", "fuse", "plausible"]
 
@@ -41,7 +42,7 @@ def check(view: NetworkView, number: int, slot: int, payload: bytes) -> Heard:
         sender=number,
         digest=view.digest,
         slot=slot,
-        regions=view.regions,
+        regions=len(view.regions),
         form=view.form,
         verify=view.verify,
         names=dict(enumerate(view.names)),
@@ -79,7 +80,7 @@ class _Unfit(Exception):
 _FAILURES = (_Unfit, BadInput, ArithmeticError, ValueError)  # numpy.linalg.LinAlgError is a ValueError
 
 
-def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[ServerRelease, list[int]]:
+def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[Release, list[int]]:
     """The release of the server's open slot, and the numbers of the neighbours whose messages were left out."""
     if not messages:
         return server.hear(), []
@@ -101,7 +102,7 @@ def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[ServerRe
     return release, sorted(messages.keys() - good.keys())
 
 
-def _try(server: Server, messages: Mapping[int, InfoMessages]) -> ServerRelease | None:
+def _try(server: Server, messages: Mapping[int, InfoMessages]) -> Release | None:
     try:
         with np.errstate(all="ignore"):
             release = server.hear(messages)
@@ -111,7 +112,7 @@ def _try(server: Server, messages: Mapping[int, InfoMessages]) -> ServerRelease 
     return release
 
 
-def _check(release: ServerRelease) -> None:
+def _check(release: Release) -> None:
     estimate, variance = release.estimate, release.variance
     unknown = np.isnan(estimate) & ~np.isfinite(variance) & ~release.sampled
     if not (np.isfinite(estimate) | unknown).all() or (variance < 0.0).any():

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpcrowd.node.machine.neighbours import Remembered
-from dpcrowd.schemes.server import ServerRelease
+from dpcrowd.node.release import SlotRelease
 
 __all__ = [
     "Answer",
@@ -138,7 +138,7 @@ class StoreRelease:
     complete_until  the last slot up to which the own ledger was known to be complete
     """
 
-    release: ServerRelease
+    release: SlotRelease
     state: bytes
     heard: tuple[str, ...]
     counters: Mapping[str, Remembered] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class StoreRelease:
 class Publish:
     """Tell everyone who listens at the API."""
 
-    release: ServerRelease
+    release: SlotRelease
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,14 @@ from dataclasses import replace
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.clock_return import check_acceptable
+from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.machine.gate import check, fuse
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
 from dpcrowd.node.machine.revision import Revision, go_on, settle
 from dpcrowd.node.machine.trust import Trust, distrust
 from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
@@ -64,6 +65,7 @@ class Machine:
 
     linked     names of the neighbours for whom links were opened
     present    names of those who can be reached now
+    session    the number of times that links were opened
     used       by name: slot and time of the last message that was used
     expires    by name: when the neighbour's certificate expires, by its own words
     went_back  when the clock was set, and by how much, if that was back
@@ -89,7 +91,7 @@ class Machine:
         self.expires: dict[str, int] = {}
         self.went_back: tuple[int, int] | None = None
         self.can_store = True
-        self._session = 0  # of the links
+        self.session = 0
         self._memory = NeighbourMemory(dict(heard or {}))
         self._exchange: Exchange | None = None
         self._early = Early()
@@ -154,8 +156,7 @@ class Machine:
                 self.can_store = True
                 return [Report("storage-mended", "storing works again; the node may sample.")]
             case on.ClockSet(at_ns, moved_ns):
-                self.went_back = (at_ns, -moved_ns) if moved_ns < 0 else None
-                return [do.BookClockStep(at_ns - moved_ns, moved_ns)]
+                return self._set_clock(at_ns, moved_ns)
             case on.StoodStill(at_ns) | on.TimeLost(at_ns):
                 self._newcomers.missed()
                 if isinstance(stimulus, on.TimeLost) and len(self.view.names) > 1:
@@ -199,6 +200,12 @@ class Machine:
                 return self._begin_again(at_ns)
         raise AssertionError(stimulus)
 
+    def _set_clock(self, at_ns: int, moved_ns: int) -> list[Instruction]:
+        self.went_back = (at_ns, -moved_ns) if moved_ns < 0 else None
+        wait = wait_text(self.view, self.server.slot, at_ns, self.went_back)
+        step = do.BookClockStep(at_ns - moved_ns, moved_ns)
+        return [Report("clock", wait, grave=True), step] if wait else [step]
+
     def _begin_again(self, at_ns: int) -> list[Instruction]:
         """Slots begin again, after a clock that was ahead and has come back; see `clock_return`.
 
@@ -230,7 +237,7 @@ class Machine:
         self._last_payloads, self._own, self._before = {}, (-1, None), None
         self._newcomers = Newcomers()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
-        return [report, *self._count(taken.slot, self.view.region_names)]
+        return [report, *self._count(taken.slot, self.view.regions)]
 
     def _last_slot(self, at_ns: int) -> int:
         """The last slot that was observed, or, if there was none, the last one that is over."""
@@ -240,11 +247,11 @@ class Machine:
 
     def _change_links(self, stimulus: on.Stimulus) -> list[Instruction]:
         match stimulus:
-            case on.NeighbourUp(at_ns, neighbour, session) if session == self._session:
+            case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:
                 self.present.add(neighbour)
                 self._newcomers.waiting.add(neighbour)
                 return [*self._send_again(neighbour), *self._tell_newcomers(at_ns)]
-            case on.NeighbourDown(at_ns, neighbour, session) if session == self._session:
+            case on.NeighbourDown(at_ns, neighbour, session) if session == self.session:
                 self.present.discard(neighbour)
                 self._newcomers.waiting.discard(neighbour)
                 return self._tell_newcomers(at_ns)
@@ -253,7 +260,7 @@ class Machine:
             case on.LinksClosed():
                 self.linked, self.present = frozenset(), set()
             case on.LinksOpened(_, neighbours, session):
-                self.linked, self._session = frozenset(neighbours), session
+                self.linked, self.session = frozenset(neighbours), session
         return []
 
     def _renew(self, at_ns: int, renewed: on.KeyRenewed) -> list[Instruction]:
@@ -284,7 +291,7 @@ class Machine:
     def _end_slot(self, at_ns: int, slot: int) -> list[Instruction]:
         """Have it counted, under the revision that is valid in it."""
         if not self._is_due(slot):
-            return self._count(slot, self.view.region_names)
+            return self._count(slot, self.view.regions)
         assert self.following is not None
         done = [] if self._exchange is None else self._fuse()
         return [*done, do.TakeOver(self.following[0], slot, self._last_slot(at_ns))]
@@ -400,9 +407,10 @@ class Machine:
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        release, unfit = fuse(self.server, exchange.messages())
-        names = self.view.names
+        fused, unfit = fuse(self.server, exchange.messages())
+        view, names = self.view, self.view.names
         heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
+        release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
         done: list[Instruction] = [
             do.RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
@@ -542,7 +550,7 @@ class Machine:
                 self._returning = None
                 return []
         self.can_store = False
-        failure = f"{text} The node goes on without samples of its own."
+        failure = f"{text} The node has no samples of its own until storing works."
         done: list[Instruction] = [Report("storage-failed", failure, grave=True)]
         for place, left in enumerate((failed, *rest)):
             if isinstance(left, do.StoreSample):

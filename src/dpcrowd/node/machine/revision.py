@@ -44,8 +44,8 @@ def go_on(revision: Revision, state: bytes, before: Revision | None) -> tuple[Se
     except BadInput:
         server = revision.make_server()
     if before is not None:
-        old = {region: place for place, region in enumerate(before.view.region_names)}
-        names = revision.view.region_names
+        old = {region: place for place, region in enumerate(before.view.regions)}
+        names = revision.view.regions
         try:
             server.take_over(state, before.make_server(), [old.get(region) for region in names])
             new = len(set(names) - old.keys())

@@ -194,7 +194,7 @@ class _Life:
         match step.on:
             case "SlotSealed":
                 sealed = msgspec.json.decode(step.fields, type=lines.Sealed)
-                zeros = np.zeros(self._machine.view.regions, dtype=np.int64)
+                zeros = np.zeros(len(self._machine.view.regions), dtype=np.int64)
                 counts, why = zeros if sealed.counted else None, cast(do.Unsampled | None, sealed.why)
                 return on.SlotSealed(sealed.at_ns, sealed.slot, counts, sealed.room, why)
             case "StorageFailed":
