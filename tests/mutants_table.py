@@ -445,9 +445,9 @@ MUTANTS = (
     ),
     Mutant(
         "revision-taken-early",
-        "node/live/node.py",
-        "slot >= following.valid_from_slot else self.revision",
-        "slot + 1 >= following.valid_from_slot else self.revision",
+        "node/machine/machine.py",
+        "return self.following is not None and slot >= self.following[1]",
+        "return self.following is not None and slot + 1 >= self.following[1]",
         "A server leaves the agreed configuration one slot before the others.",
         ("unit/test_compatibility_dev.py",),
     ),
