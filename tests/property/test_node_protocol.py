@@ -2,6 +2,9 @@
 
 A story is a list of slots, each a list of things that happen in it. Nodes draw noise that is never the same, so that a
 second draw for a slot shows. `Node` itself checks that nothing leaves that is not on its disk.
+
+Here it is the state machine alone, with every message in the hands of the test. The same with shell, account and
+storage, as they are deployed, is in `test_node_deployed`.
 """
 
 from __future__ import annotations
