@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.sim.data import load
 
 

@@ -12,8 +12,8 @@ from dpcrowd.experiments.claims.asking import level, lower
 from dpcrowd.experiments.claims.cases import decide
 from dpcrowd.experiments.claims.judge import Values
 from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.run import run_points
-from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.points.run import run_points
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend
 from experiments_support import tiny_plan
 

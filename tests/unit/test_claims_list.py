@@ -12,10 +12,10 @@ from claims_support import World, made_up_plan, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, _judge, judge_all, why_not_judged
 from dpcrowd.experiments.claims.cases import Asked, Case, decide
 from dpcrowd.experiments.claims.judge import Finding, cannot_tell
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.claims.verdict import claim, combine
 from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.slot_cost import measure_slot_cost
+from dpcrowd.experiments.points.point import Point
 from dpcrowd.sim.result import SimulationResult
 
 ALL = set(range(1, 8))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from claims_support import SLOTS, World, as_claimed, made_up_plan, slow_start, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
 from dpcrowd.experiments.claims.convergence import settling_slot
-from dpcrowd.experiments.point import Point
+from dpcrowd.experiments.points.point import Point
 
 Floats = NDArray[np.float64]
 PLAN = made_up_plan()

@@ -23,9 +23,9 @@ from dpcrowd.experiments.figures import interval as interval_figure
 from dpcrowd.experiments.figures import regions as regions_figure
 from dpcrowd.experiments.figures import time as time_figure
 from dpcrowd.experiments.figures import window as window_figure
-from dpcrowd.experiments.run import Results, run_points
-from dpcrowd.experiments.store import Store
-from dpcrowd.experiments.tables import write_tables
+from dpcrowd.experiments.figures.tables import write_tables
+from dpcrowd.experiments.points.run import Results, run_points
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend
 from dpcrowd.sim.result import METRICS
 from experiments_support import tiny_plan
@@ -364,7 +364,7 @@ def test_the_papers_ledger_says_what_a_moving_user_pays(tmp_path: Path) -> None:
 
 def test_every_scheme_of_every_figure_has_a_look() -> None:
     """A scheme without a style would stop the report after an hour of work."""
-    from dpcrowd.experiments.rosters import STYLES
+    from dpcrowd.experiments.figures.rosters import STYLES
 
     labels = {entry.label for figure in FIGURES for point in figure.points(PLAN) for entry in point.entries}
     assert labels <= set(STYLES)

@@ -16,7 +16,7 @@ import pytest
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import Drawn, draw
 from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
-from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
 from dpcrowd.experiments.report import Facts, write_report
 from dpcrowd.experiments.report.facts import command
 from dpcrowd.experiments.report.html import Html, join, tag

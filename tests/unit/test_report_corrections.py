@@ -7,7 +7,7 @@ from pathlib import Path
 
 from claims_support import made_up_plan
 from dpcrowd.experiments.claims import CLAIMS, Verdict
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.claims_table import claims_section
 from dpcrowd.experiments.report.corrections import CORRECTIONS, corrections_section
 from dpcrowd.experiments.report.facts import Facts

@@ -19,12 +19,12 @@ from dpcrowd.experiments.claims import (
     sampling,
     windows,
 )
+from dpcrowd.experiments.claims.slot_cost import SlotCost
 from dpcrowd.experiments.claims.verdict import Claim, Outcome, Part, Verdict
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
-from dpcrowd.experiments.slot_cost import SlotCost
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.result import SimulationResult
 
 __all__ = ["CLAIMS", "Claim", "Outcome", "Part", "Verdict", "judge_all", "why_not_judged"]

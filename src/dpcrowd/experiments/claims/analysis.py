@@ -13,14 +13,14 @@ from dpcrowd.experiments.claims.cases import Asked, Case, decide, name_of, on, v
 from dpcrowd.experiments.claims.intervals import Interval, compare, number, ratio
 from dpcrowd.experiments.claims.judge import MATCH, Finding, Values, cannot_tell
 from dpcrowd.experiments.claims.privacy import epsilon_curve
+from dpcrowd.experiments.claims.slot_cost import SlotCost, Timing
 from dpcrowd.experiments.claims.verdict import Outcome, Verdict, claim
 from dpcrowd.experiments.figures import epsilon_regions
 from dpcrowd.experiments.figures import time as over_time
 from dpcrowd.experiments.figures.interval import fixed_point
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
-from dpcrowd.experiments.slot_cost import SlotCost, Timing
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["ANALYSIS", "COST", "LIMIT_MS"]
 

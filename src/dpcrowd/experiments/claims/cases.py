@@ -11,9 +11,9 @@ from dpcrowd.experiments.claims.curves import Curve
 from dpcrowd.experiments.claims.judge import ROUNDING, Finding, Values
 from dpcrowd.experiments.claims.verdict import Outcome, Part, Verdict, combine
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import STYLES
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.rosters import STYLES
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["Asked", "Case", "curve_of", "decide", "decide_most", "name_of", "on", "renamed", "values_of"]
 

@@ -10,8 +10,8 @@ from dpcrowd.experiments.claims.judge import Values, below
 from dpcrowd.experiments.claims.sampling import adaptive_curve, fixed_curve
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.communication import density_points
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.random_graph import LATENCY_MS
 
 __all__ = ["CLAIMS", "COST", "STEEPER"]

@@ -12,8 +12,8 @@ from dpcrowd.experiments.claims.judge import FAR, Values, below
 from dpcrowd.experiments.claims.reasons import falls_apart, few_neighbours
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.time import point
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["CLAIMS", "settling_slot"]
 

@@ -14,8 +14,8 @@ from dpcrowd.experiments.claims.density_curves import (
 )
 from dpcrowd.experiments.claims.reasons import falls_apart
 from dpcrowd.experiments.claims.verdict import Verdict, claim
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["CLAIMS"]
 

@@ -8,8 +8,8 @@ from dpcrowd.experiments.claims.intervals import compare, number, ratio_by_run
 from dpcrowd.experiments.claims.judge import FLAT
 from dpcrowd.experiments.claims.reasons import versus
 from dpcrowd.experiments.figures.density import point
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["as_with_more_noise", "beside_the_limit", "density_curve", "dpcrowd_curve", "strong", "weak"]
 

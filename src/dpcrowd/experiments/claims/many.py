@@ -14,9 +14,9 @@ from dpcrowd.experiments.claims.curves import Curve
 from dpcrowd.experiments.claims.intervals import Gap, number
 from dpcrowd.experiments.claims.reasons import against_the_limit, mean_of, overpaid, overpayment, versus
 from dpcrowd.experiments.figures.figure import METRIC_NAMES
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
 __all__ = ["PLUS", "Sweep"]

@@ -8,8 +8,8 @@ from dpcrowd.experiments.claims.curves import Curve
 from dpcrowd.experiments.claims.reasons import against_the_limit, falls_apart, few_neighbours
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.epsilon import point
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["CLAIMS", "epsilon_curve"]
 

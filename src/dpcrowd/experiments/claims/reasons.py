@@ -9,9 +9,9 @@ import numpy as np
 
 from dpcrowd.experiments.claims.cases import name_of, on, values_of
 from dpcrowd.experiments.claims.intervals import Gap, compare, number
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.costs import components
 from dpcrowd.network.random_graph import RandomGraph
 

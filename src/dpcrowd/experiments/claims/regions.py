@@ -16,9 +16,9 @@ from dpcrowd.experiments.claims.reasons import LESS_OFTEN, LITTLE_TO_GROUP, fall
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.epsilon_regions import swept
 from dpcrowd.experiments.figures.regions import LEDGERS
-from dpcrowd.experiments.plan import MULTI, Plan
-from dpcrowd.experiments.rosters import REGIONS
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.rosters import REGIONS
+from dpcrowd.experiments.points.plan import MULTI, Plan
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
 __all__ = ["CLAIMS", "EFFICIENCY"]

@@ -9,8 +9,8 @@ from dpcrowd.experiments.claims.judge import FLAT
 from dpcrowd.experiments.claims.reasons import unspent
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.interval import adaptive_point, fixed_point
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["CLAIMS", "EFFICIENCY", "adaptive_curve", "fixed_curve", "spare_budget"]
 

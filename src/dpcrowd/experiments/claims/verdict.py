@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpcrowd.experiments.plan import MULTI, SINGLE
+from dpcrowd.experiments.points.plan import MULTI, SINGLE
 from dpcrowd.privacy import Accounting
 
 __all__ = ["Claim", "Outcome", "Part", "Verdict", "claim", "combine"]

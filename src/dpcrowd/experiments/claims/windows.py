@@ -12,10 +12,10 @@ from dpcrowd.experiments.claims.many import PLUS, Sweep
 from dpcrowd.experiments.claims.reasons import LESS_OFTEN, falls_apart
 from dpcrowd.experiments.claims.verdict import Verdict, claim
 from dpcrowd.experiments.figures.regions import LEDGERS
+from dpcrowd.experiments.figures.rosters import REGIONS
 from dpcrowd.experiments.figures.window import swept
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.rosters import REGIONS
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
 __all__ = ["CLAIMS"]

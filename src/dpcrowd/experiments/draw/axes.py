@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.experiments.figures.figure import Curve, Panel
-from dpcrowd.experiments.rosters import STYLES
+from dpcrowd.experiments.figures.rosters import STYLES
 
 __all__ = ["NEGLIGIBLE", "draw_panel", "limits", "look"]
 

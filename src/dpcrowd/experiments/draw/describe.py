@@ -6,7 +6,7 @@ import numpy as np
 
 from dpcrowd.experiments.draw.axes import NEGLIGIBLE
 from dpcrowd.experiments.figures.figure import Curve, Panel
-from dpcrowd.experiments.rosters import STYLES
+from dpcrowd.experiments.figures.rosters import STYLES
 
 __all__ = ["describe"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcrowd.experiments.draw.axes import look
 from dpcrowd.experiments.figures.figure import Curve, Panel
-from dpcrowd.experiments.rosters import STYLES
+from dpcrowd.experiments.figures.rosters import STYLES
 
 __all__ = ["blocks", "columns_that_fit", "legend_entries", "note_entries", "renderer_of"]
 

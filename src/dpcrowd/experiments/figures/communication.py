@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dpcrowd.experiments.figures import density, interval
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, sweep
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["FIGURE", "density_points"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dpcrowd.experiments.figures import regions
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
 from dpcrowd.privacy import Accounting
 
 __all__ = ["FIGURE", "swept"]

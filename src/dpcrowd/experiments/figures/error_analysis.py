@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dpcrowd.experiments.figures import interval
 from dpcrowd.experiments.figures.figure import DATA_NAMES, Curve, Figure, Panel, curve
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["FIGURE"]
 

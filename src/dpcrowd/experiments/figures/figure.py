@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.statistics import mean_with_interval, means_with_halves
 
 __all__ = ["DATA_NAMES", "METRIC_NAMES", "Curve", "Figure", "Panel", "curve", "sweep"]

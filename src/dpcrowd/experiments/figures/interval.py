@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Curve, Figure, Panel, curve, sweep
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import CENTRAL, adaptive, fixed
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["FIGURE", "adaptive_point", "curves", "fixed_point"]
 

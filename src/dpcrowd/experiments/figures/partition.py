@@ -6,10 +6,10 @@ Counts are binomial draws of the population; a server sees 2% of it on average, 
 from __future__ import annotations
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Figure, Panel, sweep
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import CENTRAL, regions, single
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.rosters import CENTRAL, regions, single
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 
 __all__ = ["FIGURE", "point"]
 

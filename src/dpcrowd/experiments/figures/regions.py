@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Curve, Figure, Panel, curve
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.rosters import CENTRAL, regions
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.rosters import CENTRAL, regions
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
 __all__ = ["LEDGERS", "LEDGER_NAMES", "matrix_point", "panels", "point", "points"]

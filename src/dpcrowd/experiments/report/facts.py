@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 import dpcrowd
 from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
 from dpcrowd.experiments.report.html import Html, tag, terms
 
 __all__ = ["Facts", "command", "facts_section"]

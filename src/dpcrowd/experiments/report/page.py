@@ -11,7 +11,7 @@ from typing import Any
 import dpcrowd
 from dpcrowd.experiments.draw import Drawn
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.claims_json import claims_as_json
 from dpcrowd.experiments.report.claims_table import claims_section, verdict_summary
 from dpcrowd.experiments.report.corrections import corrections_section

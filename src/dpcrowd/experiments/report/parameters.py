@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.html import Html, join, table, tag
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet

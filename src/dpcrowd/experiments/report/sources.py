@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.html import Html, items, join, table, tag, terms
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.catalog import CATALOG

@@ -113,7 +113,7 @@ def code_digest() -> str:
     package = Path(dpcrowd.__file__).parent
     digest = hashlib.sha256(f"numpy {np.__version__} scipy {version('scipy')}".encode())
     paths = [path for layer in _COMPUTING for path in (package / layer).rglob("*.py")]
-    paths.append(package / "experiments" / "point.py")
+    paths.append(package / "experiments" / "points" / "point.py")
     for path in sorted(paths):
         name = path.relative_to(package).as_posix()
         if not name.startswith(_NOT_COMPUTING):

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.experiments.figures.figure import Figure
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.statistics import means_with_halves
 

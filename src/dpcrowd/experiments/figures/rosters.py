@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcrowd.experiments.point import Entry
+from dpcrowd.experiments.points.point import Entry
 from dpcrowd.schemes.registry import SCHEMES
 
 __all__ = ["CENTRAL", "REGIONS", "STYLES", "Style", "adaptive", "fixed", "regions", "single"]
