@@ -10,16 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.experiments.figures.figure import Curve, Panel
+from dpcrowd.experiments.figures.figure import NEGLIGIBLE, Curve, Panel
 from dpcrowd.experiments.figures.rosters import STYLES
 
-__all__ = ["NEGLIGIBLE", "draw_panel", "limits", "look"]
+__all__ = ["draw_panel", "limits", "look"]
 
-Floats = NDArray[np.float64]
-
-NEGLIGIBLE = 1e-6
 _LONG = 100  # curves of more points have no markers
 _BAND_STEP = 4  # and their bands show every fourth point: half a point of paper, and a much smaller file
 # Curves without markers differ in grey by their dashes alone.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.experiments.draw.axes import NEGLIGIBLE
-from dpcrowd.experiments.figures.figure import Curve, Panel
+from dpcrowd.experiments.figures.figure import NEGLIGIBLE, Curve, Panel
 from dpcrowd.experiments.figures.rosters import STYLES
 
 __all__ = ["describe"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
-from dpcrowd.experiments.figures.regions import LEDGER_NAMES
+from dpcrowd.experiments.figures import LEDGER_NAMES
 from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.html import Html, items, join, tag
 from dpcrowd.experiments.report.verdicts import MARKS, NOT_JUDGED, PLURALS, Judged, outcome_of, summary
