@@ -14,9 +14,8 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.experiments.draw import Drawn, canvas, draw
-from dpcrowd.experiments.draw.axes import draw_panel, limits
-from dpcrowd.experiments.draw.describe import describe
-from dpcrowd.experiments.draw.legends import blocks, columns_that_fit, legend_entries, note_entries, renderer_of
+from dpcrowd.experiments.draw.axes import describe, draw_panel, limits
+from dpcrowd.experiments.draw.canvas import blocks, columns_that_fit, legend_entries, note_entries, renderer_of
 from dpcrowd.experiments.draw.svg import inline_svg
 from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
 from dpcrowd.experiments.figures.tables import write_tables

@@ -12,10 +12,9 @@ import dpcrowd
 from dpcrowd.errors import BadInput
 from dpcrowd.experiments.tune import search
 from dpcrowd.experiments.tune import tune as tune_module
-from dpcrowd.experiments.tune.samples import listen
-from dpcrowd.experiments.tune.scope import TUNABLE, tuned_names
+from dpcrowd.experiments.tune.likelihood import listen
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
-from dpcrowd.experiments.tune.tune import SEED_OFFSET, _on_span, tune
+from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tune, tuned_names
 from dpcrowd.experiments.tune.write import toml_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.sim.configure import configure
