@@ -18,7 +18,7 @@ from dpcrowd.experiments.figures.tables import write_tables
 from dpcrowd.experiments.points.plan import make_plan
 from dpcrowd.experiments.points.run import Progress, Tick, run_points
 from dpcrowd.experiments.points.store import Store
-from dpcrowd.experiments.report import Facts, write_report
+from dpcrowd.experiments.report import Facts, page_template, write_report
 from dpcrowd.sim.backends import Backend
 
 __all__ = ["Reproduction", "reproduce"]
@@ -88,7 +88,8 @@ def _folder(path: Path) -> Path:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing") from None
+        raise MissingExtra("matplotlib", "report", "drawing") from None
+    page_template()
     try:
         path.mkdir(parents=True, exist_ok=True)
         trial = path / ".writable"

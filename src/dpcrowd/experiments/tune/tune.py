@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd import __version__
+from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
 from dpcrowd.experiments.tune.search import Found, evolve, mean_are, population, with_parameters
