@@ -1,6 +1,7 @@
-"""Array types, defined once. A name with "Per" says what the axes are; the plain names stand for any shape.
+"""Array types, defined once, with their shapes.
 
-Axes always stand in one order, and those that an array does not have are left out: runs, slots, servers, regions.
+`Floats`, `Ints` and `Bools` stand for any shape; the other names say what the axes are. Regions are the last axis,
+servers the one before them; runs and slots stand in front.
 """
 
 from __future__ import annotations
@@ -10,23 +11,44 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Floats", "Ints", "PerRegion", "PerRun", "PerRunAndRegion", "PerRunAndSlot", "PerServer"]
+__all__ = [
+    "Bools",
+    "Estimates",
+    "Floats",
+    "Ints",
+    "PerRegion",
+    "PerRun",
+    "PerRunAndSlot",
+    "RegionMatrix",
+    "ServerCounts",
+    "Shares",
+    "Truth",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+
+Truth: TypeAlias = Ints
+"""(slots, regions): the counts of the whole population."""
+
+ServerCounts: TypeAlias = Ints
+"""(slots, servers, regions): the counts that each server sees."""
+
+Shares: TypeAlias = Floats
+"""(servers,), or (slots, servers) where they change: the fraction of the population that each server sees."""
+
+Estimates: TypeAlias = Floats
+"""(..., servers, regions): the estimates of all servers, or their variances."""
+
+PerRegion: TypeAlias = Floats
+"""(regions,): one number per region."""
+
+RegionMatrix: TypeAlias = Floats
+"""(regions, regions): from the region of the column to that of the row."""
 
 PerRun: TypeAlias = Floats
 """(runs,): one number per run of a simulation."""
 
 PerRunAndSlot: TypeAlias = Floats
 """(runs, slots): one number per run and slot."""
-
-PerRegion: TypeAlias = Floats
-"""(regions,): one number per region."""
-
-PerServer: TypeAlias = Floats
-"""(..., servers): one number per server, of one run or of a batch of runs."""
-
-PerRunAndRegion: TypeAlias = Floats
-"""(runs, regions): one number per run and region."""

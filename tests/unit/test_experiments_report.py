@@ -24,7 +24,7 @@ from dpcrowd.experiments.report.facts import command
 from dpcrowd.experiments.reproduce import reproduce
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.tuned import Tuned
 from experiments_support import curve_with, tiny_plan
 

@@ -18,7 +18,7 @@ from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tune, 
 from dpcrowd.experiments.tune.write import toml_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.sim.configure import configure
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.tuned import counts_digest, read_tuned
 from sim_support import write_checkins

@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Bools, Floats, Ints, PerRegion
 from dpcrowd.filters import Observation, ProcessModel, observation_info, observation_var, predict, update
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise
@@ -52,7 +51,7 @@ class Samples:
 
     noisy: Floats
     noise_var: Floats
-    where: NDArray[np.bool_]
+    where: Bools
     shares: Floats
 
     @property
@@ -76,7 +75,7 @@ class _Listening(Scheme):
 
     def __init__(self, inner: Scheme) -> None:
         self.inner, self.reach = inner, inner.reach
-        self.heard: list[tuple[Floats, Floats, NDArray[np.bool_], Floats]] = []
+        self.heard: list[tuple[Floats, Floats, Bools, Floats]] = []
 
     def start(self, setting: Setting) -> Any:
         return self.inner.start(setting)
@@ -84,7 +83,7 @@ class _Listening(Scheme):
     def plan(self, state: Any, slot: int, shares: Floats) -> Plan:
         return self.inner.plan(state, slot, shares)
 
-    def perturb(self, state: Any, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
+    def perturb(self, state: Any, plan: Plan, counts: Ints, noise: Noise) -> Reading:
         reading = self.inner.perturb(state, plan, counts, noise)
         shape = reading.noisy.shape
         noise_var, where = np.broadcast_to(reading.noise_var, shape).copy(), np.broadcast_to(plan.due, shape).copy()
@@ -115,7 +114,7 @@ def listen(config: SimulationConfig) -> Samples:
 
 def log_likelihood(
     samples: Samples, process_var: object, observation: Observation = "paper", transition: object = 1.0
-) -> Floats:
+) -> PerRegion:
     """(d,) logarithm of the density of all samples of each region, given Q (a number or (d,)) and a diagonal A."""
     slots, streams, _, d = samples.noisy.shape
     model = ProcessModel.of(transition, np.broadcast_to(np.asarray(process_var, dtype=np.float64), (d,)))

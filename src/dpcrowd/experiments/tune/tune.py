@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.arrays import Truth
+from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
 from dpcrowd.experiments.tune.search import Found, evolve, mean_are, population, with_parameters
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
 from dpcrowd.schemes.registry import SCHEMES, groups_regions, make_scheme
-from dpcrowd.sim.config import SimulationConfig, whole_number
+from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
 from dpcrowd.sim.data import NAMES, CheckIns, DataSet
+from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.export import check_writable
-from dpcrowd.sim.seeds import Purpose, generator
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
 __all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "tune"]
@@ -148,13 +148,13 @@ def _on_span(asked: SimulationConfig, first: int, last: int) -> SimulationConfig
     return replace(asked, data=cut(asked.data, first, last), entrants=(entrant,), shares=shares)
 
 
-def _truths(config: SimulationConfig) -> list[NDArray[np.int64]]:
+def _truths(config: SimulationConfig) -> list[Truth]:
     """The counts that are tuned on: of every run if they are drawn anew, else once."""
     runs = config.runs if is_drawn_anew(config.data) else 1
     return [config.data.truth(generator(config.seed, run, Purpose.TRUTH)) for run in range(runs)]
 
 
-def _process(config: SimulationConfig, transition: str | None, truths: list[NDArray[np.int64]]) -> ProcessModel:
+def _process(config: SimulationConfig, transition: str | None, truths: list[Truth]) -> ProcessModel:
     """A and Q to start from."""
     model, data = config.data.model, config.data
     if transition is None:
