@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
@@ -22,11 +23,9 @@ from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hea
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.network.topologies import TOPOLOGIES, build
 from dpcrowd.sampling.schedule import spread_phases
-from dpcrowd.sim.seeds import Purpose, generator
+from dpcrowd.sim.data.seeds import Purpose, generator
 
 __all__ = ["Links", "NetworkSpec", "Networks"]
-
-Floats = NDArray[np.float64]
 
 # Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
 _SLOTS_AT_A_TIME = 16
@@ -151,7 +150,7 @@ class Networks:
         """The links of all slots, if they never change."""
         return self._static
 
-    def phases(self, interval: int) -> NDArray[np.int64]:
+    def phases(self, interval: int) -> Ints:
         """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
         servers = self.spec.servers
         if self._static is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcrowd.experiments.point import Entry
+from dpcrowd.experiments.points.point import Entry
 from dpcrowd.schemes.registry import SCHEMES
 
-__all__ = ["CENTRAL", "REGIONS", "STYLES", "Style", "adaptive", "fixed", "regions", "single"]
+__all__ = ["CENTRAL", "STYLES", "Style", "adaptive", "fixed", "name_of", "regions", "single"]
 
 # For a finite stream Uniform and Sample take the whole stream as their window: the same promise as FAST and DPCrowd.
 _LIMITS = (Entry("uniform", "uniform", whole=True), Entry("sample", "sample", whole=True), Entry("central", "central"))
@@ -32,9 +32,6 @@ def single(*schemes: str, flooded: bool = False) -> tuple[Entry, ...]:
 def regions() -> tuple[Entry, ...]:
     """Schemes for many regions and an endless stream: the paper's seven, and what we add to them."""
     return (*(Entry(name, name) for name in (*_PAPER_REGIONS, *_ADDED_REGIONS)), *_relay())
-
-
-REGIONS = _PAPER_REGIONS
 
 
 def fixed(interval: int) -> tuple[Entry, ...]:
@@ -93,3 +90,8 @@ STYLES = {
     "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),
     "relay": Style("Relay", "#aa0000", "P", width=2.2),
 }
+
+
+def name_of(label: str) -> str:
+    """How a scheme is called in the report."""
+    return STYLES[label].name if label in STYLES else label

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.experiments.figures.figure import Figure
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.statistics import means_with_halves
 
@@ -89,7 +89,7 @@ def _slot_rows(results: Results, point: Point) -> dict[str, list[Any]]:
     return rows
 
 
-def _listed(values: NDArray[np.float64]) -> list[float | None]:
+def _listed(values: Floats) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 

@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dpcrowd.errors import BadInput
-from dpcrowd.sim.config import MOST_RUNS, whole_number
+from dpcrowd.errors import BadInput, whole_number
+from dpcrowd.sim.config import MOST_RUNS
 from dpcrowd.sim.data import NAMES, DataSet, load
-from dpcrowd.sim.data.files import PUBLISHED
+from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.tuned import Tuned, read_tuned
 

@@ -23,8 +23,9 @@ from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 
-__all__ = ["NEIGHBOURS", "SlotCost", "Timing", "measure_slot_cost"]
+__all__ = ["LIMIT_MS", "NEIGHBOURS", "SlotCost", "Timing", "measure_slot_cost"]
 
+LIMIT_MS = 0.1  # that a slot may cost by the paper
 NEIGHBOURS = 5
 _SLOTS = 300
 _WARM_UP = 20

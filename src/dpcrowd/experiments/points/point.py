@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-import dpcrowd
 from dpcrowd.privacy import Accounting
 from dpcrowd.schemes.base import Form
 from dpcrowd.schemes.registry import make_scheme
@@ -110,10 +109,10 @@ def _data_facts(data: DataSet) -> dict[str, Any]:
 @cache
 def code_digest() -> str:
     """Of everything that computes, libraries included; figures, claims and commands may change without a new run."""
-    package = Path(dpcrowd.__file__).parent
+    package = Path(__file__).parents[2]
     digest = hashlib.sha256(f"numpy {np.__version__} scipy {version('scipy')}".encode())
     paths = [path for layer in _COMPUTING for path in (package / layer).rglob("*.py")]
-    paths.append(package / "experiments" / "point.py")
+    paths.append(package / "experiments" / "points" / "point.py")
     for path in sorted(paths):
         name = path.relative_to(package).as_posix()
         if not name.startswith(_NOT_COMPUTING):

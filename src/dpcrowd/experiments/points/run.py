@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.engine import run_batch
