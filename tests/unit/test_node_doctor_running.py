@@ -16,6 +16,8 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
 from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage.identity import restart_with_new_journal
 from node_support_cli import NETWORK, answering
 from node_support_doctor import look, of, problems
 
@@ -79,6 +81,29 @@ def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) ->
     says = {"ready": False, "problems": ["the certificate of 'server-1' expired on 2026-05-01."]}
     (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
     assert "dpcrowd node reload" in wrong.fix
+
+
+def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) -> None:
+    """The page on storage speaks of backups and of losses to confirm, which would cost a window for nothing."""
+    _runs(net)
+    gone = restart_with_new_journal(StorageFailed("missing", "/data/journal was deleted", ""))
+    says = {"ready": False, "problems": [str(gone)], "samples": False, "text": str(gone)}
+    (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
+    assert wrong.fix.startswith("Restart the node: there is nothing to restore")
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_file_in_the_journals_place_is_found_before_the_start(runs: bool, net: Path) -> None:
+    """The doctor passed, and the start ended with code 3."""
+    node, _ = load_pair(net / "server-1" / "node.toml")
+    node.data.mkdir(mode=0o700)
+    assert "disk" not in problems(look(net))
+    (node.data / "journal").write_bytes(b"")
+    if runs:
+        _runs(net)
+    (wrong,) = (one for one in of(look(net), "disk") if one.outcome == "problem")
+    assert "is a file, where the folder for check-ins belongs" in wrong.text
+    assert ("restart the node" in wrong.fix) == runs
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])

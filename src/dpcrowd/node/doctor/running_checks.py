@@ -23,6 +23,7 @@ _OTHER = "other-configuration"  # these reasons are words of `dpcrowd.node.wire`
 _EARLY, _LATE = "wrong-slot", "late"
 _SOME = 5  # late messages that are no sign of anything: a restart brings a few
 _BUDGET = "/v1/budget"
+_RESTART = "restart the node"  # in what storage says where the journal alone is concerned
 _RELOAD = "If the file has been renewed, 'dpcrowd node reload' has the node take it."
 
 
@@ -79,6 +80,8 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
             fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
             if "the clock went back" in text:
                 fix = ACCEPT if "accept-clock" in text else "Wait until then, and keep the clock right (NTP)."
+            elif _RESTART in text:
+                fix = "Restart the node: there is nothing to restore and nothing to confirm."
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
         yield note("running", text)
