@@ -21,6 +21,8 @@ from dpcrowd.node.storage.identity import restart_with_new_journal
 from node_support_cli import NETWORK, answering
 from node_support_doctor import look, of, problems
 
+OTHER = "other-configuration"
+
 
 def _runs(net: Path) -> None:
     """As if a node held the folder."""
@@ -90,6 +92,43 @@ def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) 
     says = {"ready": False, "problems": [str(gone)], "samples": False, "text": str(gone)}
     (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
     assert wrong.fix.startswith("Restart the node: there is nothing to restore")
+
+
+@pytest.mark.parametrize(
+    ("reason", "check", "blame"),
+    [("wrong-slot", "clock", "came before their slot"), ("late", "clock", "came after"), (OTHER, "digest", "differs")],
+)
+@pytest.mark.parametrize(("slots", "over"), [(0, False), (2, False), (10, True)])
+def test_what_a_neighbour_was_refused_for_passes(
+    reason: str, check: str, blame: str, slots: int, over: bool, net: Path
+) -> None:
+    """A clock that was corrected a week ago was called a problem until the restart, and so was a file."""
+    _runs(net)
+    _, network = load_pair(net / "server-1" / "node.toml")
+    heard = network.clock().closes(network.clock().slot_of(time.time_ns() - network.grace_ns) - 1) + network.grace_ns
+    last = rfc3339(heard - slots * network.clock().length_ns)
+    findings = look(net, ask=_answers(net, {"refused": {reason: 9}, "refused_last": {reason: last}}))
+    told = [one for one in of(findings, check) if blame in one.text]
+    assert [one.outcome for one in told] == ["note" if over else "problem"]
+    assert (f"the last one at {last}" in told[0].text) == over, "so that an operator can look for what it was"
+    passed = [one for one in of(findings, check) if one.outcome == "passed" and "server-2" in one.text]
+    assert bool(passed) == (over and check == "clock"), "the last message tells how the clocks stand now"
+
+
+def test_a_neighbour_that_is_refused_for_good_is_a_problem_however_long_ago(net: Path) -> None:
+    """Nothing of it was used since: that nothing is refused any more only says that it is silent."""
+    _runs(net)
+    silent = {"refused": {"wrong-slot": 3}, "refused_last": {"wrong-slot": rfc3339(0)}, "last_slot": None}
+    assert "clock" in problems(look(net, ask=_answers(net, {**silent, "last_heard": None})))
+
+
+def test_a_neighbour_whose_messages_were_not_used_was_heard(net: Path) -> None:
+    """Right after 'server-2' had shown that the folder is an old copy, the doctor said that nothing was heard of it."""
+    _runs(net)
+    (told,) = [one for one in of(look(net, ask=_answers(net, {"last_slot": None})), "clock") if "server-2" in one.text]
+    assert told.text == (
+        "no message of 'server-2' was used in an exchange since the node started: its clock is not compared."
+    )
 
 
 @pytest.mark.parametrize("runs", [False, True])

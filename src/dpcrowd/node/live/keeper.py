@@ -68,6 +68,7 @@ class Keeper:
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
+        self.refused_last: dict[tuple[str, str], int] = {}  # when the last one came
         self.last: SlotRelease | None = None
         self.sent = 0
         self.late = 0  # of those
@@ -220,6 +221,7 @@ class Keeper:
         """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
         slot, kind = said.slot, (said.sender, said.reason)
         self.refused[kind] += 1
+        self.refused_last[kind] = self._clock.now()
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", said.reason)] += 1
         if self._logged[0] != slot:
             self._logged = slot, set()

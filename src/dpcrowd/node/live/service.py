@@ -148,6 +148,7 @@ class Served:
             self.refusals if operator else {},
             now,
             self.following,
+            self.keeper.refused_last,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
@@ -168,7 +169,7 @@ class Served:
         return not problems, problems
 
     def warnings(self) -> Sequence[str]:
-        warnings = list(self.certificates.warnings(self._wall.now()))
+        warnings = list(self.certificates.warnings(self._wall.now(), self.expiries()))
         if self._silent_since is not None:
             warnings.append(
                 f"no feed has spoken in slot {self._silent_since} or since (ingest.needs_feed): these slots are not "
