@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.node.config import load_node
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.process import STORAGE, run_node
@@ -119,6 +121,35 @@ def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
 
 def no_space(*_: object, **__: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("form", ["json", "pretty"])
+@pytest.mark.parametrize("fault", ["network.toml", "the key", "the folder", "a fault"])
+def test_a_start_that_fails_is_told_in_the_form_of_the_log(
+    net: Path, fault: str, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A collector that reads JSON cannot take the one line that says why there is no node."""
+    node = net / "server-1" / "node.toml"
+    change(node, 'format = "pretty"', f'format = "{form}"')
+    match fault:
+        case "network.toml":
+            (net / "network.toml").write_text("", encoding="utf-8")
+        case "the key":
+            (net / "server-1" / "server-1.key").write_text("", encoding="utf-8")
+        case "the folder":
+            load_node(node).data.write_text("", encoding="utf-8")
+        case _:
+            monkeypatch.setattr("dpcrowd.node.live.process.raise_limit", lambda: 1 // 0)
+    lines: list[str] = []
+    assert run_node(node, lines.append) > 0
+    logged = capsys.readouterr().err.splitlines()
+    if form == "pretty":
+        assert len(lines) == 1
+        return
+    assert lines == []
+    parsed = [json.loads(line) for line in logged]
+    assert (parsed[-1]["event"], parsed[-1]["level"]) == ("ended", "critical")
+    assert parsed[-1]["message"].endswith(".")
 
 
 @pytest.mark.parametrize("place", ["the lock", "the copy of network.toml"])

@@ -72,6 +72,7 @@ class Keeper:
         self.last: SlotRelease | None = None
         self.sent = 0
         self.late = 0  # of those
+        self.may_be_late = True  # the next one: after a start, a standstill or a clock that was set
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
         self._broken = False
         self.idle = asyncio.Event()
@@ -204,8 +205,10 @@ class Keeper:
         reached = await self._send(message)
         if late and reached:
             self.late += reached
+        if late and reached and not self.may_be_late:
             text = "the message of slot %d left late; if that happens often, send_offset is too short for this machine."
             log.warning(text, message.slot, extra={"event": "sent-late"})
+        self.may_be_late = False
         self.give(on.MessageSent(self._clock.now(), message.slot))
 
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:

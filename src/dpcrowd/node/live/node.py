@@ -19,6 +19,7 @@ from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live.build import make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.decisions import Deciding
+from dpcrowd.node.live.flood_log import FloodLog
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
@@ -122,7 +123,7 @@ class LiveNode(Deciding):
         self._distrust = ""
         self._still_until = 0  # when nothing ran last, as far as it was noticed
         self._present: set[str] = set()
-        self._link_log = LinkLog()
+        self._link_log, self._flood_log = LinkLog(), FloodLog()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
@@ -322,12 +323,14 @@ class LiveNode(Deciding):
             self._look_at_clock()
             self._look_at_certificates()
             self._link_log.look()
+            self._flood_log.look(self._transport.dropped())
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
         seen, now = self._watch.look(), self._wall.now()
         self.meter.looked_at_clock(seen.moved_ns, seen.still_ns)
+        self.keeper.may_be_late |= bool(seen.moved_ns or seen.still_ns)
         if seen.moved_ns:
             way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
