@@ -404,9 +404,7 @@ class LiveNode(Deciding):
         over = self.certificates.links_over(self._wall.now())
         if (peers, most_bytes) == self._linked and not over:
             return
-        self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
-        await self._transport.close()
-        self._present.clear()
+        await self._close_links()
         if over:
             return
         self._transport.most_bytes = most_bytes

@@ -23,6 +23,7 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.checks import minute
 from dpcrowd.node.keys.expiry import Holder
 from dpcrowd.node.live.certificates import utc
+from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.service import Served
@@ -33,6 +34,7 @@ __all__ = ["CurrentTokens", "Renewing", "keep_served"]
 log = logging.getLogger("dpcrowd.node")
 
 _LAST_SECOND = 1.5  # TLS accepts a certificate until the second in which it expires is over
+_APART = 1.2  # seconds after which a neighbour that dials takes a link for a new one, and does not make it once more
 
 
 class CurrentTokens:
@@ -52,6 +54,7 @@ class Renewing(Served):
     _http: ApiServer | None
     _content: Content  # of the key files that are in use
     _linked: object
+    _link_log: LinkLog
     _reloading: asyncio.Lock
 
     @abstractmethod
@@ -87,6 +90,12 @@ class Renewing(Served):
         """All links once more, with handshakes of their own."""
         self._linked = None
         await self._relink()
+
+    async def _close_links(self) -> None:
+        self._linked, self.keeper.linked = None, frozenset()  # first: a message may be about to leave
+        await self._transport.close()
+        self._present.clear()
+        self._link_log.closed()
 
     async def _relink(self) -> None:
         await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
@@ -156,7 +165,15 @@ class Renewing(Served):
         async def take() -> None:
             machine = self.keeper.machine
             machine.view = replace(machine.view, sign=sign, expires=expires)
-            await self._open_anew()
+            if self._linked is None:
+                await self._relink()
+                return
+            await self._close_links()
+            self._start(open_later())
+
+        async def open_later() -> None:  # slots go on meanwhile; a seal that comes in between has the links opened
+            await asyncio.sleep(_APART)
+            self.keeper.give(self._relink)
 
         async def after_the_exchange(slot: int) -> None:
             await self._wall.sleep_until(self.keeper.machine.view.ends(slot))
