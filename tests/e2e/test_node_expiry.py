@@ -156,7 +156,7 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
         pins = (tmp_path / "network.toml").read_bytes()
         async with running(files["a"]) as a, running(files["b"]) as b:
             await until(lambda: any("expired on" in text for text in a.ready()[1]), "it has expired")
-            await until(lambda: not (a._present or b._present), "the link is closed")
+            await until(lambda: not (a.keeper.machine.present or b.keeper.machine.present), "the link is closed")
             (text,) = [text for text in a.ready()[1] if "expired on" in text]
             (command,) = re.findall(r"'(dpcrowd keys sign .*?)'", text)
             assert "'dpcrowd node reload'" in text
@@ -165,7 +165,10 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
             assert "had another key before" not in capsys.readouterr().out
             assert "renewed certificate" in await a.reload()
             assert a.certificates.expires > ends.timestamp() + 300 * 86_400
-            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            await until(
+                lambda: (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"}),
+                "the link is there again",
+            )
             assert (tmp_path / "network.toml").read_bytes() == pins, "no revision is needed"
 
     asyncio.run(scenario())
@@ -202,7 +205,7 @@ def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.L
     async def scenario() -> None:
         authority, files, keys = network_in(tmp_path, "ab")
         async with running(files["a"]) as a, running(files["b"]) as b:
-            await until(lambda: a._present == {"b"} and b._present == {"a"}, "the link")
+            await until(lambda: a.keeper.machine.present == {"b"} and b.keeper.machine.present == {"a"}, "the link")
             await asyncio.sleep(2.5)  # a link of the start may be made once more, too
             seen: list[bool] = []
             before = a._link_log.change
@@ -217,7 +220,7 @@ def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.L
             await until(lambda: seen[-1:] == [True], "the link again")
             await asyncio.sleep(3.0)
             assert seen == [False, True]
-            assert (a._present, b._present) == ({"b"}, {"a"})
+            assert (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"})
             await until(lambda: a.expiries() == {"b": b.certificates.expires}, "word of the new certificate")
 
     asyncio.run(scenario())
