@@ -14,7 +14,7 @@ from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Promise, Storage, UserBounds
 from dpcrowd.node.storage.migrate import LEDGER_STEPS
-from dpcrowd.node.storage.promise import Windows
+from dpcrowd.privacy.promise import Windows
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens
 
 FINE = SlotClock(EPOCH, SECOND)

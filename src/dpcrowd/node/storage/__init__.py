@@ -8,10 +8,10 @@ from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.promise import Promise, UserBounds
 from dpcrowd.node.storage.promises import Promises, Room, sharing_problem
 from dpcrowd.node.storage.releases import Releases, StoredRelease
 from dpcrowd.node.storage.storage import Storage, forget_journal
+from dpcrowd.privacy.promise import Promise, UserBounds
 
 __all__ = [
     "Entry",

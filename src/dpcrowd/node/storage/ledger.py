@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage.ahead import Jump, elapsed_start, set_ahead, younger
+from dpcrowd.node.storage.ahead import set_ahead
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.identity import put_back
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
-from dpcrowd.node.storage.promise import Promise, UserBounds
 from dpcrowd.node.storage.promises import Promises, Room, check_nano, keep_windows, payer
+from dpcrowd.privacy.clock_jumps import Jump, elapsed_start, younger
+from dpcrowd.privacy.promise import Promise, UserBounds
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["Entry", "Ledger", "Sample"]

@@ -24,7 +24,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage.ahead import Fetch, set_ahead
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.notes import add_event, utc_text
-from dpcrowd.node.storage.promise import Promise, UserBounds, Windows
+from dpcrowd.privacy.promise import Promise, UserBounds, Windows
 from dpcrowd.privacy.units import LARGEST_EPSILON, NANO, format_epsilon
 
 __all__ = ["Promises", "Room", "check_nano", "keep_windows", "payer", "sharing_problem"]

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dpcrowd.node.storage.ahead import Jump, elapsed_start
+from dpcrowd.privacy.clock_jumps import Jump, elapsed_start
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["Promise", "UserBounds", "Windows"]
