@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
+__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "SlotTaken", "unknown_name"]
 
 
 class DpcrowdError(ValueError):
@@ -29,6 +29,10 @@ class MissingExtra(DpcrowdError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
         return type(self), self._arguments  # an error of a worker process has to reach the user whole
+
+
+class SlotTaken(DpcrowdError):
+    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
 
 
 class BudgetExhausted(DpcrowdError):

@@ -55,8 +55,8 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
         assert (latest.slot, latest.estimate.tolist()) == (LAST_RELEASED, ESTIMATE)
         machine, _ = make_machine(node, network, storage, SecureNoise(), view, now)
         assert machine.server.slot == LAST_RELEASED
-        room = storage.ledger.room(view.clock.opens(OPEN_SLOT))
-        assert room.spent == SPENT
+        room = storage.ledger.may(view.clock.opens(OPEN_SLOT))
+        assert room.counted == SPENT
         machine.server.observe(OPEN_SLOT, np.array([75, 75, 75, 75]), room.nano)
         assert machine.server.hear().slot == OPEN_SLOT
 

@@ -81,7 +81,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert storage.ledger.counter() == 2
     assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
     clock = files[1].clock()
-    assert storage.ledger.room(clock.opens(24)).nano == 0
+    assert storage.ledger.may(clock.opens(24)).nano == 0
     again = machine_of(files, storage, 24).trust
     again.start(23, 24)
     again.echo("server-2", 24, (20, 1), None)

@@ -6,7 +6,8 @@ therefore one per *server*: sum over the window of max_g epsilon_g(t) <= epsilon
 one slot add up. The paper's account per *region* (`accounting="per-region"`) is kept for reproduction only: a user who
 moves between regions pays more than it says.
 
-A ledger here holds the accounts of N servers as int64 arrays of nano-epsilon; a live server is N = 1.
+The ledgers here hold the accounts of N simulated servers as int64 arrays of nano-epsilon, by slots. A live server
+spends from its account (`account_ledger`) through the same interface, and on the same slots the same integers.
 """
 
 from __future__ import annotations
@@ -22,18 +23,54 @@ from dpcrowd.errors import BadInput, BudgetExhausted, unknown_name
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Accounting", "FiniteLedger", "Ledger", "WindowLedger", "open_ledger"]
+__all__ = [
+    "Accounting",
+    "BatchLedger",
+    "FiniteLedger",
+    "Ledger",
+    "WindowLedger",
+    "check_charge",
+    "check_order",
+    "open_ledger",
+]
 
 Accounting = Literal["sound", "per-region"]
 Nanos = NDArray[np.int64]
 
 
 class Ledger(ABC):
-    """Accounts of N servers, each with a budget of `total` nano-epsilon.
+    """What a scheme asks and pays, for N servers with d regions; slots must not go backwards.
 
-    `spend(slot, charge)` takes an (N, d) array, the nano-epsilon with which each region is read (0 = not read), or an
-    (N, 1) array where all regions of a server are read alike. Slots must not go backwards.
+    slot  the last one that was asked for, or paid in; -1 before the first
     """
+
+    slot: int
+
+    @abstractmethod
+    def remaining(self, slot: int) -> Nanos:
+        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
+
+    @abstractmethod
+    def spend(self, slot: int, charge: Nanos) -> Nanos:
+        """Pay for one read of the counts of `slot`; returns what each account was charged.
+
+        charge  (N, d), the nano-epsilon with which each region is read (0: not read), or (N, 1) where all regions of a
+                server are read alike
+
+        All accounts are checked before any is charged: a refusal changes no account.
+        """
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """The ledger's whole state as arrays, for saving; empty if it is kept elsewhere."""
+
+    @abstractmethod
+    def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
+
+
+class BatchLedger(Ledger):
+    """Accounts of N servers, each with a budget of `total` nano-epsilon."""
 
     span: str  # how the budget's span is called in messages
     never: str  # what a refusal says when no budget comes back
@@ -51,7 +88,6 @@ class Ledger(ABC):
         self.ceiling: int | None = None  # what may be spent at most from now on, whatever this ledger would allow
 
     def remaining(self, slot: int) -> Nanos:
-        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
         self._advance(slot)
         return self._left()
 
@@ -61,12 +97,8 @@ class Ledger(ABC):
         return left if self.ceiling is None else np.minimum(left, self.ceiling)
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
-        """Pay for one read of the counts of `slot`; returns what each account was charged.
-
-        All accounts are checked before any is charged: a refusal changes no account.
-        """
         self._advance(slot)
-        self._check_charge(charge)
+        check_charge(charge, len(self.spent), self.regions)
         if self.accounting == "sound" and charge.shape[1] > 1:
             cost = charge.max(axis=1, keepdims=True)
         else:
@@ -86,8 +118,7 @@ class Ledger(ABC):
         """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""
 
     def _advance(self, slot: int) -> None:
-        if slot < self.slot:
-            raise BadInput(f"slot {slot} is before slot {self.slot}, which the ledger has already reached.")
+        check_order(slot, self.slot)
         if slot > self.slot:
             self._expire(self.slot, slot)
             self.slot = slot
@@ -99,17 +130,6 @@ class Ledger(ABC):
     @abstractmethod
     def _record(self, slot: int, cost: Nanos) -> None:
         """Remember a payment, if it can expire."""
-
-    def _check_charge(self, charge: Nanos) -> None:
-        servers = len(self.spent)
-        if charge.shape not in ((servers, 1), (servers, self.regions)):
-            raise BadInput(
-                f"a charge must have shape ({servers}, 1) or ({servers}, {self.regions}); given {charge.shape}."
-            )
-        if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
-            raise BadInput(f"a charge must be whole nano-epsilon (int64); given an array of {charge.dtype}.")
-        if (charge < 0).any():
-            raise BadInput(f"a charge must be >= 0; given {int(charge.min())}e-9.")
 
     def _refuse(self, slot: int, cost: Nanos, over: NDArray[np.bool_]) -> None:
         server, column = (int(i) for i in np.argwhere(over)[0])
@@ -152,11 +172,9 @@ class Ledger(ABC):
         """Count one old payment, if it still matters in slot `now`."""
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
-        """The ledger's whole state as arrays, for saving."""
         return {"slot": np.array(self.slot), "spent": self.spent}
 
     def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
-        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
         self._check_saved(arrays)
         self.slot = int(arrays["slot"])
         self.spent = arrays["spent"].astype(np.int64)
@@ -172,7 +190,7 @@ class Ledger(ABC):
                 raise BadInput(f"the saved ledger's '{name}' is not whole nano-epsilon >= 0: it is damaged.")
 
 
-class FiniteLedger(Ledger):
+class FiniteLedger(BatchLedger):
     """One budget for the whole horizon; nothing comes back, and nothing may be sampled after its end."""
 
     span = "the horizon of {} slots has"
@@ -219,7 +237,7 @@ class FiniteLedger(Ledger):
         self.first = int(arrays["first"])
 
 
-class WindowLedger(Ledger):
+class WindowLedger(BatchLedger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
 
     span = "the last {} slots have"
@@ -268,7 +286,23 @@ class WindowLedger(Ledger):
             raise BadInput("the saved ledger's slots do not add up to what it has spent: it is damaged.")
 
 
-def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> Ledger:
+def check_charge(charge: Nanos, servers: int, regions: int) -> None:
+    """Refuse what is no charge of so many servers and regions."""
+    if charge.shape not in ((servers, 1), (servers, regions)):
+        raise BadInput(f"a charge must have shape ({servers}, 1) or ({servers}, {regions}); given {charge.shape}.")
+    if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
+        raise BadInput(f"a charge must be whole nano-epsilon (int64); given an array of {charge.dtype}.")
+    if (charge < 0).any():
+        raise BadInput(f"a charge must be >= 0; given {int(charge.min())}e-9.")
+
+
+def check_order(slot: int, last: int) -> None:
+    """Refuse a slot before the last one."""
+    if slot < last:
+        raise BadInput(f"slot {slot} is before slot {last}, which the ledger has already reached.")
+
+
+def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> BatchLedger:
     """An empty ledger for `servers` servers under a guarantee."""
     kind = FiniteLedger if guarantee.kind == "finite" else WindowLedger
     return kind(guarantee.total, guarantee.length, servers, regions, accounting)

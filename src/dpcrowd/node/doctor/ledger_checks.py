@@ -10,9 +10,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.clock_checks import utc
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.live.horizon import by_revision
-from dpcrowd.node.live.purse import horizon, shortage
-from dpcrowd.node.storage import Entry, Promise, Storage, StorageFailed, sharing_problem
+from dpcrowd.node.live.account_loader import load_account
+from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.privacy.account import Account, sharing_problem
+from dpcrowd.privacy.allowance import by_revision
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
 
@@ -79,13 +80,15 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
     """What all networks on this ledger have spent together, against each of their promises."""
     clock = network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    promises = storage.ledger.promises.all()
-    declared = any(promise.network == network.id for promise in promises)
+    account = load_account(storage, network, slot)
+    promises = account.promises
+    declared = account.promise_of(network.id) is not None
     if not declared:
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
     for promise in promises:
-        counted = storage.ledger.counted(promise, clock.opens(slot))
-        paid, cost = sum(one.nano for one in counted), sum(_cost(promise, one) for one in counted)
+        counted = account.counted(promise, clock.opens(slot))
+        paid = sum(one.nano for one in counted)
+        cost = sum(promise.bounds.cost(one.nano, one.bounds) for one in counted)
         span = "since its horizon began" if promise.span_ns is None else "in its present window"
         counts = f", which counts as {format_epsilon(cost)} for users {promise.bounds}" if cost > paid else ""
         text = (
@@ -93,54 +96,37 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
             f"together have spent {format_epsilon(paid)} {span}{counts}."
         )
         yield passed("budget", text)
-    total = format_epsilon(storage.ledger.total_spent())
+    total = format_epsilon(account.total)
     yield passed("budget", f"since the ledger began ε={total} was spent, over {max(len(promises), 1)} network(s).")
     shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
     if shared:
         fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
         yield problem("sharing", f"the server will not start: {shared}", fix)
     elif declared:
-        yield from _check_room(network, storage, slot)
+        yield from _check_allowance(network, account, slot)
 
 
-def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator[Finding]:
-    """Whether a sample of the present slot could be paid, by the ledger's own judgement."""
-    clock, guarantee = network.clock(), network.guarantee()
-    room = storage.ledger.room(clock.opens(slot))
-    first = horizon(storage, clock, network.id)
-    short = shortage(guarantee, room, slot, first, network.id)
+def _check_allowance(network: NetworkConfig, account: Account, slot: int) -> Iterator[Finding]:
+    """Whether a sample of the present slot could be paid, by the account's own judgement."""
+    guarantee, allowance = network.guarantee(), account.may(network.clock().opens(slot))
+    short = allowance.shortage
     if not short:
         return
-    promise, own = room.promise, room.promise.network == network.id
-    if guarantee.kind == "finite" and (own or slot >= first + guarantee.length):
+    promise, own = allowance.promise, allowance.promise.network == network.id
+    if guarantee.kind == "finite" and (own or allowance.is_over):
         fix = "'dpcrowd node new-horizon' begins a new horizon on top of what was spent: a new promise to your users."
         if guarantee.users == "roaming":
             how = by_revision(network.id)
             fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
-    counted = storage.ledger.counted(promise, clock.opens(slot))
-    back = "" if promise.span_ns is None else f" Something comes back {utc(_back(promise, counted))}."
+    back = "" if promise.span_ns is None else f" Something comes back {utc(allowance.pays_again_ns or 0)}."
     text = f"there is no sample for now: {short}{back}"
-    if own and room.spent <= promise.nano and all(one.kind == "sample" for one in counted):
+    counted = account.counted(promise, allowance.opens_ns)
+    if own and allowance.counted <= promise.nano and all(one.kind == "sample" for one in counted):
         yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
         return
     fix = "Wait: the server estimates from its neighbours meanwhile."
     if not own:
         fix = f"{fix} If that network has ended: 'dpcrowd node withdraw NODE.TOML {promise.network}'."
     yield problem("budget", text, fix)
-
-
-def _back(promise: Promise, counted: list[Entry]) -> int:
-    """When so much has left the window that anything at all can be paid."""
-    spent = sum(_cost(promise, one) for one in counted)
-    for one in sorted(counted, key=lambda one: one.closes_ns):
-        spent -= _cost(promise, one)
-        if spent < promise.nano:
-            return promise.frees(one.closes_ns) or 0
-    return 0  # only where nothing was counted, and then nothing is short
-
-
-def _cost(promise: Promise, entry: Entry) -> int:
-    """What a payment costs the users of a promise."""
-    return promise.bounds.cost(entry.nano, entry.bounds)

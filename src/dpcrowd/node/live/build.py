@@ -10,12 +10,12 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.words import signer, verifier
-from dpcrowd.node.live.purse import horizon, own_promise
+from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine.trust import Trust
-from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, UserBounds
-from dpcrowd.privacy import Guarantee, Noise
+from dpcrowd.node.storage import Storage
+from dpcrowd.privacy import Noise
+from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server
 
@@ -90,12 +90,14 @@ def make_machine(
             text = "the folder is new: nothing is known, nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
-    first, last = horizon(storage, view.clock, network.id), server.slot
+    last = server.slot
+    account = load_account(storage, network, max(view.next_seal(now_ns) - 1, -1) if last == -1 else last)
+    first = account.first_slot
     if server.slot == -1:
         last = max(view.next_seal(now_ns) - 1, -1)
-        server.carry_over(debts(storage, network.guarantee(), view.clock, last, network.id), last, first)
+        server.carry_over(debts(account, last), last, first)
     elif server.horizon not in (None, first):  # the state is of a horizon that has ended, perhaps during a standstill
-        server.begin_horizon(debts(storage, network.guarantee(), view.clock, server.slot, network.id), first)
+        server.begin_horizon(debts(account, server.slot), first)
         text = f"{text} A new horizon begins with slot {first}."
     alone = len(view.names) == 1
     complete_until = storage.memory.complete_until()
@@ -142,7 +144,7 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
     if trust.lost_at is None:
         reason = f"no neighbour that was heard remembers the {trust.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
-    known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
+    known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
     storage.ledger.mark_lost(
         min(known, until - clock.length_ns),
         until,
@@ -155,22 +157,17 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
     return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
 
 
-def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
-    """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
+def debts(account: Account, before: int) -> dict[int, int]:
+    """What the account holds against the current window or horizon: nano-epsilon by slot, up to `before`.
 
     A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
     the last slot that it touches: it stays longest there.
     """
-    own = own_promise(storage, network)
-    if guarantee.kind == "window":
-        entries = storage.ledger.spent_since(clock.opens(before - guarantee.length))
-    else:
-        entries = storage.ledger.dated_after(own.since_ns if own else 0)
-    bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
+    own, slots = account.own, account.slots
     owed: dict[int, int] = {}
-    for entry in entries:
-        slot = min(clock.slot_of(entry.closes_ns - 1), before)
-        owed[slot] = owed.get(slot, 0) + bounds.cost(entry.nano, entry.bounds)
+    for payment in account.dated(own.span_start(slots.opens(before), account.jumps)):
+        slot = min(slots.slot_of(payment.closes_ns - 1), before)
+        owed[slot] = owed.get(slot, 0) + own.bounds.cost(payment.nano, payment.bounds)
     return owed
 
 

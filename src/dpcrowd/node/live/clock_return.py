@@ -6,13 +6,13 @@ accepting the clock as it is now (`dpcrowd node accept-clock`) slots begin again
 is over. Why that is sound:
 
 - *No slot is drawn twice.* The ledger is keyed by UTC and never pays twice for the same time. What the wrong clock has
-  drawn under the numbers up to F is not drawn again when these slots come (`Purse.room` says so before anybody counts);
-  of what it has sealed without a sample nobody was told anything.
+  drawn under the numbers up to F is not drawn again when these slots come (`Account.taken` says so before anybody
+  counts); of what it has sealed without a sample nobody was told anything.
 - *No window holds more than was promised.* Every payment is known, since it is on disk before anything of it leaves.
   One by the wrong clock is dated J too late, and counts against every slot until its date has left the window
   (`promise`: "rows that are dated later than the slot count as well"). So it counts in all windows in which it was
-  really made, and for J longer. Payments before the step are as old as their dates say (`steps`). This is the price,
-  and all of it: what was paid stays paid, and comes back later.
+  really made, and for J longer. Payments before the step are as old as their dates say (`clock_jumps`). This is the
+  price, and all of it: what was paid stays paid, and comes back later.
 - *Nobody is counted in a slot of another time.* Check-ins that were taken for slots to come are deleted. The slots that
   are open now count as missed, since nobody could check in. The first that can be sampled is the next one to open.
 - *An old copy is still exposed.* The node has to be vouched for as after a start, by a message of a slot that is sealed
@@ -30,8 +30,8 @@ from __future__ import annotations
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.live.build import debts
-from dpcrowd.node.live.purse import horizon
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import format_epsilon
@@ -88,8 +88,8 @@ def accept(storage: Storage, network: NetworkConfig, machine: Machine, sealed: i
     text = _text(storage, network, sealed, last, again_ns)
     state = server.save()
     if server.slot > last:
-        owed = debts(storage, network.guarantee(), clock, last, network.id)
-        server.begin_again(owed, last, horizon(storage, clock, network.id))
+        account = load_account(storage, network, last)
+        server.begin_again(debts(account, last), last, account.first_slot)
     try:
         complete_until = min(machine.trust.complete_until, known)
         storage.accept_clock(now_ns, again_ns, server.save(), complete_until, text)
@@ -103,7 +103,7 @@ def accept(storage: Storage, network: NetworkConfig, machine: Machine, sealed: i
 def _text(storage: Storage, network: NetworkConfig, sealed: int, last: int, again_ns: int) -> str:
     ahead = [
         entry
-        for entry in storage.ledger.dated_after(again_ns)
+        for entry in storage.ledger.account(again_ns).dated(again_ns)
         if entry.network == network.id and entry.kind == "sample" and entry.opens_ns >= again_ns
     ]
     text = (

@@ -16,6 +16,7 @@ from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
+from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
 from dpcrowd.node.live.build import make_machine, make_view
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.decisions import Deciding
@@ -24,7 +25,6 @@ from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, keep_served
 from dpcrowd.node.live.revisions import take_next
@@ -83,7 +83,7 @@ class LiveNode(Deciding):
         self.certificates = Certificates(node)
         view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
-        self._purse = Purse(storage, network.guarantee(), view.clock, network.id)
+        self._accounts = AccountLoader(storage, configured_slots(network))
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(
             machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall, self.meter
@@ -210,7 +210,10 @@ class LiveNode(Deciding):
 
         async def seal() -> None:
             await self._relink_for(slot)
-            room = await self.keeper.in_thread(self._purse.room, slot)
+            account = await self.keeper.in_thread(self._accounts.load, slot)
+            opens = self.clock.opens(slot)
+            free = account is not None and not account.taken(opens, self.clock.closes(slot))
+            room = account.may(opens).nano if account is not None and free else 0
             # If a revision could not take over, the counts do not fit.
             taken = counts if usable and revision is self.revision else None
             kind = obstacle
@@ -270,7 +273,7 @@ class LiveNode(Deciding):
             return "ledger"
         if self.keeper.broken:
             return "storage"
-        return "budget" if self._purse.short else "schedule"
+        return "budget" if self._accounts.short else "schedule"
 
     async def _be_present(self) -> None:
         """Open every slot when its time comes, and leave a sign of life on the disk."""
@@ -323,8 +326,8 @@ class LiveNode(Deciding):
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
         if seen.moved_ns:
-            self._purse.clock_set(now - seen.moved_ns, seen.moved_ns)
-            self.keeper.give(lambda: self.keeper.in_thread(self._purse.book))
+            self._accounts.clock_set(now - seen.moved_ns, seen.moved_ns)
+            self.keeper.give(lambda: self.keeper.in_thread(self._accounts.book))
         with suppress(StorageFailed):
             if seen.moved_ns > 0:
                 self.presence.distrust(now)

@@ -10,8 +10,7 @@ from typing import Literal
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.purse import comes_back, horizon, shortage
-from dpcrowd.node.live.spending import spending
+from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
@@ -24,16 +23,14 @@ Waits = Literal["vouching", "operator", "budget"] | None
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
-    """From the durable ledger.
+    """From the account.
 
     early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     """
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    cost = spending(storage, guarantee, clock, slot, network.id)
-    room = storage.ledger.room(clock.opens(slot))
-    first = horizon(storage, clock, network.id)
-    short = shortage(guarantee, room, slot, first, network.id)
+    account = load_account(storage, network, slot)
+    allowance = account.may(clock.opens(slot))
     waits_for: Waits
     if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)
@@ -42,22 +39,22 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     elif not trust.may_sample:
         waits_for, text = "vouching", distrust(trust)
     else:
-        waits_for, text = "budget" if short else None, short
-    over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back, returns = comes_back(storage, clock, room.promise, slot)
+        text = allowance.shortage
+        waits_for = "budget" if text else None
+    back, returns = allowance.returns
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
-        spent=from_nano(cost.spent),
-        blocked=from_nano(cost.blocked),
-        blocked_text=cost.text,
-        remaining=0.0 if over else from_nano(room.nano),
+        spent=from_nano(allowance.spent),
+        blocked=from_nano(allowance.blocked),
+        blocked_text=allowance.blocked_text,
+        remaining=from_nano(allowance.nano),
         returns=None if back is None else from_nano(returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
-        total_spent=from_nano(storage.ledger.total_spent()),
+        total_spent=from_nano(account.total),
         samples=not text,
         waits_for=waits_for,
         text=text,

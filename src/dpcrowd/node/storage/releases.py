@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken
-from dpcrowd.node.storage.notes import utc_text
+from dpcrowd.privacy.units import utc_text
 from dpcrowd.schemes.base import Z95
 
 __all__ = ["Releases", "StoredRelease", "put_release"]
