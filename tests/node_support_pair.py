@@ -41,6 +41,7 @@ async def pair_of_nodes(
     needs_feed: bool = False,
     epoch_ns: int | None = None,
     scheme: dict[str, Any] | None = None,
+    accepts: str = "counts",
 ) -> AsyncIterator[list[LiveNode]]:
     """Two nodes on one machine, that is with one clock, or with a clock each; slots of a second."""
     clocks = [clock, clock] if isinstance(clock, SetClock) else clock
@@ -64,6 +65,7 @@ async def pair_of_nodes(
         for path, own_clock in zip(files.values(), clocks, strict=True):
             if needs_feed:
                 path.write_text(path.read_text() + "needs_feed = true\n")  # its last table is [ingest]
+            path.write_text(path.read_text().replace('accepts = "counts"', f'accepts = "{accepts}"'))
             node, network = load_pair(path)
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             nodes.append(LiveNode(node, network, storage, MemoryTransport(hub), SecureNoise(), own_clock))

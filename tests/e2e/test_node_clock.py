@@ -199,7 +199,7 @@ def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) 
             slot = a.clock.slot_of(clock.now())
             with pytest.raises(NotTaken) as refused:
                 await a.take_counts(slot, {0: 5}, clock.now())
-            assert refused.value.reason == "late"
+            assert refused.value.reason == "unavailable"
             batch = Batch([b"someone"], [0], None)
             with pytest.raises(NotTaken) as refused:
                 await a.intake.take_checkins(batch, clock.now())

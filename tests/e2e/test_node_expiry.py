@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.cli.main import main
 from dpcrowd.node.keys.authority import Authority
 from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
 from dpcrowd.node.keys.signing import key_of_certificate
@@ -138,6 +139,30 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
                 other = "b" if name == "a" else "a"
                 await until(lambda n=node, o=other: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
+
+    asyncio.run(scenario())
+
+
+def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In an outage operators copy commands: one that did not work, or asked for a new revision, would cost days."""
+
+    async def scenario() -> None:
+        authority, files, keys = network_in(tmp_path, "ab")
+        ends = expire_in(authority, keys["a"], 4)
+        pins = (tmp_path / "network.toml").read_bytes()
+        async with running(files["a"]) as a, running(files["b"]) as b:
+            await until(lambda: any("expired on" in text for text in a.ready()[1]), "it has expired")
+            await until(lambda: not (a._present or b._present), "the link is closed")
+            (text,) = [text for text in a.ready()[1] if "expired on" in text]
+            (command,) = re.findall(r"'(dpcrowd keys sign .*?)'", text)
+            assert "'dpcrowd node reload'" in text
+            words = [{"ca": str(authority.folder), "a.csr": str(keys["a"].request)}.get(w, w) for w in command.split()]
+            assert main(words[1:]) == 0, capsys.readouterr().err
+            assert "had another key before" not in capsys.readouterr().out
+            assert "renewed certificate" in await a.reload()
+            assert a.certificates.expires > ends.timestamp() + 300 * 86_400
+            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            assert (tmp_path / "network.toml").read_bytes() == pins, "no revision is needed"
 
     asyncio.run(scenario())
 

@@ -24,6 +24,7 @@ from client_support import FUTURE, LATE, NewNode, OldNode, serving
 from dpcrowd.cli.left_out import LeftOutLines
 from dpcrowd.cli.main import main
 from dpcrowd.cli.stopping import Stop
+from dpcrowd.client.client import Client
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeBusy, NodeError, NodeUnreachable, NotTaken, RequestRefused
 from dpcrowd.client.lines import NumberedCheckin, Undelivered, deliver_lines
@@ -267,10 +268,51 @@ def test_the_authority_is_an_option_here(tmp_path: Path, capsys: pytest.CaptureF
     files = make_trial(tmp_path / "keys", ["a"], datetime.now(UTC))["a"]
     (tmp_path / "day.ndjson").write_text(_line(1))
     with serving(FakeService(), files.certificate, files.key) as served:
-        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]) == 4
+        assert main(["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]) == 2
         assert "(--ca)" in capsys.readouterr().err
         words = ["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN, "--ca", str(files.authority)]
         assert main(words) == 0
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("wrong", ["http", "ca", "https"])
+def test_what_cannot_pass_ends_a_feed_at_its_first_connection(
+    wrong: str, empty: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It waited for ever, and without a word if there was no line yet; nobody knew that nothing was ever sent."""
+    ours, theirs = (make_trial(tmp_path / name, ["a"], datetime.now(UTC))["a"] for name in ("ours", "theirs"))
+    (tmp_path / "day.ndjson").write_text("" if empty else _line(1))
+    service = FakeService()
+    words = [str(tmp_path / "day.ndjson"), "--follow", "--token", CHECKIN, "--ca", str(theirs.authority)]
+    secured = () if wrong == "https" else (ours.certificate, ours.key)
+    with serving(service, *secured) as served:
+        scheme = {"http": "http", "ca": "https", "https": "https"}[wrong]
+        assert main(["feed", f"{scheme}://{served.url.split('://')[1]}", *words]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("dpcrowd: error: the node does not answer (HTTP")
+    assert {"http": "https://", "ca": "(--ca)", "https": "http://"}[wrong] in told
+    assert service.batches == []
+
+
+def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> None:
+    """A certificate may be renewed before the file of --ca is: a feed that ended then would need a hand to start it."""
+    old, new = (make_trial(tmp_path / name, ["a"], datetime.now(UTC))["a"] for name in ("old", "new"))
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(old.authority.read_bytes())
+    with serving(FakeService(), old.certificate, old.key) as served:
+        sender = feed_module._Sender(lambda: Client(served.url, CHECKIN, ca=ca))
+        assert sender.send([CheckIn("person-1", REGION)]).accepted == 1
+        sender.renew()  # a connection that is open would outlive the certificate
+        served.stop()
+        served._tls = {"certificate": new.certificate, "key": new.key}
+        served.start()
+        with pytest.raises(NodeUnreachable) as told:
+            sender.send([CheckIn("person-2", REGION)])
+        assert told.value.reason == "untrusted"
+        ca.write_bytes(new.authority.read_bytes())
+        assert sender.say_idle() == feed_module._AGAIN, "tried again soon, and with the file as it is now"
+        assert sender.send([CheckIn("person-2", REGION)]).accepted == 1
+        sender.close()
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

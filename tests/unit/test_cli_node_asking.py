@@ -60,6 +60,19 @@ def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[
     assert json.loads(run(capsys, "peers", str(file), "--json")[1]) == NETWORK["neighbours"]
 
 
+def test_what_is_blocked_is_not_called_spent(
+    file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a confirmed loss the operator asks what was paid, what is only blocked, and until when."""
+    loss = "ε=1 for losses that were confirmed, until 2026-01-01T00:02:00Z."
+    for name, value in (("blocked", 1.0), ("blocked_text", loss), ("remaining", 0.0), ("total_blocked", 1.0)):
+        monkeypatch.setitem(BUDGET, name, value)
+    lines = run(capsys, "budget", str(file))[1].splitlines()
+    assert "spent       ε=0.25 of 1 in the last 100 slots, 1 blocked, 0 left" in lines
+    assert f"blocked     {loss}" in lines
+    assert "in all      ε=3.5 since the ledger began, and ε=1 of confirmed losses blocked" in lines
+
+
 def test_commands_to_the_node(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

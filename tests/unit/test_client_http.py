@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import socket
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -332,10 +335,6 @@ def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
             pytest.raises(NodeUnreachable, match="certificate is of no authority known here"),
         ):
             client.ready()
-        plain = served.url.replace("https://", "http://")
-        with dpcrowd.Client(plain, READ, retries=0) as client, pytest.raises(NodeUnreachable, match="https://") as told:
-            client.ready()
-        assert (told.value.reason, "Error" in str(told.value)) == ("hung-up", False)
     with pytest.raises(BadInput, match="ca"):
         dpcrowd.Client(served.url, ca=tmp_path / "nothing.crt")
 
@@ -347,6 +346,52 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
         dpcrowd.Client("http://a")
     code = "import sys, dpcrowd; assert 'httpx' not in sys.modules and 'dpcrowd.client' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_plain_http_where_there_is_https(tmp_path: Path) -> None:
+    """A client asked again for half a minute, and a stream with endless patience for ever; it cannot pass."""
+    files = make_trial(tmp_path, ["a"], datetime.now(UTC))["a"]
+    service = FakeService(slots=[1])
+    with serving(service, files.certificate, files.key) as served:
+        plain = served.url.replace("https://", "http://")
+        with dpcrowd.Client(plain, READ, retries=1000, patience=1e9) as client:
+            for call in (client.ready, lambda: list(client.stream(patience=None))):
+                with pytest.raises(NodeUnreachable, match=r"it speaks HTTPS; the address is https://") as told:
+                    call()
+                assert (told.value.reason, "Error" in str(told.value)) == ("not-http", False)
+
+        async def asynchronous() -> None:
+            async with dpcrowd.AsyncClient(plain, READ, retries=1000, patience=1e9) as client:
+                with pytest.raises(NodeUnreachable, match="it speaks HTTPS"):
+                    await client.ready()
+                with pytest.raises(NodeUnreachable, match="it speaks HTTPS"):
+                    async for _ in client.stream(patience=None):
+                        pass
+
+        asyncio.run(asynchronous())
+
+
+def test_whoever_hangs_up_without_speaking_https_may_come_back() -> None:
+    """A load balancer whose node is down hangs up on everybody; a client that gave up at once would lose check-ins."""
+    calls: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    calls.append(len(connection.recv(100_000)))
+                    connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with dpcrowd.Client(address, READ, retries=1) as client, pytest.raises(NodeUnreachable) as told:
+            client.ready()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(20)
+    assert told.value.reason == "hung-up"
+    assert len(calls) == 4, "each of the two attempts, and whether HTTPS is spoken there"
 
 
 def test_https_where_there_is_none() -> None:

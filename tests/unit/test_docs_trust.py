@@ -38,5 +38,7 @@ def test_every_row_is_shown_by_tests_that_exist(row: str) -> None:
 def test_all_faults_are_on_the_page() -> None:
     """Also those that only the trial tries: a fault that is left out looks as if nobody had thought of it."""
     assert len(ROWS) > 15
-    for word in "kill SIGSTOP copy full ahead back port certificate flood connections headers neighbour".split():
+    words = "kill SIGSTOP copy full ahead back port certificate flood connections headers neighbour "
+    words += "deleted expires reload renewed accepted"
+    for word in words.split():
         assert re.search(rf"^\| [^|]*{word}", PAGE, flags=re.MULTILINE), word

@@ -64,6 +64,15 @@ def test_nothing_to_take_is_taken() -> None:
     assert not service.collector.fed(101)
 
 
+def test_an_empty_list_at_the_end_of_a_slot_does_not_speak_for_the_next_one() -> None:
+    """A slot that opened while the request was handled was passed over by feeds, and not sampled (needs_feed)."""
+    service, times = FakeService(), iter([*[CLOCK.closes(3) - 1_000_000] * 2, *[CLOCK.closes(3) + 1_000_000] * 9])
+    response = client_of(service, now=lambda: next(times)).post("/v1/checkins", content=b"[]", headers=JSON)
+    assert (response.status_code, response.json()["seconds_left"]) == (202, 0.0)
+    assert service.collector.fed(3)
+    assert not service.collector.fed(4)
+
+
 def test_a_body_in_pieces() -> None:
     """Clients stream bodies without telling their length."""
     service = FakeService()

@@ -7,8 +7,12 @@ import time
 from pathlib import Path
 
 from dpcrowd.cli.main import main
+from dpcrowd.node.config import load_pair
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.doctor import has_problem
+from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.live.status import budget
+from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.promise import UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems
@@ -51,6 +55,13 @@ def _a_while_ago() -> int:
     return time.time_ns() // MINUTE * MINUTE - 3 * MINUTE
 
 
+def _back(net: Path, at: int) -> str:
+    """A whole budget, at a slot and its time."""
+    _, network = load_pair(net / "server-1" / "node.toml")
+    slot = network.clock().slot_of(at)
+    return f"ε=1 at slot {slot}, {rfc3339(network.clock().opens(slot))}"
+
+
 def test_a_spent_window_is_no_alarm_but_said(net: Path) -> None:
     """A scheme that uses its budget is often there; when some comes back is what the operator wants to know."""
     opens = _a_while_ago()
@@ -58,20 +69,35 @@ def test_a_spent_window_is_no_alarm_but_said(net: Path) -> None:
     findings = look(net)
     assert "budget" not in problems(findings)
     (said,) = [one for one in of(findings, "budget") if one.outcome == "note"]
-    back = time.strftime("%Y-%m-%d %H:%M", time.gmtime((opens + 101 * MINUTE) / 1e9))
-    assert f"no sample for now: ε=1 of 1 is spent. Something comes back {back}" in said.text
+    assert (
+        f"no sample for now: ε=1 of 1 is spent. What comes back next: {_back(net, opens + 101 * MINUTE)}" in said.text
+    )
 
 
 def test_a_loss_that_was_confirmed(net: Path) -> None:
-    """A whole budget is booked, and nothing is sampled for a whole window: no ordinary state."""
+    """A whole budget is booked, and nothing is sampled for a whole window: no ordinary state.
+
+    What the server itself says of it has to be the same, or the operator believes neither.
+    """
     opens = _a_while_ago()
     data = pay(net, opens)
     with Storage.open(data, network_id="trial") as storage:
         storage.ledger.mark_lost(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
-    told = problems(look(net))["budget"]
-    assert "no sample for now: with losses that were confirmed ε=1.25 counts as spent, more than the 1" in told
-    back = time.strftime("%Y-%m-%d %H:%M", time.gmtime((opens + 103 * MINUTE) / 1e9))
-    assert f"comes back {back}" in told, "only when the loss has left the window, not with the first payment"
+    findings, ends = look(net), rfc3339(opens + 103 * MINUTE)
+    told = problems(findings)["budget"]
+    blocked = f"blocked is ε=1 for losses that were confirmed, until {ends}."
+    assert f"no sample for now: ε=0.25 of 1 is spent, and {blocked}" in told
+    assert f"together have spent 0.25 in its present window, and {blocked}" in of(findings, "budget")[0].text
+    assert "began ε=0.25 was spent, and ε=1 of confirmed losses was blocked" in of(findings, "budget")[1].text
+    back = _back(net, opens + 103 * MINUTE)
+    assert f"What comes back next: {back}." in told, "only when the loss has left the window, not with the payment"
+    _, network = load_pair(net / "server-1" / "node.toml")
+    with Storage.open(data, network_id="trial") as storage:
+        view = budget(network, storage, Trust(0, vouched=True), time.time_ns())
+    assert view.text in told
+    assert f"ε={view.returns:g} at slot {view.returns_slot}, {view.returns_at}" == back
+    assert (view.spent, view.blocked, view.total_spent, view.total_blocked) == (0.25, 1.0, 0.25, 1.0)
+    assert (view.blocked_until, view.blocked_text) == (ends, blocked.removeprefix("blocked is "))
 
 
 def test_a_spent_horizon(net: Path) -> None:

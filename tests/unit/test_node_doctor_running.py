@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
 from dpcrowd.node.ingest.times import rfc3339
 from node_support_cli import NETWORK, answering
-from node_support_doctor import look, of
+from node_support_doctor import look, of, problems
 
 
 def _runs(net: Path) -> None:
@@ -91,12 +92,19 @@ def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: 
     assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
 
 
-def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(net: Path) -> None:
-    """The operator would read about disks, and wait for an hour."""
+@pytest.mark.parametrize("far", [True, False])
+def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(far: bool, net: Path) -> None:
+    """The operator would read about disks, and wait for an hour; nor is the same told twice, as it was."""
     _runs(net)
-    waits = ["the clock went back by 1 h: 'dpcrowd node accept-clock' lets slots begin again."]
-    (found,) = [one for one in look(net, ask=_answers(net, ready=False, problems=waits)) if one.check == "running"]
-    assert "accept-clock" in found.fix
+    more = " If the clock is right now, 'dpcrowd node accept-clock' lets slots begin again." if far else ""
+    text = f"the clock went back by 1 h: slot 7 was sealed already.{more}"
+    answers = _answers(net, {"refused": {"late": 9}}, ready=False, problems=[text], samples=False, text=text)
+    findings = look(net, ask=answers)
+    (found,) = of(findings, "running")
+    assert found.outcome == "problem"
+    assert ("accept-clock" in found.fix, "Storage" in found.fix) == (far, False)
+    (late,) = [one for one in of(findings, "clock") if "server-2" in one.text]
+    assert "or this one was ahead" in late.text, "the neighbour is not to blame for what this clock has refused"
 
 
 def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
@@ -107,6 +115,19 @@ def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
     assert "no process holds the data folder" in findings[0].text
     assert gone[0] in findings[1].text
     assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
+
+
+def test_a_node_without_its_folder_is_not_blamed_for_its_own_ports(net: Path) -> None:
+    """Told to stop what listens at its port, an operator would look for another program, and miss the folder."""
+    node, _ = load_pair(net / "server-1" / "node.toml")
+    with socket.create_server(node.listen.http_address):
+        findings = look(net, ask=_answers(net, ready=False, problems=["it was deleted."]))
+        assert "ports" not in problems(findings)
+        assert "is in use by the node that has lost its data folder" in of(findings, "ports")[0].text
+        assert f"the data folder '{node.data}', which is not there" in problems(findings)["running"]
+        checks = [one.check for one in findings]
+        assert checks.index("running") < checks.index("ports"), "the cause comes first"
+        assert "ports" in problems(look(net, ask=lambda *_: {"error": "some other program"}))
 
 
 @pytest.mark.parametrize("tls", [False, True])

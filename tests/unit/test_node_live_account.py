@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
@@ -83,23 +84,6 @@ def test_another_networks_promise_is_named(tmp_path: Path) -> None:
         assert "'a' shares this ledger and promises ε=0.5, of which 0.5 is spent" in text
 
 
-def test_what_comes_back_is_said_by_the_promise_that_binds(tmp_path: Path) -> None:
-    """Of the own window alone it would be promised again and again, and never come."""
-    shared = tmp_path / "a"
-    with (
-        open_storage(shared, "a", nano=NANO, slots=10) as other,
-        open_storage(tmp_path / "b", "crowd", ledger=shared, nano=NANO, slots=4) as storage,
-    ):
-        draw(storage, 0, nano=NANO // 2)
-        draw(other, 1, nano=NANO // 4)
-        assert allowance(storage, 2).returns == (4, NANO // 2)
-        assert allowance(storage, 5).returns == (10, NANO // 2), "nothing is in the own window any more"
-        assert allowance(storage, 10).returns == (11, NANO // 4)
-        assert allowance(storage, 30).returns == (None, 0)
-        assert [allowance(storage, slot).nano for slot in (9, 10, 11)] == [NANO // 4, 3 * NANO // 4, NANO]
-        assert declared(NANO, None).may(opens(2)).returns == (None, 0), "a horizon gives nothing back"
-
-
 @pytest.mark.parametrize(("nano", "short"), [(NANO // 4 - 1, True), (NANO // 4, False)])
 def test_less_than_an_even_share_is_not_enough(nano: int, short: bool) -> None:
     """No scheme asks for less: the node would say that it samples, and be silent."""
@@ -132,7 +116,10 @@ def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_
         assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
         storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
         text = allowance(storage, 2).shortage
-        assert text == "with losses that were confirmed ε=1.5 counts as spent, more than the 0.25 that is promised."
+        assert text == (
+            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for losses that were "
+            f"confirmed, until {rfc3339(opens(5))}."
+        )
         text = allowance(storage, 4).shortage
         assert "losses" in text, "the loss is the last to leave the window"
 

@@ -133,8 +133,10 @@ def test_what_expires_soon_is_a_warning_and_what_has_expired_a_problem(node: Nod
     certificates = Certificates(node)
     end = NOW.replace(microsecond=0) + 365 * DAY  # by then that of HTTPS has expired
     assert certificates.warnings(ns(end - 3 * DAY)) == [
-        f"the certificate of 'clinic-a' expires in 3 days ({end.date()}). dpcrowd keys renew --node DIR, then give the "
-        "authority the request (NAME.next.csr) and nothing else."
+        f"the certificate of 'clinic-a' expires in 3 days ({end.date()}). Quickest, with the same key: the authority "
+        "signs the same request again ('dpcrowd keys sign clinic-a.csr --ca ca --name clinic-a --force'), its answer "
+        "replaces clinic-a.crt, and 'dpcrowd node reload' takes it. With another key: 'dpcrowd keys renew --node DIR', "
+        "then give the authority the request (clinic-a.next.csr) and nothing else."
     ]
     (https,) = certificates.problems(ns(end - 3 * DAY))
     assert "HTTPS" in https

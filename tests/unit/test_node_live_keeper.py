@@ -20,7 +20,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from node_support import body_of
-from node_support_lone import Lone, beat
+from node_support_lone import COUNTS, Lone, beat
 from node_support_storage import open_storage
 
 
@@ -87,6 +87,17 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
         payload, on_disk = line.sent[-1]
         assert body_of(payload).heard == {1: (1, 7), 2: (0, 5)}
         assert {name: said[:2] for name, said in on_disk.items()} == {"server-1": (0, 7), "server-2": (1, 5)}
+
+
+def test_what_the_ledger_refuses_to_pay_does_not_leave(tmp_path: Path) -> None:
+    """A sample that is sent without its payment costs users what no ledger knows of."""
+    with open_storage(tmp_path) as storage:
+        keeper, line, node = keeper_of(storage), Line(storage), Lone((1, 2))
+        keeper.machine, keeper._transport, keeper.linked = node.machine, line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+        storage.ledger.mark_lost(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
+        asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
+        keeper.close()
+        assert [body_of(payload).records for payload, _ in line.sent] == [()], "a heartbeat, once"
 
 
 def test_the_last_slot_of_a_complete_ledger_is_stored_with_the_release(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_before_the_first_slot_nobody_is_blamed(net: Path) -> None:
         assert problems == [f"the node may not sample yet (/v1/budget): the network's first slot opens at {FUTURE}."]
         assert budget.text == f"the network's first slot opens at {FUTURE}."
         live.keeper.machine.server._slot = 3  # the clock was set back to before the epoch
-        assert "no neighbour has vouched" in live.ready()[1][0]
-        assert "the clock went back: slot 3 was sealed already" in live.ready()[1][1]
+        (problem,) = live.ready()[1]
+        assert "the clock went back: slot 3 was sealed already" in problem
         assert "first slot" not in asyncio.run(live.budget()).text
         live.keeper.machine.server._slot = -1
         live.keeper.machine.trust.shown_at = 1  # a loss is the operator's business at any time
@@ -71,6 +71,15 @@ def test_after_it_a_neighbour_is_waited_for(net: Path) -> None:
         assert "no neighbour has vouched" in live.ready()[1][0]
 
 
+def test_only_a_folder_that_this_start_has_made_is_called_new(net: Path) -> None:
+    """After a restart inside the first slot "the folder is new" would look as if the ledger were gone."""
+    node = net / "server-1" / "node.toml"
+    with open_node(node) as live:
+        assert live.found == "the folder is new: nothing is known, nothing was spent."
+    with open_node(node) as live:
+        assert live.found == "no estimates are stored: begins anew. Nothing was spent."
+
+
 def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
     """A monitor of /v1/budget alone would be content while the disk is full."""
     with open_node(net / "server-1" / "node.toml") as live:
@@ -79,6 +88,7 @@ def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
         live._storage._database.failure = StorageFailed("full", "the disk is full", "free some space")
         budget = asyncio.run(live.budget())
         assert (budget.samples, budget.waits_for, budget.text) == (False, None, "the disk is full; free some space.")
+        assert "the disk is full; free some space. The node then goes on by itself." in live.ready()[1]
         live._storage._database.failure = None
         assert asyncio.run(live.budget()).samples
 
@@ -100,7 +110,8 @@ def test_a_start_on_a_full_disk_is_a_matter_of_storage(
             full.setattr(Path, "write_text", no_space)
         lines: list[str] = []
         assert run_node(node, lines.append) == STORAGE
-    assert "the disk is full (ENOSPC); free some space" in lines[0]
+    assert lines[0].endswith("the disk is full (ENOSPC); free some space. Then start the node again.")
+    assert "by itself" not in lines[0], "it has ended"
     assert "broke" not in capsys.readouterr().err
     with open_node(node):  # there is room again
         pass

@@ -215,6 +215,14 @@ def test_missed_slots_are_no_samples() -> None:
     assert bits(node.published[-1].variance) == bits(awake.published[-1].variance)
 
 
+def test_one_missed_slot_is_told_as_one() -> None:
+    """ "Slots 1 to 1" makes one look for the other."""
+    node = Lone()
+    node.live([0])
+    node.live([2])
+    assert [report.text for report in node.reports] == ["slot 1 passed without this node: no sample there."]
+
+
 def test_a_first_start_late_in_the_network_misses_nothing() -> None:
     """A server that joins at slot 5,000 was never there before: nothing to catch up, nothing to report."""
     node = Lone()

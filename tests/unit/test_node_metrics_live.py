@@ -137,6 +137,42 @@ def test_a_silent_feed_is_a_reason_of_its_own(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_silent_feed_is_a_warning_until_it_has_spoken_for_a_slot(tmp_path: Path) -> None:
+    """A monitor of /readyz would be content while no slot is sampled. Inside a slot nothing changes: when somebody
+    speaks there is nobody's business."""
+
+    async def scenario() -> None:
+        async with driven(tmp_path, settings="needs_feed = true\n") as it:
+            assert it.node.warnings() == [], "nothing is known before the first seal"
+            await it.seal(0)
+            await it.seal(1)
+            (text,) = it.node.warnings()
+            assert text.startswith("no feed has spoken in slot 0 or since (ingest.needs_feed): ")
+            assert it.node.ready()[0], "it does its work"
+            it.clock.at = it.node.clock.opens(2)
+            await it.node.take_counts(2, {}, it.clock.at)
+            assert it.node.warnings() == [text]
+            await it.seal(2)
+            assert it.node.warnings() == []
+            await it.seal(3)
+            assert "in slot 3 or since" in it.node.warnings()[0]
+            await it.seal(4, opened=False)
+            assert "in slot 3 or since" in it.node.warnings()[0], "nobody knows of a slot that was missed"
+
+    asyncio.run(scenario())
+
+
+def test_whoever_needs_no_feed_is_not_warned(tmp_path: Path) -> None:
+    """An empty shop would be called a fault, and so tell that it is empty."""
+
+    async def scenario() -> None:
+        async with driven(tmp_path) as it:
+            await it.seal(0)
+            assert it.node.warnings() == []
+
+    asyncio.run(scenario())
+
+
 def test_a_ledger_that_nobody_vouches_for_is_a_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a restore nothing is sampled until the operator has confirmed the loss: that must be seen at once."""
 

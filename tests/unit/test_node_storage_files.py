@@ -133,9 +133,7 @@ def test_a_full_disk_undoes_the_payment_and_the_node_goes_on_once_there_is_room(
         with pytest.raises(StorageFailed) as failed:
             storage.commit_sample(1, opens(1), 1, 5, b"n" * 100_000, b"s")
         assert failed.value.kind == "full"
-        assert str(failed.value).endswith(
-            "the disk is full (SQLITE_FULL); free some space; the node goes on by itself."
-        )
+        assert str(failed.value).endswith("the disk is full (SQLITE_FULL); free some space.")
         assert failed.value.__suppress_context__
         assert storage.failure is failed.value
         assert (storage.ledger.counter(), storage.ledger.total_spent(), storage.state()) == (1, 5, b"state")
@@ -176,6 +174,23 @@ def test_a_full_disk_refuses_check_ins(tmp_path: Path, monkeypatch: pytest.Monke
         storage.journal.append(opens(0), b"after")
         assert list(storage.journal.batches(opens(0))) == [b"before", b"after"]
         assert storage.failure is None
+
+
+def test_what_still_fits_into_the_journal_of_a_full_disk_is_kept(tmp_path: Path) -> None:
+    """A small check-in fits into what the slot's file has of the disk already. It is acknowledged, so the next life has
+    to count it, although nothing could be paid meanwhile."""
+    with open_storage(tmp_path) as storage:
+        draw(storage, 0)
+        storage.journal.slot_key(opens(1))
+        (pages,) = storage._database.row("PRAGMA page_count") or (0,)
+        storage._database.connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StorageFailed):
+            storage.commit_sample(1, opens(1), 1, 5, b"n" * 100_000, b"s")
+        storage.journal.append(opens(1), b"small")
+        assert storage.failure is not None, "the database is still full, and /readyz says so"
+    with open_storage(tmp_path) as storage:
+        assert list(storage.journal.batches(opens(1))) == [b"small"]
+        assert storage.ledger.counter() == 1
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:

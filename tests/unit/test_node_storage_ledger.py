@@ -225,6 +225,20 @@ def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer:
     assert "restored" in event.text
 
 
+def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) -> None:
+    """A second network on the ledger, or a restart, would call blocked what the first calls spent, or the reverse."""
+    with (
+        open_storage(tmp_path / "a", "a") as storage,
+        open_storage(tmp_path / "b", "b", ledger=tmp_path / "a") as other,
+    ):
+        assert other.ledger.account(opens(2)).lost == 0
+        storage.ledger.mark_lost(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
+        for each in (storage, other, storage, other):
+            assert each.ledger.account(opens(2)).lost == 7, "each row is counted once"
+    with open_storage(tmp_path / "a", "a") as storage:
+        assert storage.ledger.account(opens(9000)).lost == 7
+
+
 def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
     """A loss that counted for ever would end sampling for good."""
     storage = longer

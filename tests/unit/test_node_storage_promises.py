@@ -132,7 +132,7 @@ def test_users_at_more_servers_pay_more_for_noise_that_was_made_for_fewer(tmp_pa
         few.ledger.declare(100, 3 * LENGTH, slots=SLOTS)
         many.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(1, 4))
         room = few.ledger.may(opens(0))
-        assert (room.nano, room.promise.network, room.weighted) == (25, "many", True)
+        assert (room.nano, room.promise.network, room.is_weighted) == (25, "many", True)
         with pytest.raises(
             BudgetExhausted,
             match=r"asks for ε=0\.000000026 \(ε=0\.000000104 for users in one region at each of up to 4",

@@ -6,7 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,8 @@ def feed(
 
     While it waits for lines (--follow, or standard input), it sends an empty list in every slot, so that the node can
     tell a crowd that is silent from a feed that has died. With --follow it waits for a node that is away, and says so.
+    An address or an authority that is wrong (http:// where the node has HTTPS, a certificate that --ca does not vouch
+    for) ends it at the first connection; once the node has answered, this is waited for, too.
     A line without a time counts when it is sent: start again with --new, or old lines count as people of now.
 
     A line waits for others of its batch for a quarter of the network's grace, if the token may read that, and for 0.05
@@ -96,7 +98,7 @@ def feed(
     patience = _PATIENCE_OF_A_FOLLOWER if follow else _PATIENCE
     with closing(_Sender(lambda: Client(url, token, ca=ca, patience=patience))) as sender, Stop() as stop:
         if seconds is None:
-            seconds = _longest_wait(url, token, ca) if waits else _WAIT_FOR_THE_DISK
+            seconds = sender.longest_wait(lambda: Client(url, token, ca=ca, retries=0)) if waits else _WAIT_FOR_THE_DISK
         lines = open_source(stop.requested, seconds)
         batches = LineBatches(lines, left_out.line, size=batch, seconds=seconds, wake=_WAKE, stop=stop.requested)
         idle_at = time.monotonic()
@@ -104,7 +106,7 @@ def feed(
         try:
             for checkins in batches:
                 if waits and time.monotonic() >= idle_at:
-                    idle_at = time.monotonic() + _say_idle(sender.client)
+                    idle_at = time.monotonic() + sender.say_idle()
                 if checkins:
                     wait = _Waiting(stop, sender, patient=follow)
                     taken += deliver_lines(sender.send, checkins, left_out, wait.again)
@@ -150,27 +152,62 @@ def _source(
     return lambda stop, nap: read_lines(stream)
 
 
-def _longest_wait(url: str, token: str | None, ca: Path | None) -> float:
-    """From what the node says of its network; asked once, since a feed's token is often not one that may read."""
-    from dpcrowd.client.client import Client
-    from dpcrowd.client.errors import NodeError
-    from dpcrowd.client.tail import longest_wait
-
-    with Client(url, token, ca=ca, retries=0) as client:
-        try:
-            return longest_wait(client.network())
-        except NodeError:
-            return longest_wait(None)
-
-
 class _Sender:
-    """A client, which is made anew when the node's certificate has changed: the file of `--ca` may have, too."""
+    """A client, which is made anew when the node's certificate has changed: the file of `--ca` may have, too.
+
+    Until the node has answered for the first time, what cannot pass (an address or an authority that is wrong) ends the
+    feed as wrong input; later it is waited for, since a certificate may be renewed.
+    """
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make, self.client = make, make()
+        self._answered = False
 
     def send(self, rows: list[CheckIn]) -> Delivery:
-        return self.client.checkin(rows, batch=len(rows))
+        with self._watched():
+            return self.client.checkin(rows, batch=len(rows))
+
+    def say_idle(self) -> float:
+        """Seconds until it is time again. A node that is away or busy is asked again soon: there is nothing to lose."""
+        from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
+
+        try:
+            with self._watched():
+                return self.client.idle()
+        except (NodeBusy, NodeFailed, NodeUnreachable) as error:
+            if error.reason == "untrusted":
+                self.renew()
+            return _AGAIN
+
+    def longest_wait(self, make: Callable[[], Client]) -> float:
+        """From what the node says of its network; asked once, since a feed's token is often not one that may read."""
+        from dpcrowd.client.errors import NodeError
+        from dpcrowd.client.tail import longest_wait
+
+        with make() as client:
+            try:
+                with self._watched():
+                    return longest_wait(client.network())
+            except NodeError:
+                return longest_wait(None)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        from dpcrowd.client.errors import NodeError
+        from dpcrowd.client.steps import LASTING
+        from dpcrowd.errors import BadInput
+
+        try:
+            yield
+        except NodeError as error:
+            self._answered = self._answered or error.status is not None
+            if self._answered or error.reason not in LASTING:
+                raise
+            text = _said(error)
+        else:
+            self._answered = True
+            return
+        raise BadInput(text)
 
     def renew(self) -> None:
         from dpcrowd.errors import BadInput
@@ -212,13 +249,3 @@ class _Waiting:
 def _said(error: NodeError) -> str:
     """In the words of the command line."""
     return error.message.replace("(ca)", "(--ca)") if error.reason == "untrusted" else error.message
-
-
-def _say_idle(client: Client) -> float:
-    """Seconds until it is time again. A node that is away or busy is asked again soon: there is nothing to lose."""
-    from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
-
-    try:
-        return client.idle()
-    except (NodeBusy, NodeFailed, NodeUnreachable):
-        return _AGAIN

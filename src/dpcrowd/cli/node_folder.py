@@ -122,13 +122,14 @@ def withdrawal(file: Path, network: str) -> Decision:
     node, _ = load_pair(file)
     ledger = _ledger(node)
     with Storage.inspect(ledger, network_id=network) as storage:
-        promises = {promise.network: promise for promise in storage.ledger.account(time.time_ns()).promises}
+        account = storage.ledger.account(time.time_ns())
+    promises = {promise.network: promise for promise in account.promises}
     if not promises:
         raise BadInput(f"no network has declared a promise on the ledger in '{ledger}': there is none to withdraw.")
     if network not in promises:
         raise unknown_name("network on this ledger", network, promises)
     storage = Storage.open(ledger, network_id=network)
-    nano, total = promises[network].nano, storage.ledger.total_spent()
+    nano, total = promises[network].nano, account.total - account.lost
     others = sorted(set(promises) - {network})
     left = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
     text = (

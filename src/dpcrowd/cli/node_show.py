@@ -44,7 +44,7 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("neighbours", f"{connected} of {len(neighbours)} connected"),
         ("budget", _budget_line(budget)),
     ]
-    rows += [("soon", text) for text in ready.get("warnings", [])]
+    rows += [("soon" if "certificate" in text else "warning", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
         told = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{told}, digest {network.get('next_digest', '?')}"))
@@ -61,7 +61,8 @@ def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
         rows.append(("blocked", view.get("blocked_text") or f"ε={view['blocked']:g}"))
     if view.get("returns") is not None:
         rows.append(("returns", f"ε={view['returns']:g} at slot {view['returns_slot']}, {view['returns_at']}"))
-    rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began"))
+    lost = f", and ε={view['total_blocked']:g} of confirmed losses blocked" if view.get("total_blocked") else ""
+    rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began{lost}"))
     rows.append(("samples", "yes" if view["samples"] else f"no: {view['text']}"))
     _rows(rows)
 
@@ -81,7 +82,8 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
 
 def _budget_line(view: dict[str, Any]) -> str:
     span = f"the last {view['length']} slots" if view["kind"] == "window" else f"a horizon of {view['length']} slots"
-    return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}, {view['remaining']:g} left"
+    blocked = f", {view['blocked']:g} blocked" if view.get("blocked") else ""
+    return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {view['remaining']:g} left"
 
 
 def _rows(rows: list[tuple[str, str]]) -> None:

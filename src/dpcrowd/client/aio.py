@@ -137,6 +137,8 @@ class AsyncClient:
                 return
             except self._httpx.TransportError as error:
                 failure = silence_of(error)
+            if isinstance(failure, Silence):
+                failure = await self._asked_for_tls(failure)
             if not watch.over():
                 await asyncio.sleep(watch.wait(failure))
 
@@ -174,7 +176,11 @@ class AsyncClient:
                 )
             )
         except self._httpx.RequestError as error:
-            return silence_of(error)
+            silence = silence_of(error)
+        return await self._asked_for_tls(silence)
+
+    async def _asked_for_tls(self, silence: Silence) -> Silence:
+        return await asyncio.to_thread(self._settings.hung_up) if silence.reason == "hung-up" else silence
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

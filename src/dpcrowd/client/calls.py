@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from dpcrowd.client.steps import Ask, Patience, Steps, get, read, read_estimates
+from dpcrowd.client.probe import speaks_tls
+from dpcrowd.client.steps import Ask, Patience, Silence, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
@@ -72,6 +73,12 @@ class Settings:
             "verify": True if ca is None else _authority(ca),
         }
         return cls(address, options, Patience(retries, patience, random.random))
+
+    def hung_up(self) -> Silence:
+        """What it means that plain HTTP was hung up on; connects once more to find out, unless there is a proxy."""
+        address, timeout = httpx_library().URL(self.url), self.options["timeout"].connect
+        https = self.options["proxy"] is None and speaks_tls(address.host, address.port or 80, timeout)
+        return Silence("HTTP", "not-http" if https else "hung-up")
 
 
 def latest(regions: Iterable[str], patience: Patience) -> Steps[Estimates]:

@@ -174,7 +174,7 @@ class Client:
                         told.read()
                         failure = reply_of(told)
             except self._httpx.TransportError as error:
-                failure = silence_of(error)
+                failure = self._asked_for_tls(silence_of(error))
             if not watch.over():
                 time.sleep(watch.wait(failure))
 
@@ -214,7 +214,11 @@ class Client:
                 )
             )
         except self._httpx.RequestError as error:
-            return silence_of(error)
+            silence = silence_of(error)
+        return self._asked_for_tls(silence)
+
+    def _asked_for_tls(self, silence: Silence) -> Silence:
+        return self._settings.hung_up() if silence.reason == "hung-up" else silence
 
 
 def reply_of(response: Any) -> Reply:

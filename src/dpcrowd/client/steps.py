@@ -17,6 +17,7 @@ from dpcrowd.client.rows import content_type, counts_body, encode
 from dpcrowd.client.tables import Estimates, Row, from_rows, joined
 
 __all__ = [
+    "LASTING",
     "Ask",
     "Patience",
     "RefusedDetail",
@@ -71,7 +72,7 @@ class Silence:
     """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known."""
 
     why: str
-    reason: Literal["unreachable", "untrusted", "not-https", "hung-up"] = "unreachable"
+    reason: Literal["unreachable", "untrusted", "expired", "not-https", "not-http", "hung-up"] = "unreachable"
 
     @property
     def passing(self) -> bool:
@@ -79,9 +80,15 @@ class Silence:
         return self.reason in ("unreachable", "hung-up")
 
 
+LASTING = frozenset({"untrusted", "not-https", "not-http"})
+"""Reasons of `NodeUnreachable` that stay however long one waits, unless somebody changes an address or a file."""
+
+
 _ADVICE = {
     "unreachable": "is it running, and is the address right?",
     "untrusted": "its certificate is of no authority known here; give that one's certificate (ca).",
+    "expired": "its certificate is not valid now; if this machine's clock is right, its operator has to renew it.",
+    "not-http": "it speaks HTTPS; the address is https://..., not http://...",
     "not-https": "what listens there does not speak HTTPS; is the address http://..., not https://...?",
     "hung-up": "it hung up without a word; if the node has HTTPS, the address is https://..., not http://...",
 }
@@ -90,6 +97,8 @@ _ADVICE = {
 def silence_of(error: Exception) -> Silence:
     """Only the error's name, and what its text gives away of the cause: the error itself holds the request."""
     why, text = type(error).__name__, str(error)
+    if "certificate has expired" in text or "certificate is not yet valid" in text:
+        return Silence("HTTPS", "expired")
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return Silence("HTTPS", "untrusted")
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:

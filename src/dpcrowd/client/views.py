@@ -15,7 +15,8 @@ class Budget(Struct, frozen=True, kw_only=True):
 
     guarantee  what is promised, in words
     spent      for samples, in the current window, or so far in the horizon
-    blocked    counts against the budget as well, without a payment that is known; `blocked_text` says why
+    blocked    counts against the budget as well, without a payment that is known; `blocked_text` says why, and
+               `blocked_until` when that ends; None: nothing is blocked, or only a new horizon ends it
     returns    how much comes back at `returns_slot`; None: nothing ever
     samples    whether the node may sample at present; `waits_for` and `text` say why not
     """
@@ -27,11 +28,13 @@ class Budget(Struct, frozen=True, kw_only=True):
     spent: float
     blocked: float = 0.0
     blocked_text: str = ""
+    blocked_until: datetime | None = None
     remaining: float
     returns: float | None = None
     returns_slot: int | None = None
     returns_at: datetime | None = None
     total_spent: float
+    total_blocked: float = 0.0
     samples: bool
     waits_for: Literal["vouching", "operator", "budget"] | None = None
     text: str = ""

@@ -57,7 +57,8 @@ class Account:
     payments  all that close after `known_ns`
     jumps     all that were kept, the oldest first
     count     payments ever made, of all networks
-    total     nano-epsilon of all of them
+    total     nano-epsilon of all of them, confirmed losses among them
+    lost      nano-epsilon of all losses that were ever confirmed: blocked, and perhaps never paid
     given     the own network's slots, as configured; None: as they were declared
     """
 
@@ -68,6 +69,7 @@ class Account:
     horizons: tuple[Horizon, ...] = ()
     count: int = 0
     total: int = 0
+    lost: int = 0
     known_ns: int = EVER
     given: Slots | None = None
 
@@ -206,6 +208,7 @@ class Account:
             payments=self.payments.add(payment),
             count=max(self.count, payment.number),
             total=self.total + payment.nano,
+            lost=self.lost + (payment.nano if payment.kind == "lost" else 0),
         )
 
     def _exhausted(self, allowance: Allowance, nano: int) -> BudgetExhausted:
@@ -221,7 +224,7 @@ class Account:
             f"'{promise.network}' promises ({format_epsilon(allowance.nano)} left).",
             requested=nano,
             remaining=allowance.nano,
-            returns_at=allowance.returns[0],
+            returns_at=allowance.binding.returns[0],
         )
 
     # ---------------------------------------------------------------------------------------------------- promises

@@ -62,10 +62,12 @@ def check_nano(nano: int) -> None:
         raise BadInput(f"an amount of {nano}e-9 ε; allowed: whole numbers from 1e-9 to {LARGEST_EPSILON}.")
 
 
-def utc_text(at_ns: int) -> str:
-    """A time for a person: RFC 3339 in UTC, to the second.
+def utc_text(at_ns: int, *, exact: bool = False) -> str:
+    """A time for a person: RFC 3339 in UTC, to the second, or `exact`, with as much of a fraction as it has.
 
     >>> utc_text(1_800_000_000_000_000_000)
     '2027-01-15T08:00:00Z'
     """
-    return f"{np.datetime64(at_ns // NANO, 's')}Z"
+    seconds, fraction = divmod(at_ns, NANO)
+    digits = f".{fraction:09d}".rstrip("0") if exact and fraction else ""
+    return f"{np.datetime64(seconds, 's')}{digits}Z"

@@ -70,7 +70,8 @@ async def take_checkins(context: Context, content_type: str | None, body: bytes)
     if rows:
         return Taken(True, rows)
     now, clock = context.now(), context.service.clock
-    return Taken(True, 0, seconds_left=(clock.closes(clock.slot_of(now)) - now) / SECOND)
+    # Of the slot that was fed: one that has opened since has not been, and a feed would sleep until that is over.
+    return Taken(True, 0, seconds_left=max(clock.closes(clock.slot_of(arrived_ns)) - now, 0) / SECOND)
 
 
 async def take_counts(context: Context, content_type: str | None, body: bytes) -> Taken:

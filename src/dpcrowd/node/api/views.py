@@ -58,14 +58,23 @@ class BudgetView(Struct, frozen=True, kw_only=True):
             "were confirmed, and older payments while it is not known whether a clock that was set ahead came back."
         ),
     ] = 0.0
-    blocked_text: Annotated[str, Meta(description="Why something is blocked, or an empty text.")] = ""
+    blocked_text: Annotated[str, Meta(description="Why something is blocked and until when, or an empty text.")] = ""
+    blocked_until: Annotated[
+        Time | None,
+        Meta(description="When nothing of that is blocked any more; null: nothing is, or only a new horizon ends it."),
+    ] = None
     remaining: float
     returns: Annotated[float | None, Meta(description="How much comes back at returns_slot; null: nothing ever.")] = (
         None
     )
     returns_slot: int | None = None
     returns_at: Time | None = None
-    total_spent: Annotated[float, Meta(description="Since the ledger began, over all networks that share it.")]
+    total_spent: Annotated[
+        float, Meta(description="Paid for samples since the ledger began, over all networks that share it.")
+    ]
+    total_blocked: Annotated[
+        float, Meta(description="Losses that were confirmed since the ledger began, over all networks that share it.")
+    ] = 0.0
     samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
@@ -157,7 +166,11 @@ class Readiness(Struct, frozen=True, omit_defaults=True):
     ready: bool
     problems: list[str]
     warnings: Annotated[
-        list[str], Meta(description="What will be a problem if nobody acts: certificates that expire within 30 days.")
+        list[str],
+        Meta(
+            description="What somebody should look at although the node does its work: certificates that expire within "
+            "30 days, and, with `ingest.needs_feed`, since which slot no feed has spoken."
+        ),
     ] = []
 
 

@@ -48,6 +48,7 @@ def examine(
         ]
     current = revisions.current
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)
+    deserted = [] if running is not None or ask is None else list(check_deserted(node, ask))
     return [
         *_configured(node, current, revisions.following),
         *check_certificate(node, current, datetime.fromtimestamp(at_ns / 1e9, UTC)),
@@ -59,9 +60,10 @@ def examine(
         *check_clock(current, at_ns, ledger.sealed_ns),
         check_synchronised(),
         *check_disk(node),
-        *check_ports(node, running, dialled=_is_dialled(node, current, at_ns)),
+        *deserted,
+        *check_ports(node, running, dialled=_is_dialled(node, current, at_ns), deserted=bool(deserted)),
         *ledger.findings,
-        *_around(node, current, ledger, running, ask, timeout, listen, at_ns),
+        *_around(node, current, ledger, running, ask, timeout, 0.0 if deserted else listen, at_ns),
     ]
 
 
@@ -104,10 +106,7 @@ def _around(
         if ask is not None:
             yield from check_running(node, network, ask)
         return
-    deserted = [] if ask is None else list(check_deserted(node, ask))
-    if deserted:
-        yield from deserted
-    elif listen > 0:
+    if listen > 0:
         yield from check_heard(node, network, slot, awaited, ledger.counter, listen)
     else:
         yield skipped("digest", "the neighbours are not listened to: their files and clocks are not compared.")

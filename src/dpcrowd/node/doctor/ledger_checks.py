@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.doctor.clock_checks import utc
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account, sharing_problem
 from dpcrowd.privacy.allowance import by_revision
+from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
 
@@ -86,18 +86,22 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
     if not declared:
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
     for promise in promises:
+        cost = Spending(promise, clock.opens(slot), account)
         counted = account.counted(promise, clock.opens(slot))
-        paid = sum(one.nano for one in counted)
-        cost = sum(promise.bounds.cost(one.nano, one.bounds) for one in counted)
+        paid = min(sum(one.nano for one in counted if one.kind == "sample"), cost.spent)
         span = "since its horizon began" if promise.span_ns is None else "in its present window"
-        counts = f", which counts as {format_epsilon(cost)} for users {promise.bounds}" if cost > paid else ""
+        counts = f", which counts as {format_epsilon(cost.spent)} for users {promise.bounds}"
+        blocked = f", and blocked is {cost.text}" if cost.blocked else "."
         text = (
             f"network '{promise.network}' promises ε={format_epsilon(promise.nano)}; all networks on this ledger "
-            f"together have spent {format_epsilon(paid)} {span}{counts}."
+            f"together have spent {format_epsilon(paid)} {span}"
+            f"{counts if cost.spent > paid else ''}{blocked}"
         )
         yield passed("budget", text)
-    total = format_epsilon(account.total)
-    yield passed("budget", f"since the ledger began ε={total} was spent, over {max(len(promises), 1)} network(s).")
+    total = format_epsilon(account.total - account.lost)
+    blocked = f", and ε={format_epsilon(account.lost)} of confirmed losses was blocked" if account.lost else ""
+    text = f"since the ledger began ε={total} was spent{blocked}, over {max(len(promises), 1)} network(s)."
+    yield passed("budget", text)
     shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
     if shared:
         fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
@@ -120,10 +124,10 @@ def _check_allowance(network: NetworkConfig, account: Account, slot: int) -> Ite
             fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
-    back = "" if promise.span_ns is None else f" Something comes back {utc(allowance.pays_again_ns or 0)}."
+    cost = allowance.binding
+    back = f" What comes back next: {cost.comes_back}." if cost.comes_back else ""
     text = f"there is no sample for now: {short}{back}"
-    counted = account.counted(promise, allowance.opens_ns)
-    if own and allowance.counted <= promise.nano and all(one.kind == "sample" for one in counted):
+    if own and allowance.counted <= promise.nano and not cost.blocked:
         yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
         return
     fix = "Wait: the server estimates from its neighbours meanwhile."

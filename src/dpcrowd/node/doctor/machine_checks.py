@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dpcrowd.node.config import NodeConfig
 from dpcrowd.node.config.address import host_and_port
-from dpcrowd.node.doctor.findings import Finding, passed, problem
+from dpcrowd.node.doctor.findings import Finding, note, passed, problem
 
 __all__ = ["check_disk", "check_ports", "running_process"]
 
@@ -37,8 +37,15 @@ def check_disk(node: NodeConfig) -> Iterator[Finding]:
         yield passed("disk", f"'{folder}' has {_size(free)} left.")
 
 
-def check_ports(node: NodeConfig, running: int | None, *, dialled: bool = True) -> Iterator[Finding]:
-    """running: the process id of the node, which may hold its ports; dialled: whether any neighbour dials it."""
+def check_ports(
+    node: NodeConfig, running: int | None, *, dialled: bool = True, deserted: bool = False
+) -> Iterator[Finding]:
+    """Whether the node can listen where it should.
+
+    running   the process id of the node, which may hold its ports
+    dialled   whether any neighbour dials it
+    deserted  whether a node answers there that has lost its data folder
+    """
     wanted = [("listen.http", *node.listen.http_address)]
     for endpoint in node.listen.transport:
         wanted.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
@@ -53,6 +60,8 @@ def check_ports(node: NodeConfig, running: int | None, *, dialled: bool = True) 
             yield passed("ports", f"{setting} {host}:{port} is free.")
         elif reason == errno.EADDRINUSE and running is not None:
             yield passed("ports", f"{setting} {host}:{port} is in use, and the node runs (process {running}).")
+        elif reason == errno.EADDRINUSE and deserted:
+            yield note("ports", f"{setting} {host}:{port} is in use by the node that has lost its data folder.")
         else:
             fix = f"Stop what listens there, or set another {setting} in node.toml."
             yield problem("ports", f"{setting} {host}:{port}: {os.strerror(reason).lower()}.", fix)

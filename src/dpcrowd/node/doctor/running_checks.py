@@ -5,6 +5,7 @@ How to ask is the caller's matter: `ask(path)` gives the JSON answer of the node
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -55,6 +56,7 @@ def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
     if not isinstance(ready, dict) or not isinstance(ready.get("problems"), list):
         return  # another program
     text = f"a node answers at {node.listen.http}, but no process holds the data folder '{node.data}'"
+    text += "" if os.path.isdir(node.data) else ", which is not there"
     fix = (
         "Put the folder back as it was, if it was moved. Otherwise stop that node, restore the last backup into an "
         "empty folder, start it and confirm the loss. If another node answers there, set another listen.http."
@@ -65,7 +67,7 @@ def check_deserted(node: NodeConfig, ask: Ask) -> Iterator[Finding]:
 
 
 def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Finding]:
-    if budget.get("samples") is False:
+    if budget.get("samples") is False and budget.get("text") not in ready.get("problems", []):  # told below otherwise
         text = f"the node does not sample: {budget.get('text') or 'it does not say why.'}"
         if budget.get("waits_for") == "operator":
             fix = "Find out who restored the folder, or what else runs with this key; then 'dpcrowd node confirm-loss'."
@@ -75,7 +77,8 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
     for text in ready.get("problems", []):
         if _BUDGET not in text:  # told above, with its reason
             fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
-            fix = ACCEPT if "accept-clock" in text else fix
+            if "the clock went back" in text:
+                fix = ACCEPT if "accept-clock" in text else "Wait until then, and keep the clock right (NTP)."
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
         yield note("running", text)
@@ -105,8 +108,14 @@ def _check_clocks(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Fi
             text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped."
             yield problem("clock", text, f"Compare clocks with '{name}'; NTP at both. Counted since the node started.")
         if late >= _SOME:
-            text = f"{late} messages of '{name}' came after their slot was over: its clock is behind, or the line slow."
-            fix = f"Compare clocks with '{name}'; NTP at both. If they agree, a revision with a longer deadline."
+            text = (
+                f"{late} messages of '{name}' came after their slot was over: its clock is behind, or this one was "
+                "ahead, or the line is slow."
+            )
+            fix = (
+                f"Compare clocks with '{name}'; NTP at both. If they agree, and the number grows, a revision with a "
+                "longer deadline. Counted since the node started."
+            )
             yield problem("clock", text, fix)
         if early or late >= _SOME:
             continue

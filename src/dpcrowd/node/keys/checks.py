@@ -23,11 +23,11 @@ from dpcrowd.node.keys.names import check_hosts, common_name, hosts_of
 from dpcrowd.node.keys.signing import public_text, supported
 
 __all__ = [
-    "RENEW",
     "SOON",
     "Problem",
     "certificate_problems",
     "expires_soon",
+    "how_to_renew",
     "https_problem",
     "key_file_problem",
     "minute",
@@ -100,7 +100,9 @@ def expires_soon(certificate: bytes, name: str, now: datetime, soon: timedelta =
     left = _load(certificate, "the certificate").not_valid_after_utc - now
     if not timedelta(0) <= left < soon:
         return None
-    return Problem(f"the certificate of '{name}' expires in {time_left(left)} ({(now + left).date()}).", RENEW)
+    return Problem(
+        f"the certificate of '{name}' expires in {time_left(left)} ({(now + left).date()}).", how_to_renew(name)
+    )
 
 
 def https_problem(certificate: Path, key: Path, now: datetime) -> Problem | None:
@@ -137,7 +139,13 @@ def key_file_problem(path: Path) -> Problem | None:
     return Problem(f"the private key '{path}' is open to others (mode {mode:o}).", f"chmod 600 {path}")
 
 
-RENEW = "dpcrowd keys renew --node DIR, then give the authority the request (NAME.next.csr) and nothing else."
+def how_to_renew(name: str) -> str:
+    """What to do about a server's certificate that expires: the same key is the quickest, since everybody pins it."""
+    return (
+        f"Quickest, with the same key: the authority signs the same request again ('dpcrowd keys sign {name}.csr --ca "
+        f"ca --name {name} --force'), its answer replaces {name}.crt, and 'dpcrowd node reload' takes it. With another "
+        f"key: 'dpcrowd keys renew --node DIR', then give the authority the request ({name}.next.csr) and nothing else."
+    )
 
 
 def time_left(left: timedelta) -> str:
@@ -174,7 +182,9 @@ def _date_problems(leaf: x509.Certificate, name: str, now: datetime) -> list[Pro
         what = f"the certificate of '{name}' is valid only from {minute(leaf.not_valid_before_utc)}."
         return [Problem(what, f"Check this machine's clock: it says {minute(now)}.")]
     if now > leaf.not_valid_after_utc:
-        return [Problem(f"the certificate of '{name}' expired on {minute(leaf.not_valid_after_utc)}.", RENEW)]
+        return [
+            Problem(f"the certificate of '{name}' expired on {minute(leaf.not_valid_after_utc)}.", how_to_renew(name))
+        ]
     return []
 
 

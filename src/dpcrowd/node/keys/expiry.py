@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.keys.checks import RENEW, SOON, Problem, minute, time_left
+from dpcrowd.node.keys.checks import SOON, Problem, how_to_renew, minute, time_left
 from dpcrowd.node.keys.files import read_pem
 
 __all__ = ["Expiry", "Holder", "read_expiry"]
@@ -33,7 +33,6 @@ _OVER = {
     "neighbour": "its link is closed and refused until it is renewed",
 }
 _FIX = {
-    "server": RENEW,
     "https": "Renew it where you had it from, then 'dpcrowd node reload'.",
     "authority": "Every server needs a certificate of a new authority; agree with its holder on a day.",
     "neighbour": "Tell that organisation.",
@@ -69,7 +68,7 @@ class Expiry:
             what = f"{whose} expires in {time_left(self.at - now)} ({self.at.date()})."
         else:
             return None
-        return Problem(what, _FIX[self.holder])
+        return Problem(what, how_to_renew(self.name) if self.holder == "server" else _FIX[self.holder])
 
 
 def read_expiry(path: Path, holder: Holder, name: str | None = None) -> Expiry:

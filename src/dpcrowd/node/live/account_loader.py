@@ -8,8 +8,10 @@ from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
 from dpcrowd.privacy.promise import Slots
 
@@ -31,10 +33,13 @@ def configured_slots(network: NetworkConfig) -> Slots:
 
 
 class AccountLoader:
-    """Of one life of a node; `load` and `book` write and read files."""
+    """Of one life of a node; `load` and `book` write and read files.
 
-    def __init__(self, storage: Storage, slots: Slots) -> None:
-        self._storage, self._slots = storage, slots
+    storage_log  of the node, see `StorageLog`
+    """
+
+    def __init__(self, storage: Storage, slots: Slots, storage_log: StorageLog | None = None) -> None:
+        self._storage, self._slots, self._storage_log = storage, slots, storage_log or StorageLog()
         self._steps = ClockSteps()
         self._waiting: deque[tuple[int, int]] = deque()
         self._told = ""
@@ -63,14 +68,14 @@ class AccountLoader:
             account = self._storage.ledger.account(opens_ns, self._slots)
             allowance = account.may(opens_ns)
         except (StorageFailed, BadInput) as failure:
-            log.error("the ledger cannot be asked: %s", failure, extra={"event": "storage-failed"})
+            self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
             return None
+        self._storage_log.works("ledger")
         if account.taken(opens_ns, closes_ns):
             text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
             log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
             return account
-        short = allowance.shortage
-        self._tell(short, "over" if allowance.is_over else allowance.promise.network if short else "")
+        self._tell(allowance)
         return account
 
     def _book(self) -> None:
@@ -78,12 +83,13 @@ class AccountLoader:
             self._steps = self._storage.ledger.set_clock(*self._waiting[0], self._steps)
             self._waiting.popleft()
 
-    def _tell(self, short: str, whose: str) -> None:
+    def _tell(self, allowance: Allowance) -> None:
         """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
-        before, self._told = self._told, whose
+        whose = allowance.promise.network if allowance.is_short else ""
+        before, self._told = self._told, "over" if allowance.is_over else whose
         if self._told == before:
             return
-        if short:
-            log.warning("no sample for now: %s", short, extra={"event": "budget-spent"})
+        if allowance.is_short:
+            log.warning("no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})
         else:
             log.info("there is budget again; the node samples.", extra={"event": "budget-back"})

@@ -86,8 +86,10 @@ def make_machine(
     state = None if vouched else storage.state()
     if state is None:
         server, text = make(network), "no estimates are stored: begins anew."
-        if not storage.ledger.payments():
+        if storage.is_new:
             text = "the folder is new: nothing is known, nothing was spent."
+        elif not storage.ledger.payments():
+            text = f"{text} Nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
     last = server.slot
@@ -154,7 +156,12 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
         counter=remembered,
     )
     storage.memory.confirm_complete(clock.slot_of(now_ns - network.grace_ns) - 1)  # the last slot that was told
-    return f"the time until {rfc3339(until)} counts as fully spent; sampling begins again when budget is there."
+    told = f"the time until {rfc3339(until)} counts as fully spent"
+    slot = clock.slot_of(now_ns)
+    cost = load_account(storage, network, slot).may(clock.opens(slot)).own
+    if not cost.comes_back:
+        return f"{told}: blocked is {cost.text} Sampling begins again in a new horizon."
+    return f"{told}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}."
 
 
 def debts(account: Account, before: int) -> dict[int, int]:

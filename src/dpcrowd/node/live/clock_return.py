@@ -36,7 +36,7 @@ from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["accept", "check_acceptable", "wait_text"]
+__all__ = ["accept", "check_acceptable", "sender_text", "wait_text"]
 
 _SECOND = 1_000_000_000
 _SHORT = 2  # slots: whoever waits for no longer has nothing to accept
@@ -49,7 +49,9 @@ def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int,
     """
     if not _is_behind(view, sealed, now_ns):
         return ""
-    seen = "" if went_back is None else f" by {_duration(went_back[1])} at {rfc3339(went_back[0])}"
+    seen = ""
+    if went_back is not None:
+        seen = f" by {_duration(went_back[1])} at {rfc3339(went_back[0] // _SECOND * _SECOND)}"
     text = (
         f"the clock went back{seen}: slot {sealed} was sealed already, and the next one is due at "
         f"{rfc3339(view.seals(sealed + 1))}."
@@ -57,6 +59,16 @@ def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int,
     if not _is_far(view, sealed, now_ns):
         return text
     return f"{text} If the clock is right now, 'dpcrowd node accept-clock' lets slots begin again."
+
+
+def sender_text(view: NetworkView, sealed: int, now_ns: int) -> str:
+    """The same for whoever sends check-ins or counts: when it may try again; empty if it need not wait."""
+    if not _is_behind(view, sealed, now_ns):
+        return ""
+    text = f"the clock went back: the next slot opens at {rfc3339(view.clock.opens(sealed + 1))}"
+    if not _is_far(view, sealed, now_ns):
+        return f"{text}."
+    return f"{text}, or once the node's operator accepts the clock ('dpcrowd node accept-clock')."
 
 
 def check_acceptable(view: NetworkView, network: NetworkConfig, sealed: int, now_ns: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
@@ -33,7 +34,7 @@ STRANGER, FLOOD = "stranger", "flood"
 _MANY = 100
 _PUNCTUAL = 5_000_000  # nanoseconds: what a timer may be late by
 _TURNS = 10  # of the loop, in which readers get what was published; forgetting many check-ins would hold them up
-_GRAVE = ("ledger-rolled-back", "storage-failed")
+_GRAVE = ("ledger-rolled-back",)
 
 Call = Callable[[], Awaitable[None]]
 T = TypeVar("T")
@@ -42,9 +43,10 @@ T = TypeVar("T")
 class Keeper:
     """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
 
-    schedule  called with (slot, time) where the machine wants to be told of a deadline
-    clock     by which messages leave
-    meter     counts what was done
+    schedule     called with (slot, time) where the machine wants to be told of a deadline
+    clock        by which messages leave
+    meter        counts what was done
+    storage_log  of the node, see `StorageLog`
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class Keeper:
         schedule: Callable[[int, int], None],
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
+        storage_log: StorageLog | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
         self._broadcast, self._schedule, self._clock = broadcast, schedule, clock or WallClock()
         self._meter = meter or SlotMeter()
+        self.storage_log = storage_log or StorageLog()
         self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
@@ -174,7 +178,15 @@ class Keeper:
             case do.RefuseMessage():
                 self._refuse(instruction)
             case do.Report(event, text):
-                log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
+                self._report(event, text)
+
+    def _report(self, event: str, text: str) -> None:
+        if event == "storage-failed":
+            self.storage_log.failed("keeper", text)
+        elif event == "storage-mended":
+            self.storage_log.works("keeper", text)
+        else:
+            log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
 
     async def _send(self, message: do.Send) -> int:
         """How many neighbours it was sent to."""

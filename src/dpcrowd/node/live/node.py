@@ -24,11 +24,13 @@ from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, keep_served
 from dpcrowd.node.live.revisions import take_next
 from dpcrowd.node.live.status import distrust
+from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timing import NAP, ClockWatch, WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.families import Unsampled
@@ -83,10 +85,19 @@ class LiveNode(Deciding):
         self.certificates = Certificates(node)
         view = make_view(node, network, self.certificates.expires)
         self._watch = ClockWatch(self._wall, view.clock.length_ns)
-        self._accounts = AccountLoader(storage, configured_slots(network))
+        storage_log = StorageLog()
+        self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
         machine, self.found = self._make_machine(node, network, storage, noise, view, now, before=before)
         self.keeper = Keeper(
-            machine, storage, transport, self.broadcast, network.regions, self._schedule, self._wall, self.meter
+            machine,
+            storage,
+            transport,
+            self.broadcast,
+            network.regions,
+            self._schedule,
+            self._wall,
+            self.meter,
+            storage_log,
         )
         journal = storage.journal
         journal.limit, journal.kind = int(node.ingest.journal_limit), _KINDS.index(node.ingest.accepts)
@@ -112,6 +123,7 @@ class LiveNode(Deciding):
         self._distrust = ""
         self._still_until = 0  # when nothing ran last, as far as it was noticed
         self._present: set[str] = set()
+        self._link_log = LinkLog()
         self._linked: tuple[list[Peer], int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
@@ -241,7 +253,9 @@ class LiveNode(Deciding):
             text = f"{missed / 1e9:.1f} s of it were missed" if missed < self.clock.length_ns else "it was missed"
             return self._not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")
         if self.config.ingest.needs_feed and not self.intake.fed(slot):
+            self._silent_since = slot if self._silent_since is None else self._silent_since
             return self._not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
+        self._silent_since = None  # known at the seal only: when somebody speaks inside a slot is not told
         return self._limit_hit(slot)
 
     def _limit_hit(self, slot: int) -> Unsampled | None:
@@ -311,6 +325,7 @@ class LiveNode(Deciding):
         while True:
             self._look_at_clock()
             self._look_at_certificates()
+            self._link_log.look()
             await asyncio.sleep(NAP)
 
     def _look_at_clock(self) -> None:
@@ -322,6 +337,8 @@ class LiveNode(Deciding):
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
             log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
             self._went_back = (now, -seen.moved_ns) if seen.moved_ns < 0 else None
+            if wait := self._clock_wait(now):
+                log.error(wait, extra={"event": "clock"})
             self._wake()
         if seen.still_ns:
             log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
@@ -435,11 +452,7 @@ class LiveNode(Deciding):
         (self._present.add if up else self._present.discard)(neighbour)
         kind = on.NeighbourUp if up else on.NeighbourDown
         self._look_at_clock()
-        log.info(
-            "neighbour %s",
-            "up" if up else "down",
-            extra={"event": "neighbour-up" if up else "neighbour-down", "neighbour": neighbour},
-        )
+        self._link_log.change(neighbour, up)
         self.keeper.give(kind(self._wall.now(), neighbour))
 
     # --------------------------------------------------------------------------------------- revisions, and loss

@@ -69,7 +69,7 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
             runner.run(_until_signal(path, node))
         return STOPPED
     except StorageFailed as error:
-        say(str(error))
+        say(f"{error} Then start the node again." if error.kind == "full" else str(error))
         return STORAGE
     except _CannotLink as error:
         say(str(error))

@@ -17,7 +17,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
-from dpcrowd.node.live.clock_return import wait_text
+from dpcrowd.node.live.clock_return import sender_text, wait_text
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.timing import WallClock
@@ -59,6 +59,7 @@ class Served:
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
+    _silent_since: int | None = None  # the first slot of those up to the last seal in which no feed has spoken
     _went_back: tuple[int, int] | None = None  # when the clock was last set, and by how much, if that was back
 
     @property
@@ -83,6 +84,9 @@ class Served:
             raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+        # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
+        if wait := sender_text(self.keeper.machine.view, self.intake.sealed, self._wall.now()):
+            raise NotTaken("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Kept in memory, for the operator alone: it may be one person's check-in."""
@@ -150,19 +154,28 @@ class Served:
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []
         if self._storage.failure is not None:
-            problems.append(str(self._storage.failure))
+            by_itself = " The node then goes on by itself." if self._storage.failure.kind == "full" else ""
+            problems.append(f"{self._storage.failure}{by_itself}")
         machine, now = self.keeper.machine, self._wall.now()
         last = machine.server.slot
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
-        if early or not machine.trust.may_sample:
+        wait = self._clock_wait(now)
+        waits_for_time = bool(wait) and not status.needs_operator(machine.trust)  # no neighbour can help until then
+        if early or not (machine.trust.may_sample or waits_for_time):
             problems.append(f"the node may not sample yet (/v1/budget): {early or status.distrust(machine.trust)}")
-        if wait := self._clock_wait(now):
+        if wait:
             problems.append(wait)
         problems += self.certificates.problems(self._wall.now())
         return not problems, problems
 
     def warnings(self) -> Sequence[str]:
-        return self.certificates.warnings(self._wall.now())
+        warnings = list(self.certificates.warnings(self._wall.now()))
+        if self._silent_since is not None:
+            warnings.append(
+                f"no feed has spoken in slot {self._silent_since} or since (ingest.needs_feed): these slots are not "
+                "sampled. Look at the program that sends check-ins; it has to speak in every slot, were it with none."
+            )
+        return warnings
 
     def expiries(self) -> dict[str, int]:
         """When the certificates of neighbours expire, by their own words: seconds since 1970."""

@@ -41,20 +41,23 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     else:
         text = allowance.shortage
         waits_for = "budget" if text else None
-    back, returns = allowance.returns
+    back, returns = allowance.binding.returns
+    until = allowance.own.blocked_until
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
-        spent=from_nano(allowance.spent),
-        blocked=from_nano(allowance.blocked),
-        blocked_text=allowance.blocked_text,
+        spent=from_nano(allowance.own.spent),
+        blocked=from_nano(allowance.own.blocked),
+        blocked_text=allowance.own.text,
+        blocked_until=None if until is None else rfc3339(until),
         remaining=from_nano(allowance.nano),
         returns=None if back is None else from_nano(returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
-        total_spent=from_nano(account.total),
+        total_spent=from_nano(account.total - account.lost),
+        total_blocked=from_nano(account.lost),
         samples=not text,
         waits_for=waits_for,
         text=text,

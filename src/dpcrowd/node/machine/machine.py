@@ -220,7 +220,10 @@ class Machine:
         for missed in range(max(last + 1, slot - _MOST_MISSED), slot):
             self.server.observe(missed, None)
             self.server.hear()
-        return [Report("slots-missed", f"slots {last + 1} to {slot - 1} passed without this node: no samples there.")]
+        text = f"slots {last + 1} to {slot - 1} passed without this node: no samples there."
+        if slot == last + 2:
+            text = f"slot {last + 1} passed without this node: no sample there."
+        return [Report("slots-missed", text)]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
         """again: after a restart; whatever was to be kept from telling by its time has been told or is over."""
@@ -396,7 +399,9 @@ class Machine:
         among it was not paid for either, whatever it was that failed before it.
         """
         self._can_store = False
-        done: list[Instruction] = [Report("storage-failed", f"{text} The node goes on without samples of its own.")]
+        done: list[Instruction] = [
+            Report("storage-failed", f"{text} The node has no samples of its own until storing works.")
+        ]
         places = [place for place, told in enumerate(self._told) if told is failed]
         rest = self._told[places[0] :] if places else [failed]
         for place, left in enumerate(rest):

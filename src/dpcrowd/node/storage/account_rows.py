@@ -47,8 +47,12 @@ def load(fetch: Fetch, network: str, opens_ns: int, before: Account | None = Non
     jumps = starmap(Jump, fetch("SELECT id, network, payments, at_ns, moved_ns, returned_ns FROM ahead ORDER BY id"))
     account = Account(network, _promises(fetch, horizons), jumps=tuple(jumps), horizons=horizons)
     ((count, total),) = fetch("SELECT counter, total FROM account")
+    if before is not None and before.count > count:
+        before = None  # another file stands in its place
+    seen, lost = (0, 0) if before is None else (before.count, before.lost)
+    lost += sum(nano for (nano,) in fetch("SELECT nano FROM ledger WHERE counter > ? AND kind = 'lost'", (seen,)))
     needed = account.reach(opens_ns)
-    if before is None or before.known_ns > needed or before.count > count:
+    if before is None or before.known_ns > needed:
         before = None
     elif before.payments.closed_by(needed) > max(_MANY, len(before.payments) // 2):
         before = None  # most of it is over
@@ -61,7 +65,7 @@ def load(fetch: Fetch, network: str, opens_ns: int, before: Account | None = Non
         known_ns, payments = before.known_ns, before.payments
         for row in fetch(f"{_PAYMENTS} WHERE counter > ? AND closes_ns > ?", (before.count, known_ns)):
             payments = payments.add(Payment(*row))
-    return replace(account, payments=payments, count=count, total=total, known_ns=known_ns)
+    return replace(account, payments=payments, count=count, total=total, lost=lost, known_ns=known_ns)
 
 
 def _promises(fetch: Fetch, horizons: tuple[Horizon, ...]) -> tuple[Promise, ...]:

@@ -18,7 +18,7 @@ __all__ = ["SlotTaken", "StorageFailed", "translated"]
 
 _DAMAGED = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
 _KINDS: dict[int, tuple[str, str, str]] = {
-    sqlite3.SQLITE_FULL: ("full", "the disk is full", "free some space; the node goes on by itself"),
+    sqlite3.SQLITE_FULL: ("full", "the disk is full", "free some space"),
     sqlite3.SQLITE_CORRUPT: ("corrupt", "the database is damaged", _DAMAGED),
     sqlite3.SQLITE_NOTADB: ("corrupt", "the file is not a database", _DAMAGED),
     sqlite3.SQLITE_IOERR: ("io", "the disk does not read or write", "look at the system's log for errors of the disk"),

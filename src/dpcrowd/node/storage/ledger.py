@@ -221,7 +221,7 @@ class Ledger:
         return self._count_and_total()[0]
 
     def total_spent(self) -> int:
-        """Nano-epsilon of all payments ever, of all networks."""
+        """Nano-epsilon of all payments ever, of all networks, confirmed losses among them."""
         return self._count_and_total()[1]
 
     def sample(self, opens_ns: int) -> Sample | None:

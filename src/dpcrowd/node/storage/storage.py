@@ -61,6 +61,7 @@ class Storage:
         self.memory = Memory(database, reader, network)
         self.events = Events(database, reader, network)
         self.migrated_from: Path | None = None
+        self.is_new = False  # whether there was no ledger before it was opened
 
     @classmethod
     def open(cls, folder: Path, *, network_id: str, ledger_folder: Path | None = None) -> Storage:
@@ -83,6 +84,7 @@ class Storage:
             name = hashlib.sha256(network_id.encode()).hexdigest()[:16]
             sampler = FileLock(where / f"sampler-{name}.lock", f"the ledger of network '{network_id}'")
             opened.callback(sampler.close)
+            is_new = not (where / LEDGER_FILE).exists()
             database = Database(where / LEDGER_FILE)
             opened.callback(database.close)
             copy = migrate(database, LEDGER_STEPS, keep_copy=True)
@@ -95,7 +97,7 @@ class Storage:
             opened.callback(journal.close)
             storage = cls(database, reader, network_id, journal)
             storage.ledger.check()
-            storage.migrated_from = copy
+            storage.migrated_from, storage.is_new = copy, is_new
             for each in dict.fromkeys((folder, where)):
                 with translated(each):
                     sync_folder(each)
