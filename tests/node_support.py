@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -18,6 +18,8 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.memory import Remembered
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.payments import Payment
 from dpcrowd.schemes.server import Server, ServerRelease
 
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
@@ -136,6 +138,9 @@ class Node:
 
     def _machine(self, *, vouched: bool) -> Machine:
         server = self.make()
+        if server.account is not None:
+            self._unspent = server.account
+            server.use(self.account())
         if self.disk.state is not None:
             server.restore(self.disk.state)
         heard = {name: (*said, self.disk.proofs[name], self.disk.since[name]) for name, said in self.disk.heard.items()}
@@ -148,6 +153,14 @@ class Node:
             complete_until=self.disk.complete_until,
         )
 
+    def account(self) -> Account:
+        """With what the disk has, for a server that spends from an account."""
+        account, clock = self._unspent, self.view.clock
+        for slot, (nano, _) in self.disk.samples.items():
+            times = clock.opens(slot), clock.closes(slot)
+            account = account.add(Payment(account.count + 1, account.network, "sample", slot, *times, nano))
+        return account
+
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
         self.deadlines.clear()
@@ -158,6 +171,8 @@ class Node:
         self.give(on.Started(at_ns))
 
     def give(self, stimulus: on.Stimulus) -> None:
+        if isinstance(stimulus, on.SlotSealed) and stimulus.account is None and self.machine.server.account is not None:
+            stimulus = replace(stimulus, account=self.account())
         for instruction in self.machine.handle(stimulus):
             if self.crash_in is not None:
                 self.crash_in -= 1

@@ -35,7 +35,7 @@ class World:
     def _node(self, number: int) -> Node:
         noise = FreshNoise(number)
         view = make_view(number, 2, lambda slot: frozenset({1 - number}), regions=REGIONS)
-        return Node(view, lambda: make_server(noise, number=number))
+        return Node(view, lambda: make_server(noise, number=number, with_account=True))
 
     def now(self, number: int) -> int:
         return self.time + self.ahead[number] * SECOND
@@ -89,10 +89,8 @@ class World:
         if machine.server.slot <= last:
             return
         known = max((slot for slot in disk.releases if slot <= last), default=-1)
-        owed: dict[int, int] = {}
-        for slot, (nano, _) in disk.samples.items():
-            owed[min(slot, last)] = owed.get(min(slot, last), 0) + nano
-        machine.server.begin_again(owed, last)
+        machine.server.use(node.account())
+        machine.server.begin_again(last)
         disk.state, disk.complete_until = machine.server.save(), min(machine.trust.complete_until, known)
         disk.releases = {slot: release for slot, release in disk.releases.items() if slot <= last}
         machine.begin_again(now, known)

@@ -57,7 +57,8 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
         assert machine.server.slot == LAST_RELEASED
         room = storage.ledger.may(view.clock.opens(OPEN_SLOT))
         assert room.counted == SPENT
-        machine.server.observe(OPEN_SLOT, np.array([75, 75, 75, 75]), room.nano)
+        assert machine.server.remaining(OPEN_SLOT) == room.nano
+        machine.server.observe(OPEN_SLOT, np.array([75, 75, 75, 75]))
         assert machine.server.hear().slot == OPEN_SLOT
 
 

@@ -49,6 +49,14 @@ class AccountLedger(Ledger):
         left = 0 if self._is_taken else self._account.may(self._account.slots.opens(slot)).nano
         return np.array([[left]], dtype=np.int64)
 
+    def left_in(self, slot: int) -> Nanos:
+        check_order(slot, self.slot)
+        if slot == self.slot:
+            return self.remaining(slot)
+        slots = self._account.slots
+        taken = self._account.taken(slots.opens(slot), slots.opens(slot + 1))
+        return np.array([[0 if taken else self._account.may(slots.opens(slot)).nano]], dtype=np.int64)
+
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         self._advance(slot)
         check_charge(charge, 1, self.regions)
@@ -60,9 +68,14 @@ class AccountLedger(Ledger):
         return cost
 
     def go_to(self, slot: int) -> None:
-        """Go on after a slot, whatever was asked for before: a state was restored, or slots begin again."""
+        """Go on after a slot, whatever was asked for before: slots begin again."""
         self.slot = slot
         self.use(self._account)
+
+    def go_back(self, slot: int) -> None:
+        """Go on after a slot whose state was restored: what was spent since then in a later one is not paid."""
+        self.slot = slot
+        self.use(self._before)
 
     def _advance(self, slot: int) -> None:
         check_order(slot, self.slot)

@@ -13,7 +13,6 @@ spends from its account (`account_ledger`) through the same interface, and on th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -51,6 +50,10 @@ class Ledger(ABC):
         """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
 
     @abstractmethod
+    def left_in(self, slot: int) -> Nanos:
+        """The same for a slot to come, without going there."""
+
+    @abstractmethod
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         """Pay for one read of the counts of `slot`; returns what each account was charged.
 
@@ -85,16 +88,20 @@ class BatchLedger(Ledger):
         self.slot = -1
         columns = 1 if accounting == "sound" else regions
         self.spent: Nanos = np.zeros((servers, columns), dtype=np.int64)  # inside the current window, or so far
-        self.ceiling: int | None = None  # what may be spent at most from now on, whatever this ledger would allow
 
     def remaining(self, slot: int) -> Nanos:
         self._advance(slot)
         return self._left()
 
-    def _left(self) -> Nanos:
+    def left_in(self, slot: int) -> Nanos:
+        check_order(slot, self.slot)
+        return self._left(self._leaving(slot))
+
+    def _left(self, back: Nanos | int = 0) -> Nanos:
+        """Once so much has come back."""
         # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing is left.
-        left: Nanos = np.maximum(self.total - self.spent, 0)
-        return left if self.ceiling is None else np.minimum(left, self.ceiling)
+        left: Nanos = np.maximum(self.total - self.spent + back, 0)
+        return left
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         self._advance(slot)
@@ -108,8 +115,6 @@ class BatchLedger(Ledger):
         if over.any():
             self._refuse(slot, cost, over)
         self.spent = self.spent + cost
-        if self.ceiling is not None:
-            self.ceiling -= int(cost.max())
         self._record(slot, cost)
         return np.asarray(cost)
 
@@ -126,6 +131,10 @@ class BatchLedger(Ledger):
     @abstractmethod
     def _expire(self, old: int, new: int) -> None:
         """Give back what leaves the window when the current slot moves from `old` to `new`."""
+
+    @abstractmethod
+    def _leaving(self, slot: int) -> Nanos | int:
+        """What will have left the window when `slot` is reached."""
 
     @abstractmethod
     def _record(self, slot: int, cost: Nanos) -> None:
@@ -145,31 +154,6 @@ class BatchLedger(Ledger):
             remaining=remaining,
             returns_at=returns,
         )
-
-    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
-        """Count what a server has spent before this ledger was opened: nano-epsilon by slot, up to slot `now`.
-
-        `first` is the first slot of the present horizon, if that is finite.
-
-        A durable account outlives configurations; a new one begins with the old debts, even those that are more
-        than it may ever spend. Slots may be negative: before the epoch of this configuration.
-        """
-        if self.slot != -1 or self.spent.any() or len(self.spent) != 1:
-            raise BadInput("only a new ledger of one server can take over what was spent before it.")
-        if any(nano < 0 or slot > now for slot, nano in charges.items()):
-            raise BadInput(f"what was spent before is >= 0 and of slots up to {now}.")
-        for slot, nano in charges.items():
-            self._carry(slot, nano, now)
-        self.slot = now
-        self._begin(first)
-
-    def _begin(self, first: int) -> None:
-        """A horizon begins with this slot; windows have no beginning."""
-        return None
-
-    @abstractmethod
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        """Count one old payment, if it still matters in slot `now`."""
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {"slot": np.array(self.slot), "spent": self.spent}
@@ -198,11 +182,15 @@ class FiniteLedger(BatchLedger):
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         super().__init__(total, length, servers, regions, accounting)
-        self.first = 0
+        self.first = 0  # a state that was saved by version 0.1 may be of a later horizon
 
     def remaining(self, slot: int) -> Nanos:
         left = super().remaining(slot)
         return left if slot < self.first + self.length else np.zeros_like(left)
+
+    def left_in(self, slot: int) -> Nanos:
+        left = super().left_in(slot)
+        return np.zeros_like(left) if slot >= self.first + self.length else left
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         if slot >= self.first + self.length and charge.any():
@@ -223,11 +211,8 @@ class FiniteLedger(BatchLedger):
     def _record(self, slot: int, cost: Nanos) -> None:
         return None
 
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        self.spent += nano
-
-    def _begin(self, first: int) -> None:
-        self.first = first
+    def _leaving(self, slot: int) -> int:
+        return 0
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {**super().arrays(), "first": np.array(self.first)}
@@ -268,10 +253,10 @@ class WindowLedger(BatchLedger):
     def _record(self, slot: int, cost: Nanos) -> None:
         self.history[slot % self.length] += cost
 
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        if slot > now - self.length:
-            self.history[slot % self.length] += nano
-            self.spent += nano
+    def _leaving(self, slot: int) -> Nanos:
+        last = min(slot, self.slot + self.length)
+        rows = [later % self.length for later in range(self.slot + 1, last + 1)]
+        return np.asarray(self.history[rows].sum(axis=0))
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {**super().arrays(), "history": self.history.copy()}  # rows are written in place

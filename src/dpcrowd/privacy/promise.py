@@ -174,12 +174,6 @@ class Promise:
         """For how many regions and servers the network's noise is made; if that is not known, for one."""
         return self.bounds if self.bounds.exact else UserBounds()
 
-    def span_start(self, opens_ns: int, jumps: Sequence[Jump] = ()) -> int:
-        """Where the present horizon began, or the window of the present slots that ends with a slot."""
-        if self.span_ns is None:
-            return self.since_ns
-        return elapsed_start(jumps, self.windows[0].reach(opens_ns))
-
     def frees(self, closes_ns: int) -> int | None:
         """From when on slots are free of a payment that closed at a time; None: never within the horizon."""
         return None if self.span_ns is None else max(windows.frees(closes_ns) for windows in self.windows)

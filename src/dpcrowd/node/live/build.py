@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
@@ -17,9 +18,9 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.units import NANO
-from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["book_loss", "debts", "make_machine", "make_view"]
+__all__ = ["book_loss", "make_machine", "make_view"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -79,11 +80,13 @@ def make_machine(
 
     For `allow_simulated_noise` see `Server`.
     """
+    state = None if vouched else storage.state()
+    last = max(view.next_seal(now_ns) - 1, -1)
+    account = load_account(storage, network, min(_slot_of(state, last), last))
 
     def make(revision: NetworkConfig) -> Server:
-        return _server(node, revision, noise, allow_simulated_noise)
+        return _server(node, revision, noise, account, allow_simulated_noise)
 
-    state = None if vouched else storage.state()
     if state is None:
         server, text = make(network), "no estimates are stored: begins anew."
         if storage.is_new:
@@ -92,16 +95,10 @@ def make_machine(
             text = f"{text} Nothing was spent."
     else:
         server, text = _go_on(make, network, state, before)
-    last = server.slot
-    account = load_account(storage, network, max(view.next_seal(now_ns) - 1, -1) if last == -1 else last)
-    first = account.first_slot
-    if server.slot == -1:
-        last = max(view.next_seal(now_ns) - 1, -1)
-        server.carry_over(debts(account, last), last, first)
-    elif server.horizon not in (None, first):  # the state is of a horizon that has ended, perhaps during a standstill
-        server.begin_horizon(debts(account, server.slot), first)
-        text = f"{text} A new horizon begins with slot {first}."
-    alone = len(view.names) == 1
+    if account.own.span_ns is None and server.horizon != account.first_slot:
+        server.begin_horizon()  # the state is of a horizon that has ended, perhaps during a standstill
+        text = f"{text} A new horizon begins with slot {account.first_slot}."
+    alone, last = len(view.names) == 1, last if server.slot == -1 else server.slot
     complete_until = storage.memory.complete_until()
     machine = Machine(
         view,
@@ -164,21 +161,17 @@ def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: in
     return f"{told}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}."
 
 
-def debts(account: Account, before: int) -> dict[int, int]:
-    """What the account holds against the current window or horizon: nano-epsilon by slot, up to `before`.
-
-    A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
-    the last slot that it touches: it stays longest there.
-    """
-    own, slots = account.own, account.slots
-    owed: dict[int, int] = {}
-    for payment in account.dated(own.span_start(slots.opens(before), account.jumps)):
-        slot = min(slots.slot_of(payment.closes_ns - 1), before)
-        owed[slot] = owed.get(slot, 0) + own.bounds.cost(payment.nano, payment.bounds)
-    return owed
+def _slot_of(state: bytes | None, otherwise: int) -> int:
+    """The last slot that a stored state knows, if it is one."""
+    if state is not None:
+        with suppress(BadInput):
+            return saved_slot(state)
+    return otherwise
 
 
-def _server(node: NodeConfig, network: NetworkConfig, noise: Noise, allow_simulated_noise: bool) -> Server:
+def _server(
+    node: NodeConfig, network: NetworkConfig, noise: Noise, account: Account, allow_simulated_noise: bool
+) -> Server:
     return Server(
         network.scheme(),
         network.setting(node.server),
@@ -187,5 +180,6 @@ def _server(node: NodeConfig, network: NetworkConfig, noise: Noise, allow_simula
         share=network.server(node.server).counted_share,
         max_degree=network.max_degree(),
         beta=network.beta,
+        account=account,
         allow_simulated_noise=allow_simulated_noise,
     )

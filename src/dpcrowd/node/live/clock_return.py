@@ -31,7 +31,6 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.account_loader import load_account
-from dpcrowd.node.live.build import debts
 from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import format_epsilon
@@ -100,8 +99,8 @@ def accept(storage: Storage, network: NetworkConfig, machine: Machine, sealed: i
     text = _text(storage, network, sealed, last, again_ns)
     state = server.save()
     if server.slot > last:
-        account = load_account(storage, network, last)
-        server.begin_again(debts(account, last), last, account.first_slot)
+        server.use(load_account(storage, network, last))
+        server.begin_again(last)
     try:
         complete_until = min(machine.trust.complete_until, known)
         storage.accept_clock(now_ns, again_ns, server.save(), complete_until, text)

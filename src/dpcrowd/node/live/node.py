@@ -223,9 +223,6 @@ class LiveNode(Deciding):
         async def seal() -> None:
             await self._relink_for(slot)
             account = await self.keeper.in_thread(self._accounts.load, slot)
-            opens = self.clock.opens(slot)
-            free = account is not None and not account.taken(opens, self.clock.closes(slot))
-            room = account.may(opens).nano if account is not None and free else 0
             # If a revision could not take over, the counts do not fit.
             taken = counts if usable and revision is self.revision else None
             kind = obstacle
@@ -238,7 +235,9 @@ class LiveNode(Deciding):
             if why == "ledger" and slot > last:
                 self._tell_distrust(slot)
             self.meter.sealing(slot, last)
-            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, room))
+            if account is None:  # nothing may be paid
+                taken = None
+            await self.keeper.handle(on.SlotSealed(self._wall.now(), slot, taken, account))
             if slot > last:
                 self.meter.sealed(slot, why)
 

@@ -58,6 +58,7 @@ from dpcrowd.node.machine.stimuli import (
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
+from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
@@ -117,8 +118,8 @@ class Machine:
             case Started(at_ns):
                 self.trust.start(self.server.slot, self.view.next_seal(at_ns))
                 return self._resume(at_ns)
-            case SlotSealed(at_ns, slot, counts, room):
-                return self._seal(at_ns, slot, counts, room)
+            case SlotSealed(at_ns, slot, counts, account):
+                return self._seal(at_ns, slot, counts, account)
             case MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
             case MessageSent(at_ns, slot):
@@ -191,7 +192,7 @@ class Machine:
             return self._fuse()
         return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
-    def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
+    def _seal(self, at_ns: int, slot: int, counts: object | None, account: Account | None) -> list[Instruction]:
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
             return [ForgetCheckIns(slot), Report("clock-behind", text)]
@@ -204,7 +205,9 @@ class Machine:
         if counts is not None and not (self.may_sample_in(slot) and self._can_store):
             counts = None
         self._before = self.server.save()
-        message = self.server.observe(slot, counts, room)
+        if account is not None:
+            self.server.use(account)
+        message = self.server.observe(slot, counts)
         sample = self.server.open_sample()
         if sample is not None:
             nano, noisy = sample

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.machine.instructions import Instruction
+from dpcrowd.privacy.account import Account
 
 __all__ = [
     "DeadlinePassed",
@@ -37,13 +38,13 @@ class Started:
 class SlotSealed:
     """The grace of a slot has ended: these are its counts. None: the node was not there to count.
 
-    room  what the durable ledger lets the slot cost, in nano-epsilon; None: no more is known than by the scheme
+    account  from which the slot is paid, as it is on disk; None: the one that the server has
     """
 
     at_ns: int
     slot: int
     counts: NDArray[np.int64] | None
-    room: int | None = None
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
