@@ -8,6 +8,7 @@ Everything is loaded where it is used: importing this package costs next to noth
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dpcrowd.network.topologies import build as build_graph
     from dpcrowd.privacy import Guarantee, ObserverLedger, SecureNoise, SeededNoise, open_ledger
     from dpcrowd.schemes.ba import BA
-    from dpcrowd.schemes.base import Scheme, Setting
+    from dpcrowd.schemes.base import Release, Scheme, Setting
     from dpcrowd.schemes.bd import BD
     from dpcrowd.schemes.central import Central
     from dpcrowd.schemes.dpcrowd import DPCrowd
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.registry import SCHEMES, make_scheme
     from dpcrowd.schemes.rescuedp import RescueDP
     from dpcrowd.schemes.sample import Sample
-    from dpcrowd.schemes.server import Server, ServerRelease
+    from dpcrowd.schemes.server import Server
     from dpcrowd.schemes.tuning import Tuning
     from dpcrowd.schemes.uniform import Uniform
     from dpcrowd.sim.data import load as load_data
@@ -57,7 +58,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "network.topologies": "build_graph=build",
         "privacy": "Guarantee ObserverLedger SecureNoise SeededNoise open_ledger",
         "schemes.ba": "BA",
-        "schemes.base": "Scheme Setting",
+        "schemes.base": "Release Scheme Setting",
         "schemes.bd": "BD",
         "schemes.central": "Central",
         "schemes.dpcrowd": "DPCrowd",
@@ -70,7 +71,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.registry": "SCHEMES make_scheme",
         "schemes.rescuedp": "RescueDP",
         "schemes.sample": "Sample",
-        "schemes.server": "Server ServerRelease",
+        "schemes.server": "Server",
         "schemes.tuning": "Tuning",
         "schemes.uniform": "Uniform",
         "sim.data": "load_data=load",
@@ -108,13 +109,13 @@ __all__ = [
     "ObserverLedger",
     "PeGaSus",
     "ProcessModel",
+    "Release",
     "RescueDP",
     "Sample",
     "Scheme",
     "SecureNoise",
     "SeededNoise",
     "Server",
-    "ServerRelease",
     "Setting",
     "SimulationResult",
     "Tuning",
@@ -130,7 +131,15 @@ __all__ = [
 ]
 
 
+_RENAMED = {"ServerRelease": "Release"}
+"""Old names of what is still there, until version 0.3."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        old, name = name, _RENAMED[name]
+        text = f"dpcrowd.{old} is called dpcrowd.{name} now; the old name goes with version 0.3."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
     if name not in _PLACES:
         raise AttributeError(f"module 'dpcrowd' has no attribute '{name}'")
     module, attribute = _PLACES[name]

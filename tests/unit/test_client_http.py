@@ -348,6 +348,14 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_a_client_needs_nothing_of_a_server() -> None:
+    """`dpcrowd[client]` has neither Starlette nor Zenoh; sharing a type with the API must not ask for them."""
+    wanted = {"starlette", "uvicorn", "zenoh", "cryptography"}
+    code = f"import sys, dpcrowd.client; print({wanted} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_plain_http_where_there_is_https(tmp_path: Path) -> None:
     """A client asked again for half a minute, and a stream with endless patience for ever; it cannot pass."""
     files = make_trial(tmp_path, ["a"], datetime.now(UTC))["a"]

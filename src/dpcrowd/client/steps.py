@@ -14,7 +14,7 @@ import msgspec
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeError, NodeFailed, NodeUnreachable, kind
 from dpcrowd.client.rows import content_type, counts_body, encode
-from dpcrowd.client.tables import Estimates, Row, from_rows, joined
+from dpcrowd.client.tables import Estimates, from_json, joined
 
 __all__ = [
     "LASTING",
@@ -36,7 +36,6 @@ __all__ = [
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_TEXT = 500
-_rows = msgspec.json.Decoder(list[Row])
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,7 +214,7 @@ def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patie
     ask = Ask("GET", path, params)
     while True:
         reply = yield from get(ask, patience)
-        page = read(reply, lambda content: from_rows(_rows.decode(content)))
+        page = read(reply, from_json)
         pages.append(page)
         if reply.following is None or not len(page):
             return joined(pages)

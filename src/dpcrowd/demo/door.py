@@ -11,6 +11,7 @@ import msgspec
 
 from dpcrowd.demo.files import DemoNode
 from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.api.views import EstimateRow
 
 __all__ = ["ApiFailed", "Door", "Total", "total_of"]
 
@@ -22,14 +23,7 @@ class ApiFailed(DpcrowdError):
     """A node does not answer, or refuses."""
 
 
-class _Row(msgspec.Struct):
-    slot: int
-    estimate: float | None
-    low: float | None
-    high: float | None
-
-
-_rows = msgspec.json.Decoder(list[_Row])
+_rows = msgspec.json.Decoder(list[EstimateRow])
 
 
 @dataclass(frozen=True)

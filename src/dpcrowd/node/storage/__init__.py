@@ -8,7 +8,7 @@ from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.releases import Releases, StoredRelease
+from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
 __all__ = [
@@ -24,6 +24,5 @@ __all__ = [
     "SlotTaken",
     "Storage",
     "StorageFailed",
-    "StoredRelease",
     "forget_journal",
 ]
