@@ -9,8 +9,9 @@ the sums of those before it and has the few newest payments beside them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, repeat
+from operator import attrgetter, sub
 from typing import Literal, NamedTuple
 
 from dpcrowd.privacy.promise import UserBounds
@@ -100,34 +101,50 @@ class Payments:
 
 
 class _Sorted:
-    """Payments in order; what is worked out once is kept."""
+    """Payments in order; what is worked out once is kept. Written for a hundred thousand of them at every start."""
 
     def __init__(self, payments: Iterable[Payment]) -> None:
         self.payments = sorted(payments, key=_order)
-        self.ends = [one.closes_ns for one in self.payments]
-        self._sums: dict[tuple[UserBounds, Kind], list[int]] = {}
+        self.ends = list(map(_closes, self.payments))
         self._losses = [one for one in self.payments if one.kind == "lost"]
-        self._longest = max((one.closes_ns - one.opens_ns for one in self.payments if one.kind == "sample"), default=0)
+        self._longest = max(map(sub, self.ends, map(_opens, self.payments)), default=0)
+        if self._losses:  # they may last for days
+            samples = (one for one in self.payments if one.kind == "sample")
+            self._longest = max((one.closes_ns - one.opens_ns for one in samples), default=0)
+        self._sums: dict[tuple[UserBounds, Kind], list[int]] = {}
 
     def with_more(self, payments: Iterable[Payment]) -> _Sorted:
         """These, and more; where all of those come after these, the sums are only made longer."""
-        more = sorted(payments, key=_order)
-        if self.payments and _order(more[0]) < _order(self.payments[-1]):
-            return _Sorted([*self.payments, *more])
-        longer = _Sorted(more)
-        longer.payments, longer.ends = [*self.payments, *more], [*self.ends, *longer.ends]
-        longer._losses = [*self._losses, *longer._losses]
-        longer._longest = max(self._longest, longer._longest)
+        more = _Sorted(payments)
+        if self.payments and _order(more.payments[0]) < _order(self.payments[-1]):
+            return _Sorted([*self.payments, *more.payments])
         for (bounds, kind), sums in self._sums.items():
-            longer._sums[bounds, kind] = [*sums[:-1], *accumulate(_costs(more, bounds, kind), initial=sums[-1])]
-        return longer
+            more._sums[bounds, kind] = [*sums[:-1], *accumulate(more._costs(bounds, kind), initial=sums[-1])]
+        more.payments, more.ends = [*self.payments, *more.payments], [*self.ends, *more.ends]
+        more._losses = [*self._losses, *more._losses]
+        more._longest = max(self._longest, more._longest)
+        return more
 
     def sums(self, bounds: UserBounds, kind: Kind) -> list[int]:
         """Place n: what the first n payments cost, those of other kinds nothing."""
         known = self._sums.get((bounds, kind))
         if known is None:
-            known = self._sums[bounds, kind] = list(accumulate(_costs(self.payments, bounds, kind), initial=0))
+            known = self._sums[bounds, kind] = list(accumulate(self._costs(bounds, kind), initial=0))
         return known
+
+    def _costs(self, bounds: UserBounds, kind: Kind) -> Iterable[int]:
+        """What each payment costs; nothing, if it is of another kind."""
+        ratios = {payer: bounds.ratio(UserBounds(*payer)) for payer in set(map(_payer, self.payments))}
+        if not self._losses:
+            if kind == "lost":
+                return repeat(0, len(self.payments))
+            if all(factor == divisor for factor, divisor in ratios.values()):
+                return map(_nano, self.payments)
+        costs = []
+        for payment in self.payments:
+            factor, divisor = ratios[payment.regions, payment.servers]
+            costs.append(-(-payment.nano * factor // divisor) if payment.kind == kind else 0)
+        return costs
 
     def overlapping(self, opens_ns: int, closes_ns: int) -> list[Payment]:
         """All that may overlap a time: samples that end soon after it, and all losses."""
@@ -136,18 +153,6 @@ class _Sorted:
         return [*self._losses, *samples]
 
 
-def _costs(payments: Sequence[Payment], bounds: UserBounds, kind: Kind) -> Iterator[int]:
-    """What each payment costs; nothing, if it is of another kind."""
-    known: dict[tuple[int, int, int], int] = {}  # payments are much alike, and there may be many
-    for payment in payments:
-        if payment.kind != kind:
-            yield 0
-            continue
-        what = payment.nano, payment.regions, payment.servers
-        if what not in known:
-            known[what] = bounds.cost(payment.nano, payment.bounds)
-        yield known[what]
-
-
-def _order(payment: Payment) -> tuple[int, int]:
-    return payment.closes_ns, payment.number
+_order = attrgetter("closes_ns", "number")
+_closes, _opens, _nano = attrgetter("closes_ns"), attrgetter("opens_ns"), attrgetter("nano")
+_payer = attrgetter("regions", "servers")

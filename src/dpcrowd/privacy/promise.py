@@ -66,15 +66,16 @@ class UserBounds:
 
     def cost(self, nano: int, payer: UserBounds) -> int:
         """What a payment, with noise for the payer's bounds, costs a user within these: at least `nano`."""
-        factor, divisor = self._ratio(payer)
+        factor, divisor = self.ratio(payer)
         return -(-nano * factor // divisor)
 
     def affordable(self, nano: int, payer: UserBounds) -> int:
         """The largest payment that costs a user within these bounds at most `nano`."""
-        factor, divisor = self._ratio(payer)
+        factor, divisor = self.ratio(payer)
         return nano * divisor // factor
 
-    def _ratio(self, payer: UserBounds) -> tuple[int, int]:
+    def ratio(self, payer: UserBounds) -> tuple[int, int]:
+        """A payment, with noise for the payer's bounds, costs a user within these the first over the second as much."""
         if not self.exact and not payer.covers(UserBounds(self.regions, self.servers)):
             return self.sensitivity, 1  # the most that it can be, whatever the two factors are
         factor = max(self.regions, payer.regions) * max(self.servers, payer.servers)

@@ -59,8 +59,7 @@ def load(fetch: Fetch, network: str, opens_ns: int, before: Account | None = Non
     if before is None:
         own = account.promise_of(network)
         known_ns = needed - _MORE_SLOTS * max(1 if own is None else own.slot_ns, _SECOND)
-        rows = fetch(f"{_PAYMENTS} WHERE closes_ns > ? ORDER BY closes_ns, counter", (known_ns,))
-        payments = Payments(starmap(Payment, rows))
+        payments = Payments(map(Payment._make, fetch(f"{_PAYMENTS} WHERE closes_ns > ?", (known_ns,))))
     else:
         known_ns, payments = before.known_ns, before.payments
         for row in fetch(f"{_PAYMENTS} WHERE counter > ? AND closes_ns > ?", (before.count, known_ns)):
