@@ -12,6 +12,8 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpcrowd.__about__ import __version__
+
 if TYPE_CHECKING:
     from dpcrowd.client.aio import AsyncClient
     from dpcrowd.client.client import Client
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data import load as load_data
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
-
-__version__ = "0.1.0"
 
 _PLACES: dict[str, tuple[str, str]] = {
     name: (module, attribute)

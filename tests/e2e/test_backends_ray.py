@@ -70,10 +70,11 @@ def test_a_started_cluster_listens_on_this_machine_only(tmp_path: Path) -> None:
 def test_a_cluster_that_does_not_answer_is_named(address: str) -> None:
     """Ray itself would try for minutes, and print."""
     code = f"""
+from dpcrowd.errors import BadInput
 from dpcrowd.sim.backends import Backend, run_tasks
 try:
     next(run_tasks(abs, [(1,)], Backend("ray", cluster={address!r})))
-except ValueError as error:
+except BadInput as error:
     print(type(error).__name__, error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

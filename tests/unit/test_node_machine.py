@@ -51,7 +51,7 @@ def test_a_slot_without_a_sample_costs_nothing_and_is_told() -> None:
     node.live([0])
     node.take(do.Send)
     node.seal(1)
-    assert [type(told) for told in node.told] == [do.Send, do.ScheduleDeadline]
+    assert [type(told) for told in node.told] == [do.NotSampled, do.Send, do.ScheduleDeadline]
     body = body_of(node.outbox[-1].payload)
     assert (body.records, body.prior, body.counter) == ((), b"", 1)
 
@@ -154,8 +154,10 @@ def test_links_of_the_slot_count() -> None:
 def test_a_spent_budget_is_no_sample(guarantee: Guarantee) -> None:
     """Failure table: neighbours and prediction go on, nothing is spent, nothing invented."""
     node = Lone(guarantee=guarantee, interval=1)
-    node.machine.server._state.ledger.spent += guarantee.total  # as after a smaller epsilon or another network
-    node.seal(0)
+    account = node.account()
+    assert account is not None
+    others = Payment(1, "others", "sample", 0, *_times(node, 0), guarantee.total)
+    node.give(on.SlotSealed(node.view.seals(0), 0, COUNTS, account.add(others)))
     assert node.noise.drawn == []
     assert not node.disk.samples
     assert body_of(node.outbox[-1].payload).records == ()
@@ -295,7 +297,7 @@ def test_nothing_that_leaves_the_machine_depends_on_raw_counts() -> None:
         node.seal(2, counts)
         node.pass_deadline(2)
         node.disk.full = False
-        node.give(on.StorageMended(0))
+        node.give(on.StorageRecovered(0))
         node.seal(5, counts)
         told.append([repr(instruction) for instruction in node.told])
         for text in told[-1]:
@@ -309,10 +311,11 @@ def _times(node: Lone, slot: int) -> tuple[int, int]:
 
 def test_a_slot_is_paid_from_the_account_that_comes_with_it() -> None:
     """Others may have spent from the same ledger, or the clock was set ahead: the one before would allow more."""
-    node = Lone(with_account=True)
+    node = Lone()
     asks = 500_000_000
     for slot, left in enumerate((4 * asks, asks, asks - 1, 0, asks + 1)):
         account = node.account()
+        assert account is not None
         spent = 4 * asks - asks * len(node.disk.samples) - left
         others = Payment(account.count + 1, "others", "sample", slot, *_times(node, slot), spent)
         node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS, account.add(others) if spent else account))
@@ -340,4 +343,4 @@ def test_only_messages_that_were_used_count_as_heard() -> None:
     node.hear(1, beat(1, 0))
     node.hear(2, b"nonsense")
     node.pass_deadline(0)
-    assert {number: slot for number, (slot, _) in node.machine.used.items()} == {1: 0}
+    assert {name: slot for name, (slot, _) in node.machine.used.items()} == {"server-1": 0}

@@ -65,7 +65,7 @@ class Events:
         number = fields.get("id", "")
         release = None
         if number.isascii() and number.isdecimal() and len(number) < 16:
-            with suppress(msgspec.MsgspecError, ValueError):
+            with suppress(ValueError, OverflowError):
                 release = from_json(fields.get("data", ""), self._lost)
         if release is None:
             raise _not_a_node()

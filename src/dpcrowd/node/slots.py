@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
+from dpcrowd.privacy.units import utc_text
 
-__all__ = ["SlotClock"]
+__all__ = ["SlotClock", "rfc3339"]
 
 SECOND = 1_000_000_000
 _SHORTEST, _LONGEST = SECOND, 86_400 * SECOND
@@ -32,3 +33,8 @@ class SlotClock:
 
     def closes(self, slot: int) -> int:
         return self.opens(slot + 1)
+
+
+def rfc3339(at_ns: int) -> str:
+    """A time in UTC, with as much of a fraction as it has; for times from the years 1 to 9999."""
+    return utc_text(at_ns, exact=True)

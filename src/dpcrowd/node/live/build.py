@@ -1,26 +1,25 @@
-"""From configuration and storage to a state machine: who the node is, what it had, and what it owes."""
+"""From configuration and storage to a state machine: who the node is, what it had, and from what it pays."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.words import signer, verifier
 from dpcrowd.node.live.account_loader import load_account
-from dpcrowd.node.machine import Machine, NetworkView
-from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.machine import Machine, NetworkView, Revision
+from dpcrowd.node.machine.revision import begin_horizon, go_on
 from dpcrowd.node.storage import Storage
+from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["book_loss", "make_machine", "make_view"]
+__all__ = ["make_machine", "make_view", "revision_of", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -28,28 +27,33 @@ def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> Net
 
     expires  when its certificate does, in seconds since 1970; neighbours are told
     """
-    key = read_private_key(node.keys.key)
-    me = network.number_of(node.server)
+    return view_of(network, node.server, signer(network.id, read_private_key(node.keys.key)), expires)
+
+
+def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -> NetworkView:
+    """The same, with whatever signs for the server."""
 
     def links(slot: int) -> frozenset[int]:
-        return frozenset(network.number_of(name) for name in network.neighbours(node.server, slot))
+        return frozenset(network.number_of(name) for name in network.neighbours(server, slot))
 
     return NetworkView(
-        me=me,
-        names=tuple(server.name for server in network.servers),
+        me=network.number_of(server),
+        names=tuple(one.name for one in network.servers),
         digest=digest(network),
         clock=network.clock(),
         grace_ns=network.grace_ns,
         deadline_ns=network.deadline_ns,
         send_offset_ns=network.send_offset_ns,
         regions=network.regions,
-        form=network.setting(node.server).form,
+        form=network.setting(server).form,
         links=links,
-        sign=signer(network.id, key),
+        sign=sign,
         population=network.population,
         coarsest=_coarsest(network),
-        verify=verifier(network.id, [server.keys for server in network.servers]),
+        verify=verifier(network.id, [one.keys for one in network.servers]),
         expires=expires,
+        revision=network.revision,
+        first_slot=network.valid_from_slot,
     )
 
 
@@ -61,104 +65,66 @@ def _coarsest(network: NetworkConfig) -> float:
     return math.sqrt(2.0) * guarantee.sensitivity / (even * smallest)
 
 
+def revision_of(
+    network: NetworkConfig, view: NetworkView, noise: Noise, *, allow_simulated_noise: bool = False
+) -> Revision:
+    """What the machine needs of one revision. For `allow_simulated_noise` see `Server`."""
+    name = view.names[view.me]
+
+    def make_server(account: Account | None) -> Server:
+        return Server(
+            network.scheme(),
+            network.setting(name),
+            noise,
+            number=view.me,
+            share=network.server(name).counted_share,
+            max_degree=network.max_degree(),
+            beta=network.beta,
+            account=account,
+            allow_simulated_noise=allow_simulated_noise,
+        )
+
+    return Revision(view, make_server)
+
+
 def make_machine(
-    node: NodeConfig,
+    revision: Revision,
     network: NetworkConfig,
     storage: Storage,
-    noise: Noise,
-    view: NetworkView,
     now_ns: int,
     *,
-    vouched: bool = False,
-    before: NetworkConfig | None = None,
-    allow_simulated_noise: bool = False,
+    before: Revision | None = None,
+    following: NetworkConfig | None = None,
 ) -> tuple[Machine, str]:
     """The machine that goes on where the folder stopped, and a sentence on what it found there.
 
-    vouched  the operator has confirmed what was lost: the old state is not used, since it knows too little of it
-    before   the revision under which the state was stored, if that is another one
-
-    For `allow_simulated_noise` see `Server`.
+    before     the revision under which the state was stored, if that is another one
+    following  the one that takes over later
     """
-    state = None if vouched else storage.state()
-    last = max(view.next_seal(now_ns) - 1, -1)
-    account = load_account(storage, network, min(_slot_of(state, last), last))
-
-    def make(revision: NetworkConfig) -> Server:
-        return _server(node, revision, noise, account, allow_simulated_noise)
-
+    view, state = revision.view, storage.state()
+    over = max(view.next_seal(now_ns) - 1, -1)
+    account = load_account(storage, network, min(_slot_of(state, over), over))
     if state is None:
-        server, text = make(network), "no estimates are stored: begins anew."
+        server, text = revision.make_server(account), "no estimates are stored: begins anew."
         if storage.is_new:
             text = "the folder is new: nothing is known, nothing was spent."
         elif not storage.ledger.payments():
             text = f"{text} Nothing was spent."
     else:
-        server, text = _go_on(make, network, state, before)
-    if account.own.span_ns is None and server.horizon != account.first_slot:
-        server.begin_horizon()  # the state is of a horizon that has ended, perhaps during a standstill
-        text = f"{text} A new horizon begins with slot {account.first_slot}."
-    alone, last = len(view.names) == 1, last if server.slot == -1 else server.slot
+        server, text = go_on(revision, state, before, account)
+    text += begin_horizon(server)
+    last = server.slot if server.slot >= 0 else over
     complete_until = storage.memory.complete_until()
     machine = Machine(
-        view,
+        revision,
         server,
         counter=storage.ledger.counter(),
         heard=storage.memory.remembered(),
-        vouched=alone or vouched,
+        vouched=len(view.names) == 1,
         complete_until=last if complete_until is None else complete_until,  # version 0.1 did not keep it
+        following=None if following is None else (following.revision, following.valid_from_slot),
     )
     return machine, text
-
-
-def _go_on(
-    make: Callable[[NetworkConfig], Server], network: NetworkConfig, state: bytes, before: NetworkConfig | None
-) -> tuple[Server, str]:
-    """A server with what was stored, as far as it fits this revision."""
-    server = make(network)
-    try:
-        server.restore(state)
-        return server, f"goes on after slot {server.slot}."
-    except BadInput:
-        server = make(network)
-    if before is not None:
-        old = {region: place for place, region in enumerate(before.regions)}
-        try:
-            server.take_over(state, make(before), [old.get(region) for region in network.regions])
-            new = len(set(network.regions) - old.keys())
-            return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
-        except BadInput:
-            server = make(network)
-    return server, "the configuration has changed: estimates begin anew, what was spent stays spent."
-
-
-def book_loss(storage: Storage, network: NetworkConfig, trust: Trust, now_ns: int) -> str:
-    """What neighbours remember and the ledger does not counts as a whole budget, up to the end of the open slot.
-
-    So does whatever there may be that none of them remembers.
-    """
-    clock, remembered = network.clock(), trust.counter if trust.lost_at is None else trust.lost_at
-    until = clock.closes(clock.slot_of(now_ns))
-    reason = f"a neighbour remembers {remembered} samples, the folder {trust.counter}"
-    if trust.lost_at is None:
-        reason = f"no neighbour that was heard remembers the {trust.counter} samples of the folder"
-    entries = storage.ledger.spent_since(0)
-    known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
-    storage.ledger.mark_lost(
-        min(known, until - clock.length_ns),
-        until,
-        network.guarantee().total,
-        reason,
-        at_ns=now_ns,
-        counter=remembered,
-    )
-    storage.memory.confirm_complete(clock.slot_of(now_ns - network.grace_ns) - 1)  # the last slot that was told
-    told = f"the time until {rfc3339(until)} counts as fully spent"
-    slot = clock.slot_of(now_ns)
-    cost = load_account(storage, network, slot).may(clock.opens(slot)).own
-    if not cost.comes_back:
-        return f"{told}: blocked is {cost.text} Sampling begins again in a new horizon."
-    return f"{told}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}."
 
 
 def _slot_of(state: bytes | None, otherwise: int) -> int:
@@ -167,19 +133,3 @@ def _slot_of(state: bytes | None, otherwise: int) -> int:
         with suppress(BadInput):
             return saved_slot(state)
     return otherwise
-
-
-def _server(
-    node: NodeConfig, network: NetworkConfig, noise: Noise, account: Account, allow_simulated_noise: bool
-) -> Server:
-    return Server(
-        network.scheme(),
-        network.setting(node.server),
-        noise,
-        number=network.number_of(node.server),
-        share=network.server(node.server).counted_share,
-        max_degree=network.max_degree(),
-        beta=network.beta,
-        account=account,
-        allow_simulated_noise=allow_simulated_noise,
-    )

@@ -6,8 +6,8 @@ accepting the clock as it is now (`dpcrowd node accept-clock`) slots begin again
 is over. Why that is sound:
 
 - *No slot is drawn twice.* The ledger is keyed by UTC and never pays twice for the same time. What the wrong clock has
-  drawn under the numbers up to F is not drawn again when these slots come (`Account.taken` says so before anybody
-  counts); of what it has sealed without a sample nobody was told anything.
+  drawn under the numbers up to F is not drawn again when these slots come (`Account.taken` says so);
+  of what it has sealed without a sample nobody was told anything.
 - *No window holds more than was promised.* Every payment is known, since it is on disk before anything of it leaves.
   One by the wrong clock is dated J too late, and counts against every slot until its date has left the window
   (`promise`: "rows that are dated later than the slot count as well"). So it counts in all windows in which it was
@@ -28,14 +28,10 @@ Estimates go on. Releases of slots to come are deleted: they would be released a
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.account_loader import load_account
-from dpcrowd.node.machine import Machine, NetworkView
-from dpcrowd.node.storage import Storage
-from dpcrowd.privacy.units import format_epsilon
+from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.slots import rfc3339
 
-__all__ = ["accept", "check_acceptable", "sender_text", "wait_text"]
+__all__ = ["check_acceptable", "sender_text", "wait_text"]
 
 _SECOND = 1_000_000_000
 _SHORT = 2  # slots: whoever waits for no longer has nothing to accept
@@ -70,7 +66,7 @@ def sender_text(view: NetworkView, sealed: int, now_ns: int) -> str:
     return f"{text}, or once the node's operator accepts the clock ('dpcrowd node accept-clock')."
 
 
-def check_acceptable(view: NetworkView, network: NetworkConfig, sealed: int, now_ns: int) -> None:
+def check_acceptable(view: NetworkView, sealed: int, now_ns: int) -> None:
     """Refuse where there is nothing to accept, or where slots could not begin again."""
     if not _is_behind(view, sealed, now_ns):
         raise BadInput("the clock is not behind the last slot that was sealed: there is nothing to accept.")
@@ -78,56 +74,12 @@ def check_acceptable(view: NetworkView, network: NetworkConfig, sealed: int, now
         due = rfc3339(view.seals(sealed + 1))
         raise BadInput(f"the next slot is due at {due} in any case: there is nothing to accept, only to wait.")
     first = max(view.next_seal(now_ns), 0)
-    if network.valid_from_slot > first:
+    if view.first_slot > first:
         raise BadInput(
-            f"revision {network.revision} took over by the clock that was ahead, and is valid from slot "
-            f"{network.valid_from_slot} on, at {rfc3339(view.clock.opens(network.valid_from_slot))}: the neighbours do "
-            "not have it before. Wait until then."
+            f"revision {view.revision} took over by the clock that was ahead, and is valid from slot "
+            f"{view.first_slot} on, at {rfc3339(view.clock.opens(view.first_slot))}: the neighbours do not have it "
+            "before. Wait until then."
         )
-
-
-def accept(storage: Storage, network: NetworkConfig, machine: Machine, sealed: int, now_ns: int) -> tuple[int, str]:
-    """Let slots begin again; gives the slot after which, and a sentence for the operator, which is logged for good.
-
-    Reads and writes files; the machine is as before if they fail.
-    """
-    view, server, clock = machine.view, machine.server, machine.view.clock
-    last = max(view.next_seal(now_ns) - 1, -1)
-    again_ns = clock.opens(last + 1)
-    before = storage.releases.latest(before_ns=again_ns)
-    known = -1 if before is None else clock.slot_of(before.opens_ns)
-    text = _text(storage, network, sealed, last, again_ns)
-    state = server.save()
-    if server.slot > last:
-        server.use(load_account(storage, network, last))
-        server.begin_again(last)
-    try:
-        complete_until = min(machine.trust.complete_until, known)
-        storage.accept_clock(now_ns, again_ns, server.save(), complete_until, text)
-    except BaseException:
-        server.restore(state)
-        raise
-    machine.begin_again(now_ns, known)
-    return last, text
-
-
-def _text(storage: Storage, network: NetworkConfig, sealed: int, last: int, again_ns: int) -> str:
-    ahead = [
-        entry
-        for entry in storage.ledger.account(again_ns).dated(again_ns)
-        if entry.network == network.id and entry.kind == "sample" and entry.opens_ns >= again_ns
-    ]
-    text = (
-        f"slots up to {sealed} were sealed by a clock that was ahead; they begin again with slot {last + 1}, which "
-        f"opened at {rfc3339(again_ns)}."
-    )
-    if not ahead:
-        return f"{text} Nothing was sampled by that clock."
-    spent, until = format_epsilon(sum(entry.nano for entry in ahead)), max(entry.closes_ns for entry in ahead)
-    return (
-        f"{text} That clock has sampled {len(ahead)} slot(s) for ε={spent}, which stays spent: they are not sampled "
-        f"again, and it counts until {rfc3339(until)} and for as long as the promise says after that."
-    )
 
 
 def _is_behind(view: NetworkView, sealed: int, now_ns: int) -> bool:
