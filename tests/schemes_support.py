@@ -21,6 +21,9 @@ from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.privacy import Guarantee, SeededNoise
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.payments import Payment
+from dpcrowd.privacy.promise import Slots, UserBounds
 from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
@@ -113,6 +116,28 @@ class Case:
 
     def setting(self, servers: int = SERVERS) -> Setting:
         return make_setting(servers, self.regions, self.guarantee, accounting=self.accounting, form=self.form)
+
+
+def account_for(guarantee: Guarantee, epoch_ns: int = 10**18) -> Account:
+    """The account of a server that has paid nothing yet, in slots of one second."""
+    slots = Slots(epoch_ns, 10**9, guarantee.length)
+    span = guarantee.length * slots.slot_ns if guarantee.kind == "window" else None
+    return Account("crowd", given=slots).declare(
+        guarantee.total,
+        span,
+        bounds=UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot),
+        roaming=guarantee.users == "roaming",
+        slot_ns=slots.slot_ns,
+        epoch_ns=epoch_ns,
+    )
+
+
+def paid_in(account: Account, slot: int, nano: int) -> Account:
+    """With one more payment, whatever it breaks."""
+    opens, closes = account.slots.opens(slot), account.slots.opens(slot + 1)
+    bounds = account.own.payer
+    row = Payment(account.count + 1, account.network, "sample", slot, opens, closes, nano)
+    return account.add(row._replace(regions=bounds.regions, servers=bounds.servers))
 
 
 def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **more: Any) -> Guarantee:

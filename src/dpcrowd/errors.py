@@ -13,7 +13,15 @@ import difflib
 from collections.abc import Callable, Iterable
 from numbers import Integral
 
-__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name", "whole_number"]
+__all__ = [
+    "BadInput",
+    "BudgetExhausted",
+    "DpcrowdError",
+    "MissingExtra",
+    "SlotTaken",
+    "unknown_name",
+    "whole_number",
+]
 
 
 class DpcrowdError(Exception):
@@ -33,6 +41,10 @@ class MissingExtra(DpcrowdError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
         return type(self), self._arguments  # an error of a worker process has to reach the user whole
+
+
+class SlotTaken(DpcrowdError):
+    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
 
 
 class BudgetExhausted(DpcrowdError):

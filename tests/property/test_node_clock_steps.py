@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.node.live.steps import ClockSteps
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.storage import SlotTaken, Storage
+from dpcrowd.privacy.clock_jumps import ClockSteps
 
 LENGTH, WINDOW, EPSILON = 2, 4, 10
 START = 1_000_000
@@ -35,8 +35,8 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self.storage = Storage.open(folder, network_id="crowd")
-        self.storage.ledger.promises.declare(EPSILON, WINDOW * LENGTH * SECOND, slots=CLOCK)
-        self.steps = ClockSteps(self.storage, "crowd")
+        self.storage.ledger.declare(EPSILON, WINDOW * LENGTH * SECOND, slots=CLOCK)
+        self.steps = ClockSteps()
         self.passed, self.offset = 100, START
         self.paid: list[tuple[int, int]] = []
         self.taken: set[int] = set()
@@ -50,16 +50,14 @@ class Life:
 
     def set_clock(self, by: int) -> None:
         if by:
-            self.steps.add(self.now * SECOND, by * SECOND)
+            self.steps = self.storage.ledger.set_clock(self.now * SECOND, by * SECOND, self.steps)
             self.offset += by
-            self.steps.book()
 
     def pay(self, nano: int) -> None:
         """For the slot that has just closed, as a node does."""
         slot = CLOCK.slot_of(self.now * SECOND) - 1
-        self.steps.book()
-        self.steps.slot_sealed()
-        nano = min(nano, self.storage.ledger.room(CLOCK.opens(slot)).nano)
+        self.steps = self.steps.slot_sealed()
+        nano = min(nano, self.storage.ledger.may(CLOCK.opens(slot)).nano)
         if not nano:
             return
         try:
@@ -100,5 +98,5 @@ def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: li
             elif what == "pay":
                 one.pay(amount)
             else:
-                one.steps = ClockSteps(one.storage, "crowd")
+                one.steps = ClockSteps()
             assert one.most_in_a_window() <= EPSILON

@@ -154,7 +154,7 @@ def test_a_ledger_that_has_fewer_payments_than_before_is_not_paid_from(tmp_path:
 
 
 def _pay_and_stop(storage: Storage, connection: sqlite3.Connection) -> None:
-    assert storage.ledger.pay(connection, 1, opens(1), 1, 5, b"noisy") == 2
+    assert storage.ledger.pay(connection, 1, opens(1), 1, 5, b"noisy")[0] == 2
     raise KeyboardInterrupt
 
 

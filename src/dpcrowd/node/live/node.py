@@ -17,6 +17,7 @@ from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live import decisions
+from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.counting import Counting
@@ -27,7 +28,6 @@ from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.links import Links
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next, text_of
@@ -99,7 +99,7 @@ class LiveNode(Renewing):
         if self._recorder is not None:
             self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
-        self._purse = Purse(storage, network.guarantee(), slots, network.id, storage_log)
+        self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
         self.keeper = Keeper(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
         )
@@ -121,7 +121,7 @@ class LiveNode(Renewing):
         given = node.ingest.max_downtime
         self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
-        self.counting = Counting(storage, self.intake, self.presence, self._purse, slots, node.ingest.needs_feed)
+        self.counting = Counting(storage, self.intake, self.presence, self._accounts, slots, node.ingest.needs_feed)
         self.time = Timekeeper(
             self._wall,
             slots,
@@ -321,8 +321,8 @@ class LiveNode(Renewing):
             await self.keeper.in_thread(self.time.void_check_ins)
 
     async def book_clock_step(self, step: do.BookClockStep) -> None:
-        self._purse.clock_set(step.at_ns, step.moved_ns)
-        await self.keeper.in_thread(self._purse.book)
+        self._accounts.clock_set(step.at_ns, step.moved_ns)
+        await self.keeper.in_thread(self._accounts.book)
 
     def schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:

@@ -39,7 +39,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.identity import FileIdentity, journal_in_the_way, restart_with_new_journal
-from dpcrowd.node.storage.notes import utc_text
+from dpcrowd.privacy.units import utc_text
 
 __all__ = ["KEY_BYTES", "MISSED_ALL", "NEVER", "Journal", "SlotForgotten", "erase"]
 

@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dpcrowd.node.live.steps import ClockSteps
-from dpcrowd.node.storage import Storage, StorageFailed
-from dpcrowd.node.storage.ahead import set_ahead
+from dpcrowd.node.storage import Storage, StorageFailed, ledger
+from dpcrowd.privacy.clock_jumps import ClockSteps
 from node_support_storage import LENGTH, SECOND, draw, open_storage, opens
 
 HOUR = 360 * LENGTH
 
 
-def steps_of(storage: Storage, network: str = "crowd") -> ClockSteps:
-    return ClockSteps(storage, network)
+class Life:
+    """One life of a node, and what it sees its clock do."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage, self.steps = storage, ClockSteps()
+
+    def step(self, at_ns: int, moved_ns: int) -> None:
+        self.steps = self.storage.ledger.set_clock(at_ns, moved_ns, self.steps)
 
 
 def kept(storage: Storage) -> list[tuple[int, int]]:
     """What counts of the jumps that are kept, the oldest first: when, and how far."""
-    return [(at_ns, moved_ns) for _, at_ns, moved_ns in reversed(set_ahead(storage._reader.rows))]
-
-
-def step(steps: ClockSteps, at_ns: int, moved_ns: int) -> None:
-    steps.add(at_ns, moved_ns)
-    steps.book()
+    return [(jump.at_ns, jump.left_ns) for jump in storage.ledger.account(0).jumps if jump.left_ns]
 
 
 def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path: Path) -> None:
     """Payments of the hour before used to count as if they had been made in the present window: 3.85 of 1."""
     with open_storage(tmp_path, nano=10, slots=4) as storage:
-        steps = steps_of(storage)
+        life = Life(storage)
         for slot in range(0, 40, 4):
             draw(storage, slot, nano=10)
-        step(steps, opens(38), HOUR)
-        assert storage.ledger.room(opens(398)).spent == 10, "ahead: the last payment is two slots old, not an hour"
-        step(steps, opens(399), -HOUR)
+        life.step(opens(38), HOUR)
+        assert storage.ledger.may(opens(398)).counted == 10, "ahead: the last payment is two slots old, not an hour"
+        life.step(opens(399), -HOUR)
         assert kept(storage) == []
-        assert storage.ledger.room(opens(39)).spent == 10
-        assert storage.ledger.room(opens(40)).spent == 0
+        assert storage.ledger.may(opens(39)).counted == 10
+        assert storage.ledger.may(opens(40)).counted == 0
         assert [event.kind for event in storage.events.all()] == ["clock", "clock"]
         assert "came back by 3600.0 s" in storage.events.all()[1].text
 
@@ -47,13 +48,13 @@ def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path:
 def test_what_was_paid_by_the_wrong_clock_counts_until_its_date_has_passed(tmp_path: Path) -> None:
     """It is younger than its date says: to let it go with the jump would spend it twice."""
     with open_storage(tmp_path, nano=10, slots=4) as storage:
-        steps = steps_of(storage)
-        step(steps, opens(1), HOUR)
+        life = Life(storage)
+        life.step(opens(1), HOUR)
         draw(storage, 361, nano=10)
-        step(steps, opens(362), -HOUR)
+        life.step(opens(362), -HOUR)
         for slot in (2, 100, 364):
-            assert storage.ledger.room(opens(slot)).nano == 0
-        assert storage.ledger.room(opens(365)).nano == 10
+            assert storage.ledger.may(opens(slot)).nano == 0
+        assert storage.ledger.may(opens(365)).nano == 10
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,10 @@ def test_what_was_paid_by_the_wrong_clock_counts_until_its_date_has_passed(tmp_p
 def test_steps_there_and_back_add_up(moves: list[int], left: list[tuple[int, int]], tmp_path: Path) -> None:
     """Less than the sum would give budget back too early, more would block it for as long as the clock was wrong."""
     with open_storage(tmp_path) as storage:
-        steps = steps_of(storage)
+        life = Life(storage)
         at = 0
         for moved in moves:
-            step(steps, at * SECOND, moved * SECOND)
+            life.step(at * SECOND, moved * SECOND)
             at += moved + 3  # three seconds pass between two steps
         sums = kept(storage)
         assert sum(moved for _, moved in sums) == sum(moved for _, moved in left) * SECOND
@@ -90,10 +91,10 @@ def test_steps_there_and_back_add_up(moves: list[int], left: list[tuple[int, int
 def test_a_slot_that_was_sealed_between_keeps_the_whole_step_ahead(tmp_path: Path) -> None:
     """It may have been paid for by the clock that was behind, and is younger than its date by all of the step."""
     with open_storage(tmp_path) as storage:
-        steps = steps_of(storage)
-        step(steps, opens(9), -50 * SECOND)
-        steps.slot_sealed()
-        step(steps, opens(5), 50 * SECOND)
+        life = Life(storage)
+        life.step(opens(9), -50 * SECOND)
+        life.steps = life.steps.slot_sealed()
+        life.step(opens(5), 50 * SECOND)
         assert kept(storage) == [(opens(5), 50 * SECOND)]
 
 
@@ -101,9 +102,9 @@ def test_other_networks_on_the_ledger_may_have_paid_between(tmp_path: Path) -> N
     """Nothing is known here of when they do: a step ahead counts, whatever was before it."""
     shared = tmp_path / "a"
     with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared):
-        steps = steps_of(a, "a")
-        step(steps, opens(9), -50 * SECOND)
-        step(steps, opens(5), 50 * SECOND)
+        life = Life(a)
+        life.step(opens(9), -50 * SECOND)
+        life.step(opens(5), 50 * SECOND)
         assert kept(a) == [(opens(5), 50 * SECOND)]
 
 
@@ -111,46 +112,43 @@ def test_one_return_that_two_networks_see_is_kept_once(tmp_path: Path) -> None:
     """Taken off twice, it would take off an older step, that has never come back, as well."""
     shared = tmp_path / "a"
     with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
-        first, second = steps_of(a, "a"), steps_of(b, "b")
-        for steps in (first, second):
-            step(steps, opens(1), 50 * SECOND)
-        for steps in (first, second):
-            step(steps, opens(20), 50 * SECOND)
-        for steps in (first, second):
-            step(steps, opens(30), -50 * SECOND)
+        first, second = Life(a), Life(b)
+        for life in (first, second):
+            life.step(opens(1), 50 * SECOND)
+        for life in (first, second):
+            life.step(opens(20), 50 * SECOND)
+        for life in (first, second):
+            life.step(opens(30), -50 * SECOND)
         assert kept(a) == [(opens(1), 50 * SECOND)]
 
 
 def test_a_step_of_an_earlier_life_is_not_taken_back(tmp_path: Path) -> None:
     """What the clock did while nobody looked is not known: it may have come back already."""
     with open_storage(tmp_path) as storage:
-        step(steps_of(storage), opens(1), 50 * SECOND)
-        step(steps_of(storage), opens(9), -50 * SECOND)
+        Life(storage).step(opens(1), 50 * SECOND)
+        Life(storage).step(opens(9), -50 * SECOND)
         assert kept(storage) == [(opens(1), 50 * SECOND)]
 
 
-@pytest.mark.parametrize("failing", ["set_ahead", "set_back"])
-def test_a_step_that_cannot_be_written_is_written_later_and_once(
-    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk in the middle: taken off twice, payments would leave their window before their time."""
+def test_a_step_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step back that is taken off two jumps: half of it, and payments would leave their window before their time."""
     with open_storage(tmp_path) as storage:
-        steps = steps_of(storage)
-        steps.add(opens(1), 50 * SECOND)
-        steps.add(opens(9), 30 * SECOND)
-        steps.add(opens(20), -60 * SECOND)
-        written = getattr(storage, failing)
-        calls: list[int] = []
+        life = Life(storage)
+        life.step(opens(1), 50 * SECOND)
+        life.step(opens(9), 30 * SECOND)
+        before = kept(storage)
+        with monkeypatch.context() as full:
+            add_event, calls = ledger.add_event, []
 
-        def refuse_second(*given: int) -> object:
-            calls.append(1)
-            if len(calls) == 2:
-                raise StorageFailed("full", "no space", "free some")
-            return written(*given)
+            def refuse_second(*given: Any) -> None:
+                calls.append(1)
+                if len(calls) == 2:
+                    raise StorageFailed("full", "no space", "free some")
+                add_event(*given)
 
-        monkeypatch.setattr(storage, failing, refuse_second)
-        with pytest.raises(StorageFailed):
-            steps.book()
-        steps.book()
-        steps.book()
+            full.setattr(ledger, "add_event", refuse_second)
+            with pytest.raises(StorageFailed):
+                life.step(opens(20), -60 * SECOND)
+        assert kept(storage) == before
+        life.step(opens(20), -60 * SECOND)
         assert kept(storage) == [(opens(1), 20 * SECOND)]
