@@ -40,8 +40,8 @@ _SECONDS_BETWEEN_LINES = 15.0
     metavar="FILE",
     help="Parameters from `dpcrowd tune`, a file for each data set; may be repeated.",
 )
-@click.option("--backend", default="local", show_default=True, help="Where to compute: local, dask or ray.")
-@click.option("--cluster", metavar="ADDRESS", help="A running Dask or Ray cluster. [default: workers on this machine]")
+@click.option("--backend", default="local", show_default=True, help="Where to compute: local or dask.")
+@click.option("--cluster", metavar="ADDRESS", help="A running Dask cluster. [default: workers on this machine]")
 @click.option("--jobs", type=int, help="Processes. [default: as many as cores]")
 @click.option("--json", "as_json", is_flag=True, help="Print the claims as JSON instead of a table.")
 def reproduce(as_json: bool, **settings: Any) -> None:

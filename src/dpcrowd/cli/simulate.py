@@ -84,8 +84,8 @@ _COSTS = {
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
 @click.option("--jobs", type=int, help="Processes. [default: as many as pay off]")
-@click.option("--backend", default="local", show_default=True, help="Where they run: local, dask or ray.")
-@click.option("--cluster", metavar="ADDRESS", help="A running Dask or Ray cluster. [default: start one here]")
+@click.option("--backend", default="local", show_default=True, help="Where they run: local or dask.")
+@click.option("--cluster", metavar="ADDRESS", help="A running Dask cluster. [default: start one here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--plot",

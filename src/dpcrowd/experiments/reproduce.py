@@ -52,7 +52,7 @@ def reproduce(
     figures   numbers or names; none: all
     runs      of every point; without: 50, or 3 if quick
     tuning    parameter files from `dpcrowd tune`, one for each data set
-    backend   local, dask or ray; cluster: the address of a running one
+    backend   local or dask; cluster: the address of a running one
     progress  called with a `Tick` whenever a batch of runs is done
     """
     began = time.monotonic()

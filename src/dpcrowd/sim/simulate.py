@@ -40,8 +40,8 @@ def simulate(
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
     jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
-    backend   local, dask or ray: where the processes are
-    cluster   the address of a running Dask or Ray cluster; None: start one on this machine
+    backend   local or dask: where the processes are
+    cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
     settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
     """
