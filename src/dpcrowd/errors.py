@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
+__all__ = ["BadInput", "BrokenPlugin", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
 
 
 class DpcrowdError(ValueError):
@@ -29,6 +29,18 @@ class MissingExtra(DpcrowdError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
         return type(self), self._arguments  # an error of a worker process has to reach the user whole
+
+
+class BrokenPlugin(DpcrowdError):
+    """A scheme, data set or topology of another package cannot be used; `package` is whom to ask."""
+
+    def __init__(self, kind: str, name: str, package: str, reason: str) -> None:
+        super().__init__(f"the {kind} '{name}' of the package {package} cannot be used: {reason.rstrip('.')}.")
+        self.package = package
+        self._arguments = (kind, name, package, reason)
+
+    def __reduce__(self) -> tuple[type[BrokenPlugin], tuple[str, str, str, str]]:
+        return type(self), self._arguments
 
 
 class BudgetExhausted(DpcrowdError):

@@ -20,14 +20,18 @@ _COSTS = {
 
 @click.command()
 @click.option(
-    "--scheme", "schemes", required=True, metavar="A,B,…", help="Schemes, separated by commas; see `dpcrowd schemes`."
+    "--scheme",
+    "schemes",
+    required=True,
+    metavar="A,B,…",
+    help="Schemes, separated by commas: names of `dpcrowd schemes`, or package:Class.",
 )
 @click.option(
     "--data",
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
+    help="A name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
 )
 @click.option("--servers", type=int, help="How many servers.  [default: 50, or those of the file of links]")
 @click.option(
@@ -56,7 +60,8 @@ _COSTS = {
     default="random",
     show_default=True,
     metavar="NAME|FILE",
-    help="random, ring, grid, small-world, scale-free, geometric, complete, or a file of links.",
+    help="random, ring, grid, small-world, scale-free, geometric, complete, package:function, a plug-in, or a "
+    "file of links.",
 )
 @click.option(
     "--static/--dynamic",

@@ -39,6 +39,7 @@ def simulate(
     schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
+    Schemes, data sets and networks of other packages go by their names, too, or by `package:object`.
     jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
     backend   local or dask: where the processes are
     cluster   the address of a running Dask cluster; None: start one on this machine

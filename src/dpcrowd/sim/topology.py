@@ -22,6 +22,7 @@ from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hea
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.network.topologies import TOPOLOGIES, build
 from dpcrowd.sampling.schedule import spread_phases
+from dpcrowd.sim.plugin_topology import draw_plugin, topology_plugin
 from dpcrowd.sim.seeds import Purpose, generator
 
 __all__ = ["Links", "NetworkSpec", "Networks"]
@@ -36,7 +37,11 @@ _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """name: a topology of `dpcrowd.network.topologies`, or "file" with its text; dynamic: drawn anew each slot."""
+    """Which network to draw.
+
+    name     a topology of `dpcrowd.network.topologies`, "file" with its text, or that of a plug-in
+    dynamic  whether it is drawn anew in each slot
+    """
 
     name: str
     servers: int
@@ -45,7 +50,7 @@ class NetworkSpec:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        if self.dynamic and self.name not in _REDRAWN:
+        if self.dynamic and self.name in TOPOLOGIES and self.name not in _REDRAWN:
             raise BadInput(
                 f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
             )
@@ -61,6 +66,9 @@ class NetworkSpec:
 
     def draw(self, rng: np.random.Generator) -> Graph:
         """One network."""
+        plugin = None if self.name in TOPOLOGIES else topology_plugin(self.name)
+        if plugin is not None:
+            return draw_plugin(plugin, self.servers, self.density, rng)
         return build(self.name, self.servers, rng, self.density, **self._extra)
 
 
