@@ -56,9 +56,8 @@ def data(
         raise unknown_name("data set", name, [*NAMES, *installed("data set")])
     elif name in SYNTHETIC or name not in NAMES:
         if source is not None:
-            raise BadInput(
-                f"--from was given, but '{name}' is {'synthetic' if name in SYNTHETIC else 'that of a package'}; leave it out."
-            )
+            kind = "synthetic" if name in SYNTHETIC else "that of a package"
+            raise BadInput(f"--from was given, but '{name}' is {kind}; leave it out.")
         _write_synthetic(name, out, seed, run, slots, force)
     else:
         if slots is not None:
