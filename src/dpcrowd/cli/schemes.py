@@ -15,18 +15,22 @@ _GUARANTEES = {(): "none", ("finite",): "finite", ("window",): "window", ("finit
 
 
 @click.command()
+@click.option("--check", "checked", metavar="NAME", help="Check one scheme instead: a name, or package:Class.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-def schemes(as_json: bool) -> None:
+def schemes(checked: str | None, as_json: bool) -> int:
     """List the schemes: who talks to whom, when they sample, how they fuse, what they promise.
 
-    Schemes of installed packages are listed after dpcrowd's own, each with the package that makes its claim.
+    Schemes of installed packages are listed after dpcrowd's own, each with the package that makes its claim. With
+    --check, one scheme is tried as `dpcrowd.testing.check_scheme` does; the exit code is 1 if it does not pass.
     """
+    if checked is not None:
+        return _check(checked, as_json)
     rows, problems = _rows()
     for problem in problems:
         click.echo(f"problem: {problem}", err=True)
     if as_json:
         click.echo(json.dumps({"schemes": rows}, ensure_ascii=False))
-        return
+        return 0
     from rich.table import Table
 
     from dpcrowd.cli.console import console
@@ -40,6 +44,17 @@ def schemes(as_json: bool) -> None:
         cells[4] += claim
         table.add_row(*cells, "yes" if row["live"] else "")
     console().print(table)
+    return 0
+
+
+def _check(name: str, as_json: bool) -> int:
+    from dataclasses import asdict
+
+    from dpcrowd.testing import examine_scheme
+
+    report = examine_scheme(name)
+    click.echo(json.dumps({"report": asdict(report)}, ensure_ascii=False) if as_json else str(report))
+    return 0 if report.ok else 1
 
 
 def _rows() -> tuple[list[dict[str, Any]], list[str]]:
