@@ -27,7 +27,7 @@ class Lazy(dpcrowd.Uniform):
     summary = ("alone", "every slot", "last value", "as good as it gets")
 
 def market(slots=None):
-    return np.arange(40).reshape(20, 2)[:slots]
+    return np.arange(80).reshape(40, 2)[:slots]
 
 def star(servers, density, rng):
     return np.zeros(servers - 1, dtype=int), np.arange(1, servers)
@@ -78,7 +78,7 @@ def test_they_are_listed(install: Install, capsys: pytest.CaptureFixture[str]) -
     assert main(["data", "--json"]) == 0
     out, err = capsys.readouterr()
     market = json.loads(out)["data"][-1]
-    assert (market["name"], market["slots"], market["regions"]) == ("market", 20, 2)
+    assert (market["name"], market["slots"], market["regions"]) == ("market", 40, 2)
     assert err.startswith("problem: the data set 'sad' of the package crowd-extras cannot be used: ")
 
 
@@ -183,3 +183,19 @@ def test_the_digest_follows_the_source(install: Install, tmp_path_factory: pytes
     with open(crowd_extras.__file__, "a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert plugin_digest(scheme_class("lazy")) != before
+
+
+def test_they_are_compared_with_the_paper_in_a_report(
+    install: Install, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dpcrowd reproduce --scheme ...` puts somebody's scheme beside the paper's; the curve says whose claim it is."""
+    install_extras(install)
+    out = tmp_path_factory.mktemp("report")
+    words = ["reproduce", "plugins", "--quick", "--runs", "2", "--jobs", "1", "--out", str(out)]
+    words += ["--scheme", "lazy", "--data", "crowd_extras:market", "--graph", "star"]
+    monkeypatch.setattr("dpcrowd.experiments.plan.Plan.servers", 6)
+    assert main(words) == 0
+    assert "lazy" in (out / "figure10-plugins.svg").read_text(encoding="utf-8")
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "--scheme lazy --data crowd_extras:market --graph star" in page
+    assert main(["reproduce", "plugins", "--quick"]) == 2, "there is no such figure without anything to add"
