@@ -45,6 +45,12 @@ def simulate(
     cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
     settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
+
+    >>> result = simulate("fast,dpcrowd", servers=8, density=0.5, slots=60, runs=2, jobs=1)
+    >>> sorted(result.records), result["dpcrowd"].are.shape
+    (['dpcrowd', 'fast'], (2,))
+    >>> result.compare("dpcrowd", "fast").ratio < 1
+    True
     """
     where = Backend(backend, jobs, cluster)
     config = configure(schemes, data, **settings)

@@ -60,6 +60,10 @@ def load(
     round_counts  round fractions in a file instead of refusing them
     data_dir      the folder that has flu.csv and multi_flu.csv
     regions       use only these regions, in this order
+
+    >>> data = load("multi-linear", slots=50, regions=["region-1", "region-3"])
+    >>> data.slots, data.regions
+    (50, ('region-1', 'region-3'))
     """
     name = os.fspath(name_or_path)
     if name in SYNTHETIC or name in PUBLISHED:
