@@ -16,7 +16,7 @@ from dpcrowd.filters import Observation
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
-from dpcrowd.plugins import installed, make_scheme
+from dpcrowd.plugins import find_plugin, installed, make_scheme
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
@@ -25,7 +25,6 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_n
 from dpcrowd.sim.data import CheckIns, DataSet, load
 from dpcrowd.sim.data.arrays import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
-from dpcrowd.sim.plugin_topology import topology_plugin
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
@@ -209,7 +208,7 @@ def _network(
 ) -> NetworkSpec:
     name = os.fspath(graph)
     own = name in TOPOLOGIES
-    plugin = None if own or Path(name).exists() else topology_plugin(name)
+    plugin = None if own or Path(name).exists() else find_plugin("topology", name)
     if not own and plugin is None and name and (Path(name).suffix or Path(name).exists()):
         return _network_from_file(Path(name), servers, dynamic)
     known = [topology for topology in TOPOLOGIES if topology != "file"]

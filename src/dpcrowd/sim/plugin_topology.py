@@ -9,14 +9,9 @@ import numpy as np
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.random_graph import LATENCY_MS, draw_latency
-from dpcrowd.plugins import Plugin, find_plugin
+from dpcrowd.plugins import Plugin
 
-__all__ = ["draw_plugin", "topology_plugin"]
-
-
-def topology_plugin(name: str) -> Plugin | None:
-    """The topology that another package offers under this name, or `package:function`; None if there is none."""
-    return find_plugin("topology", name)
+__all__ = ["draw_plugin"]
 
 
 def draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Generator) -> Graph:

@@ -21,8 +21,9 @@ from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.network.topologies import TOPOLOGIES, build
+from dpcrowd.plugins import find_plugin
 from dpcrowd.sampling.schedule import spread_phases
-from dpcrowd.sim.plugin_topology import draw_plugin, topology_plugin
+from dpcrowd.sim.plugin_topology import draw_plugin
 from dpcrowd.sim.seeds import Purpose, generator
 
 __all__ = ["Links", "NetworkSpec", "Networks"]
@@ -66,7 +67,7 @@ class NetworkSpec:
 
     def draw(self, rng: np.random.Generator) -> Graph:
         """One network."""
-        plugin = None if self.name in TOPOLOGIES else topology_plugin(self.name)
+        plugin = None if self.name in TOPOLOGIES else find_plugin("topology", self.name)
         if plugin is not None:
             return draw_plugin(plugin, self.servers, self.density, rng)
         return build(self.name, self.servers, rng, self.density, **self._extra)
