@@ -9,7 +9,7 @@ JOBS   ?= auto
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup test lint format types layers unit docs demo bench pins clean
+.PHONY: help setup test lint format types layers unit docs demo bench release pins clean
 
 help: ## what can be asked for (this list)
 	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ demo: $(STAMP) ## a live network of five servers on this machine, for a minute
 
 bench: $(STAMP) ## measure speed and scale, print the tables
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+release: $(STAMP) ## build sdist and wheel into dist/, and try the wheel in a fresh environment
+	$(BIN)/python scripts/release.py
 
 # uv only resolves here; the result holds versions and hashes, no addresses, and works on every platform and Python.
 pins: ## renew requirements-dev.txt from pyproject.toml

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from dpcrowd.node.api import make_app
+from dpcrowd.node.api.app import make_app
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.bodies import decode_checkins

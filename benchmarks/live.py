@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpcrowd.demo.door import Door
 from dpcrowd.demo.files import DemoNode, free_ports
+from dpcrowd.demo.node_client import NodeClient
 from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
 from dpcrowd.node.config import load_network, token_hash
 from dpcrowd.node.config.samples import sample_network, sample_node
@@ -136,13 +136,13 @@ def started(nodes: Sequence[DemoNode]) -> Iterator[Processes]:
     with Processes(nodes) as processes:
         end = time.monotonic() + _SECONDS_TO_START
         for node in nodes:
-            door = Door(node, TOKEN)
-            while not door.healthy():
+            client = NodeClient(node, TOKEN)
+            while not client.healthy():
                 processes.check()
                 if time.monotonic() > end:
                     raise NodeFailed(f"{node.name} does not answer.", last_lines(node.log))
                 time.sleep(0.05)
-            door.close()
+            client.close()
         yield processes
 
 

@@ -16,9 +16,10 @@ from dpcrowd.node.machine import Machine, NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.memory import Remembered
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
 DIGEST = bytes(range(16))
@@ -61,7 +62,7 @@ def make_view(
         grace_ns=GRACE,
         deadline_ns=DEADLINE,
         send_offset_ns=send_offset_ns,
-        regions=regions,
+        regions=tuple(f"region-{i}" for i in range(regions)),
         form=form,
         links=links,
         sign=fake_sign(number),
@@ -80,7 +81,7 @@ class Disk:
     proofs: dict[str, bytes] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
     complete_until: int | None = None
-    releases: dict[int, ServerRelease] = field(default_factory=dict)
+    releases: dict[int, SlotRelease] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
     lost_until: int = -1  # slots that the operator has declared lost: never drawn again
@@ -126,7 +127,7 @@ class Node:
         self.view, self.make, self.disk = view, make, disk or Disk()
         self.outbox: list[do.Send] = []
         self.waiting: list[do.Send] = []
-        self.published: list[ServerRelease] = []
+        self.published: list[SlotRelease] = []
         self.refused: list[do.RefuseMessage] = []
         self.reports: list[do.Report] = []
         self.deadlines: dict[int, int] = {}
@@ -195,7 +196,7 @@ class Node:
             case do.ScheduleDeadline(slot, at_ns):
                 self.deadlines[slot] = at_ns
             case do.Publish(release):
-                assert not release.sampled.any() or release.slot in self.disk.samples, "published before it was paid"
+                assert not release.sampled or release.slot in self.disk.samples, "published before it was paid"
                 self.published.append(release)
             case do.RefuseMessage():
                 self.refused.append(instruction)

@@ -12,14 +12,15 @@ import numpy as np
 from starlette.applications import Starlette
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.api import Broadcast, BudgetView, Lost, NeighbourStatus, NetworkStatus, SlotEstimates, SlotRefusals
 from dpcrowd.node.api.app import make_app
-from dpcrowd.node.api.views import Level
+from dpcrowd.node.api.broadcast import Broadcast, Lost
+from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.ingest.hashing import hash_users
 from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 
 REGIONS = {"north": 0, "south": 1, 'far, "east"': 2}
@@ -34,10 +35,11 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def estimates_of(slot: int, *, unknown: bool = False) -> SlotEstimates:
+def estimates_of(slot: int, *, unknown: bool = False) -> SlotRelease:
     """Numbers that can be told apart; the first is negative, since nothing is clamped."""
     middle = np.array([-3.5, 10.25, float("nan") if unknown else 1e6]) + slot
-    return SlotEstimates(slot, CLOCK.opens(slot), tuple(REGIONS), middle, middle - 2, middle + 2, sampled=slot % 2 == 0)
+    opens, length, sampled = CLOCK.opens(slot), CLOCK.length_ns, slot % 2 == 0
+    return SlotRelease(slot, opens, length, tuple(REGIONS), middle, np.ones(3), sampled, 7 * sampled, factor=2.0)
 
 
 class FakeService:
@@ -96,16 +98,16 @@ class FakeService:
     def retry_after(self, at_ns: int) -> int:
         return 30
 
-    async def latest(self) -> SlotEstimates | None:
+    async def latest(self) -> SlotRelease | None:
         return self.stored[-1] if self.stored else None
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
+    ) -> Sequence[SlotRelease]:
         found = [one for one in self.stored if (first or 0) <= one.slot and (last is None or one.slot <= last)]
         return [one if regions is None else one.only(regions) for one in found[:limit]]
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         return self.broadcast.subscribe()
 
     async def budget(self) -> BudgetView:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.storage import Storage
 
 SECOND = 1_000_000_000
 LENGTH = 10 * SECOND
@@ -36,10 +37,10 @@ def draw(storage: Storage, slot: int, nano: int = 5, noisy: bytes = b"noisy", st
     return storage.commit_sample(slot, opens(slot), LENGTH, nano, noisy, state)
 
 
-def release(slot: int, regions: tuple[str, ...] = ("north", "south"), *, sampled: bool = True) -> StoredRelease:
+def release(slot: int, regions: tuple[str, ...] = ("north", "south"), *, sampled: bool = True) -> SlotRelease:
     """A release whose numbers are made from the slot."""
     estimate = slot + np.arange(len(regions), dtype=np.float64) / 3
-    return StoredRelease(slot, opens(slot), LENGTH, regions, estimate, estimate + 1, sampled, 7 if sampled else 0, 2)
+    return SlotRelease(slot, opens(slot), LENGTH, regions, estimate, estimate + 1, sampled, 7 if sampled else 0, 2)
 
 
 def copy_files(folder: Path, target: Path) -> None:

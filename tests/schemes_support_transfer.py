@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.filters import ProcessModel
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme, takes_interval
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 from schemes_support import bits, guarantee_for, make_setting
 
 ALL = "abcdef"
@@ -99,9 +100,7 @@ def neighbour(slot: int, regions: str, form: str) -> dict[int, InfoMessages]:
     return {1: InfoMessages(known[:, 0], info * vector, mat, vector + 3.0, known)}
 
 
-def run(
-    server: Server, regions: str, slots: Iterable[int], *, share: float = 0.5, hears: bool = True
-) -> list[ServerRelease]:
+def run(server: Server, regions: str, slots: Iterable[int], *, share: float = 0.5, hears: bool = True) -> list[Release]:
     """So many slots with counts, noise and neighbours of these regions."""
     releases = []
     for slot in slots:
@@ -136,21 +135,19 @@ def restored(case: Live, state: bytes, regions: str = OLD, **more: Any) -> Serve
     return server
 
 
-def predicted(server: Server, slot: int = CHANGED) -> ServerRelease:
+def predicted(server: Server, slot: int = CHANGED) -> Release:
     """What it says of the next slot without any news."""
     server.observe(slot, None)
     return server.hear()
 
 
-def of_regions(release: ServerRelease, regions: str, wanted: str) -> tuple[NDArray[np.float64], ...]:
+def of_regions(release: Release, regions: str, wanted: str) -> tuple[NDArray[np.float64], ...]:
     """Estimate, variance, low and high of some regions, in the order wanted."""
     where = [regions.index(region) for region in wanted]
     return release.estimate[where], release.variance[where], release.low[where], release.high[where]
 
 
-def agree(
-    form: str, one: Sequence[ServerRelease], ones: str, other: Sequence[ServerRelease], others: str, wanted: str
-) -> bool:
+def agree(form: str, one: Sequence[Release], ones: str, other: Sequence[Release], others: str, wanted: str) -> bool:
     """Whether releases say the same of some regions: bit for bit, or up to rounding where matrices are factorised."""
     for first, second in zip(one, other, strict=True):
         pairs = list(zip(of_regions(first, ones, wanted), of_regions(second, others, wanted), strict=True))

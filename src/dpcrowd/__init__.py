@@ -8,8 +8,11 @@ Everything is loaded where it is used: importing this package costs next to noth
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from dpcrowd.__about__ import __version__
 
 if TYPE_CHECKING:
     from dpcrowd.client.aio import AsyncClient
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.registry import SCHEMES
     from dpcrowd.schemes.rescuedp import RescueDP
     from dpcrowd.schemes.sample import Sample
-    from dpcrowd.schemes.server import Server, ServerRelease
+    from dpcrowd.schemes.server import Server
     from dpcrowd.schemes.tuning import Tuning
     from dpcrowd.schemes.uniform import Uniform
     from dpcrowd.sim.data import DataSet, FixedData
@@ -58,8 +61,6 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data.arrays import counts_from_array
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
-
-__version__ = "0.1.0"
 
 _PLACES: dict[str, tuple[str, str]] = {
     name: (module, attribute)
@@ -93,7 +94,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.registry": "SCHEMES",
         "schemes.rescuedp": "RescueDP",
         "schemes.sample": "Sample",
-        "schemes.server": "Server ServerRelease",
+        "schemes.server": "Server",
         "schemes.tuning": "Tuning",
         "schemes.uniform": "Uniform",
         "sim.data": "DataSet FixedData load_data=load",
@@ -154,7 +155,6 @@ __all__ = [
     "SecureNoise",
     "SeededNoise",
     "Server",
-    "ServerRelease",
     "Setting",
     "SimulationResult",
     "Tuning",
@@ -175,7 +175,15 @@ __all__ = [
 ]
 
 
+_RENAMED = {"ServerRelease": "Release"}
+"""Old names of what is still there, until version 0.3."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        old, name = name, _RENAMED[name]
+        text = f"dpcrowd.{old} is called dpcrowd.{name} now; the old name goes with version 0.3."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
     if name not in _PLACES:
         raise AttributeError(f"module 'dpcrowd' has no attribute '{name}'")
     module, attribute = _PLACES[name]

@@ -1,7 +1,10 @@
 """Errors that a person can act on.
 
-Every refusal of bad input in dpcrowd is a `DpcrowdError` whose message is one line: what was given, what is
-allowed, what to do. The command line prints that line and exits with code 2; a library user catches one class.
+Whatever dpcrowd refuses or cannot do is a `DpcrowdError` whose message is one line: what was given, what is allowed,
+what to do. The command line prints that line and exits with code 2; a library user catches one class.
+
+Only `BadInput` is a `ValueError`. A disk that is full, a budget that is spent or a node that does not answer are no
+wrong values: whoever catches `ValueError` around a conversion must not catch those.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ from collections.abc import Callable, Iterable
 __all__ = ["BadInput", "BrokenPlugin", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
 
 
-class DpcrowdError(ValueError):
+class DpcrowdError(Exception):
     """Base of every error that dpcrowd raises on purpose."""
 
 
-class BadInput(DpcrowdError):
+class BadInput(DpcrowdError, ValueError):
     """A value that was given is not allowed."""
 
 

@@ -44,14 +44,14 @@ def test_it_is_listed_checked_and_simulated(environment: dict[str, str]) -> None
     """Entry points of a real package, read by a real installation: names in a folder of a test are not that."""
     rows = json.loads(_dpcrowd(environment, "schemes", "--json"))["schemes"]
     assert rows[-1]["scheme"] == "moving-median"
-    assert rows[-1]["claimed_by"] == "dpcrowd-example"
+    assert rows[-1]["claimed_by"] == "crowd-example"
     assert "market        336 slots x 2 regions" in _dpcrowd(environment, "data")
     assert "FAILED" not in _dpcrowd(environment, "schemes", "--check", "moving-median")
     words = "--data market --graph star --window 24 --servers 6 --runs 2 --slots 72".split()
     table = _dpcrowd(environment, "simulate", "--scheme", "moving-median,uniform", *words)
-    assert "promise of moving-median: promised by dpcrowd-example, whose scheme passes dpcrowd's checks" in table
+    assert "promise of moving-median: promised by crowd-example, whose scheme passes dpcrowd's checks" in table
     assert "promise of uniform: Pure 24-event differential privacy" in table
-    by_reference = ["--scheme", "dpcrowd_example.moving_median:MovingMedian", "--json"]
+    by_reference = ["--scheme", "crowd_example.moving_median:MovingMedian", "--json"]
     assert (
         json.loads(_dpcrowd(environment, "simulate", *by_reference, *words))["results"][0]["scheme"] == "moving-median"
     )
@@ -63,7 +63,7 @@ def test_a_report_has_it_and_workers_find_it(environment: dict[str, str], tmp_pa
     _dpcrowd(environment, "reproduce", "plugins", *words, "--out", str(tmp_path), quiet=False)
     drawing = (tmp_path / "figure10-plugins.svg").read_text(encoding="utf-8")
     assert "moving-median" in drawing
-    assert "dpcrowd-example" in drawing
+    assert "crowd-example" in drawing
 
 
 def test_its_own_tests_pass(environment: dict[str, str]) -> None:

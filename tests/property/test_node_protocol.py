@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.registry import make_scheme
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 from node_support import STORING, WRITING, Crashed, Disk, FreshNoise, Node, body_of, make_view
 from node_support_lone import beat
 from schemes_support import TUNING, make_setting
@@ -55,7 +56,7 @@ class Story:
         self.confirmed: set[int] = set()
         self.down: set[int] = set()
         self.copies: dict[int, Disk] = {}
-        self.last: dict[int, ServerRelease] = {}
+        self.last: dict[int, SlotRelease] = {}
         self.instant = 0
         self.nodes = [self._node(number, frozenset(near), len(links)) for number, near in sorted(links.items())]
         if not vouched:
@@ -203,14 +204,14 @@ class Story:
             self.check_release(node, release)
         node.published.clear()
 
-    def check_release(self, node: Node, release: ServerRelease) -> None:
+    def check_release(self, node: Node, release: SlotRelease) -> None:
         assert (np.isfinite(release.estimate) | (np.isnan(release.estimate) & np.isinf(release.variance))).all()
         assert (release.variance > 0).all()
         before = self.last.get(node.view.me)
         if before is not None:
             assert release.slot > before.slot, "a slot was released twice in one life"
             heard_of = {origin for origin, slot in self.records if slot == release.slot}
-            if not heard_of and not release.sampled.any():
+            if not heard_of and not release.sampled:
                 known = np.isfinite(before.variance)
                 assert (release.variance[known] > before.variance[known]).all()
                 assert (release.estimate[known] == before.estimate[known]).all()

@@ -40,8 +40,12 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     """A bug report names the version: all places have to say the same."""
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dpcrowd {dpcrowd.__version__}\n"
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == dpcrowd.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in project["project"], "a second place, which somebody forgets"
+    assert project["tool"]["hatch"]["version"]["path"] == "src/dpcrowd/__about__.py"
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "version('dpcrowd')" not in text.replace('"', "'"), "of what is installed, not of what runs"
 
 
 def _raiser(error: BaseException) -> Callable[..., None]:

@@ -9,11 +9,8 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from dpcrowd.cli import asking
-from dpcrowd.node.config import load_node
 from node_support_cli import BUDGET, NETWORK, Node, answering, free_port, run, set_ports
 
 
@@ -21,6 +18,20 @@ from node_support_cli import BUDGET, NETWORK, Node, answering, free_port, run, s
 def node(file: Path) -> Iterator[Node]:
     with answering(file) as server:
         yield server
+
+
+def _serve_https(file: Path, node: Node, shown: str) -> None:
+    """With the certificate of a server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    keys = file.parent.parent / shown
+    context.load_cert_chain(keys / f"{shown}.crt", keys / f"{shown}.key")
+    node.socket = context.wrap_socket(node.socket, server_side=True, do_handshake_on_connect=True)
+
+
+def _with_https(file: Path) -> None:
+    """In node.toml."""
+    tls = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
+    file.write_text(file.read_text(encoding="utf-8").replace("[listen]", tls), encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +99,7 @@ def test_commands_to_the_node(
         ("POST", "/v1/admin/reload", bearer, b""),
         ("POST", "/v1/admin/confirm-loss", bearer, b""),
         ("POST", "/v1/admin/accept-clock", bearer, b""),
-        ("POST", "/v1/admin/log-level", bearer, b'{"level": "debug"}'),
+        ("POST", "/v1/admin/log-level", bearer, b'{"level":"debug"}'),
     ]
 
 
@@ -111,6 +122,12 @@ def test_a_refusal_of_the_node_is_one_line_and_2(
     assert code == 2
     assert "cannot be sent" in err
     assert "lines" not in err
+
+
+def test_a_token_may_have_any_letters(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """[tokens] holds hashes of whatever the operator chose; the node reads the header as UTF-8."""
+    run(capsys, "reload", str(file), "--token", " mein schlüssel ")
+    assert [bearer.encode("latin-1").decode() for _, _, bearer, _ in node.asked] == ["Bearer mein schlüssel"]
 
 
 def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +166,7 @@ def test_the_file_may_be_left_out(
     """Also before an argument that may not: `log-level debug` would otherwise take 'debug' for the file."""
     monkeypatch.chdir(file.parent)
     assert run(capsys, "log-level", "debug", "--token", "secret-secret-secret")[0] == 0
-    assert node.asked[-1][3] == b'{"level": "debug"}'
+    assert node.asked[-1][3] == b'{"level":"debug"}'
     code, _, err = run(capsys, "log-level", "node.toml")
     assert code == 2
     assert "missing argument 'LEVEL' after 'node.toml'" in err
@@ -168,6 +185,7 @@ def test_nobody_answers(command: str, file: Path, capsys: pytest.CaptureFixture[
     code, out, err = run(capsys, command, str(file))
     assert (code, out) == (4, "")
     assert "'server-1' does not answer at 127.0.0.1:" in err
+    assert "connection refused" in err
     assert err.count("\n") == 1
 
 
@@ -179,12 +197,15 @@ def test_something_else_answers(file: Path, node: Node, capsys: pytest.CaptureFi
     assert "what answers there is no dpcrowd node" in err
 
 
-def test_a_deaf_node_does_not_hang_the_tool(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It accepts and never answers: without a deadline a cron job would wait for ever."""
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_deaf_node_does_not_hang_the_tool(tls: bool, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It accepts and never answers, not even a handshake: without a deadline a cron job would wait for ever."""
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
         set_ports(file, deaf.getsockname()[1], free_port())
+        if tls:
+            _with_https(file)
         code, _, err = run(capsys, "peers", str(file), "--timeout", "0.2")
     assert code == 4
     assert "no answer within 0.2 s" in err
@@ -195,13 +216,8 @@ def test_a_token_goes_only_to_the_certificate_of_the_file(
     shown: str, file: Path, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever takes the node's port must not be given the operator's token."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    keys = file.parent.parent / shown
-    context.load_cert_chain(keys / f"{shown}.crt", keys / f"{shown}.key")
-    node.socket = context.wrap_socket(node.socket, server_side=True, do_handshake_on_connect=True)
-    text = file.read_text(encoding="utf-8")
-    tls = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
-    file.write_text(text.replace("[listen]", tls), encoding="utf-8")
+    _serve_https(file, node, shown)
+    _with_https(file)
     code, out, err = run(capsys, "reload", str(file), "--token", "secret-secret-secret")
     if shown == "server-1":
         assert (code, out) == (0, "done.\n")
@@ -213,20 +229,19 @@ def test_a_token_goes_only_to_the_certificate_of_the_file(
 
 def test_https_is_asked_of_a_plain_server(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """OpenSSL's own words end in a line number of C."""
-    text = file.read_text(encoding="utf-8")
-    tls = '[listen]\nhttp_certificate = "server-1.crt"\nhttp_key = "server-1.key"'
-    file.write_text(text.replace("[listen]", tls), encoding="utf-8")
+    _with_https(file)
     code, _, err = run(capsys, "status", str(file))
     assert code == 4
     assert "does not speak HTTPS, and node.toml has http_certificate; see" in err
     assert "ssl" not in err.lower().replace("https", "")
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_every_connection_has_the_deadline(tls: bool, file: Path) -> None:
-    """Of a connection without one, the operating system decides: minutes, or never."""
-    config = load_node(file)
-    if tls:
-        listen = msgspec.structs.replace(config.listen, http_certificate=file, http_key=file)
-        config = msgspec.structs.replace(config, listen=listen)
-    assert asking._connection(config, 0.2).timeout == 0.2
+def test_a_certificate_that_cannot_be_read_is_named(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node answers, but with nothing to compare its certificate with, no token may be sent."""
+    _serve_https(file, node, "server-1")
+    _with_https(file)
+    file.with_name("server-1.crt").write_text("no certificate", encoding="ascii")
+    code, _, err = run(capsys, "reload", str(file), "--token", "secret-secret-secret")
+    assert code == 2
+    assert "server-1.crt cannot be read as a certificate" in err
+    assert node.asked == []

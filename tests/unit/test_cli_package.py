@@ -25,6 +25,14 @@ def test_names_are_the_objects_of_their_modules() -> None:
     assert dpcrowd.build_graph.__name__ == "build"
 
 
+def test_an_old_name_works_and_says_what_it_is_called_now() -> None:
+    """A program written for 0.1.0 would stop at its first import."""
+    with pytest.warns(DeprecationWarning, match=r"dpcrowd\.ServerRelease is called dpcrowd\.Release .* 0\.3") as warned:
+        assert dpcrowd.ServerRelease is dpcrowd.Release
+    assert [warning.filename for warning in warned] == [__file__], "the place that has to be changed"
+    assert "ServerRelease" not in dpcrowd.__all__, "a star import would warn those who do not use it"
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """`hasattr` and star imports rely on it."""
     with pytest.raises(AttributeError, match="module 'dpcrowd' has no attribute 'smulate'"):

@@ -39,7 +39,7 @@ from dpcrowd.errors import BadInput, DpcrowdError, MissingExtra
 from dpcrowd.node.api import views
 from dpcrowd.node.collect import NotTaken as NodesNotTaken
 from dpcrowd.node.keys.trial import make_trial
-from node_support_api import CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
+from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
 
 T = TypeVar("T")
 SECRET = "somebody-whom-nobody-may-know"
@@ -269,6 +269,24 @@ def test_a_node_that_is_away() -> None:
         error = error.__cause__ or error.__context__
 
 
+def test_any_path_of_the_api_and_the_metrics() -> None:
+    """Operators' commands have no methods of their own; the tools of a node ask for them by path."""
+    service = FakeService()
+
+    async def operate(client: dpcrowd.AsyncClient) -> Any:
+        return await client.request("POST", "/v1/admin/log-level", {"level": "debug"})
+
+    assert "debug" in use(service, ADMIN, operate)["text"]
+    with pytest.raises(NotAllowed, match="may not operate"):
+        use(service, READ, operate)
+    with pytest.raises(RequestRefused, match="level"):
+        use(service, ADMIN, lambda client: client.request("POST", "/v1/admin/log-level", {"level": "loud"}))
+    service.problems = ["the disk is full."]
+    ready = use(service, None, lambda client: client.request("GET", "/readyz", accepts=(200, 503)))
+    assert ready["ready"] is False
+    assert use(service, READ, lambda client: client.metrics()) == "up 1\n"
+
+
 @pytest.mark.parametrize("answer", [b"<html>hello", b"{}", b'{"error": 5}', b"\xff"])
 @pytest.mark.parametrize("status", [200, 302, 400, 500])
 def test_what_is_not_a_node(answer: bytes, status: int) -> None:
@@ -283,6 +301,21 @@ def test_what_is_not_a_node(answer: bytes, status: int) -> None:
         asyncio.run(run())
 
 
+@pytest.mark.parametrize(("field", "value"), [("slot", 2**70), ("start", '"yesterday"')])
+def test_numbers_and_times_that_no_node_sends(field: str, value: object) -> None:
+    """They are valid JSON of the right type: numpy's own error would come out of the client."""
+    row = {"slot": 1, "start": '"2026-01-01T00:00:00Z"', "region": '"a"', "estimate": 1, "low": 0, "high": 2}
+    text = ",".join(f'"{name}":{text}' for name, text in {**row, "sampled": "true", field: value}.items())
+
+    async def run() -> None:
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, content=f"[{{{text}}}]".encode()))
+        async with inside(transport, retries=0) as client:
+            await client.latest()
+
+    with pytest.raises(NodeFailed, match="not one of a dpcrowd node"):
+        asyncio.run(run())
+
+
 @pytest.mark.parametrize("url", ["", "node:8080", "ftp://a", "http://", "http://ann:word@a", "http://a/?b=1", 5])
 def test_addresses_that_are_none(url: Any) -> None:
     """Refused at once; a password in an address is not shown."""
@@ -291,7 +324,7 @@ def test_addresses_that_are_none(url: Any) -> None:
     assert "word" not in str(caught.value)
 
 
-@pytest.mark.parametrize("token", ["a b", "ä", "a\nb", ""])
+@pytest.mark.parametrize("token", [" a", "a\x7fb", "a\nb", ""])
 def test_tokens_that_are_none(token: str) -> None:
     """A line break in a token would otherwise be a header of its own; the token is not shown."""
     with pytest.raises(BadInput, match="token"):
@@ -346,6 +379,14 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
         dpcrowd.Client("http://a")
     code = "import sys, dpcrowd; assert 'httpx' not in sys.modules and 'dpcrowd.client' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_client_needs_nothing_of_a_server() -> None:
+    """`dpcrowd[client]` has neither Starlette nor Zenoh; sharing a type with the API must not ask for them."""
+    wanted = {"starlette", "uvicorn", "zenoh", "cryptography"}
+    code = f"import sys, dpcrowd.client; print({wanted} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_plain_http_where_there_is_https(tmp_path: Path) -> None:

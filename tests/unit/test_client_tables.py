@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from dpcrowd.client.tables import COLUMNS, Estimates, Row, from_rows, joined
+from dpcrowd.client.tables import COLUMNS, Estimates, from_rows, joined
 from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.api.views import EstimateRow
 
 ROWS = [
-    Row(7, "2026-01-01T00:07:00Z", "north", -3.5, -5.0, -2.0, True),
-    Row(7, "2026-01-01T00:07:00.5Z", 'far, "east"', None, None, None, False),
+    EstimateRow(7, "2026-01-01T00:07:00Z", "north", -3.5, -5.0, -2.0, True),
+    EstimateRow(7, "2026-01-01T00:07:00.5Z", 'far, "east"', None, None, None, False),
 ]
 
 
@@ -34,7 +35,7 @@ def test_columns() -> None:
 
 
 @pytest.mark.parametrize("rows", [ROWS, []])
-def test_polars(rows: list[Row]) -> None:
+def test_polars(rows: list[EstimateRow]) -> None:
     """Null where nothing is known, times with their zone, and the same through Arrow's own door."""
     polars = pytest.importorskip("polars")
     table = from_rows(rows)
@@ -48,7 +49,7 @@ def test_polars(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("rows", [ROWS, []])
-def test_pandas(rows: list[Row]) -> None:
+def test_pandas(rows: list[EstimateRow]) -> None:
     """Times with their zone; the plain columns make a frame as well."""
     pandas = pytest.importorskip("pandas")
     table = from_rows(rows)
@@ -61,7 +62,7 @@ def test_pandas(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("rows", [ROWS, []])
-def test_arrow(rows: list[Row]) -> None:
+def test_arrow(rows: list[EstimateRow]) -> None:
     """The same schema as the API's own Arrow."""
     pyarrow = pytest.importorskip("pyarrow")
     table = from_rows(rows).to_arrow()
@@ -81,7 +82,7 @@ def test_pandas_takes_a_table_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("rows", [ROWS, []])
-def test_numpy_takes_a_table_as_it_is(rows: list[Row]) -> None:
+def test_numpy_takes_a_table_as_it_is(rows: list[EstimateRow]) -> None:
     """One record a row; and its memory is its own, or it would show whatever comes there next."""
     array = np.asarray(from_rows(rows))
     told = from_rows(rows).__array_interface__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from itertools import islice
 from pathlib import Path
@@ -99,12 +100,12 @@ def test_a_file_becomes_slots(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("user,region\na,b\n", "columns user, time and region, each once"),
-        ("", "columns user, time and region, each once"),
+        ("", "is empty"),
         ("user,time,region,User\na,2024-01-01,r,b\n", "columns user, time and region, each once"),
         ("user,time,region\n", "no check-ins"),
-        ("user,time,region\nsecret,yesterday,r\n", "line 2: not a time"),
-        ("user,time,region\nsecret,2024-01-01\n", "line 2: each check-in needs"),
-        ("user,time,region\nsecret,2024-01-01,\n", "line 2: each check-in needs"),
+        ("user,time,region\nsecret,yesterday,r\n", "line 2, column 'time' is 'yesterday', not a time"),
+        ("user,time,region\nsecret,2024-01-01\n", "line 2 has 2 cells"),
+        ("user,time,region\nsecret,2024-01-01,\n", "line 2, column 'region' is empty; each check-in needs"),
         ("user,time,region\na,1970-01-01,r\na,2024-01-01,r\n", "--slot-length"),
     ],
 )
@@ -121,11 +122,21 @@ def test_other_columns_are_ignored(tmp_path: Path) -> None:
     assert (replay.people, replay.regions, [day.total for day in replay.days]) == (2, ("a", "b"), [2])
 
 
+def test_what_a_simulation_reads_is_replayed(tmp_path: Path) -> None:
+    """One reader for both: packed files, other separators, blank lines and ids with zeros in front."""
+    rows = "user;time;region\n007;2024-03-01;a\n\n7;2024-03-02;b\n"
+    (tmp_path / "seen.csv.gz").write_bytes(gzip.compress(rows.encode()))
+    replay = read_checkins(tmp_path / "seen.csv.gz")
+    assert (replay.people, [day.total for day in replay.days]) == (2, [1, 1])
+    with pytest.raises(BadInput, match="at least 1s"):
+        read_checkins(tmp_path / "seen.csv.gz", "0.5s")
+
+
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
     """A typing error must not start five processes."""
     with pytest.raises(BadInput, match="Did you mean 'flights'"):
         find_source("flihgts", "1d")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="does not exist"):
         find_source(str(tmp_path / "no.csv"), "1d")
     with pytest.raises(BadInput, match="slot length 'day' is not allowed"):
         read_checkins(tmp_path / "no.csv", "day")

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from dpcrowd.cli.demo import _show as show_demo
 from dpcrowd.cli.main import main
 from dpcrowd.demo.crowd import Present, SyntheticCrowd
-from dpcrowd.demo.door import ApiFailed, Door, Total, total_of
-from dpcrowd.demo.feed import Feeder, bodies
+from dpcrowd.demo.feed import Feeder, checkins_of
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
+from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total, total_of
 from dpcrowd.demo.processes import NodeFailed, Processes
 from dpcrowd.demo.run import Demo, ServerRow, SlotRow
 from dpcrowd.demo.show import Board, Score, as_json, as_text
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.ingest.bodies import decode_checkins
 from dpcrowd.node.slots import SECOND, SlotClock
 
 ROW = SlotRow(
@@ -35,7 +34,8 @@ ROW = SlotRow(
 def test_the_interval_of_a_total() -> None:
     """Half-widths 3 and 4 of independent regions make 5, not 7; one unknown region leaves the total unknown."""
     assert total_of([(10, 7, 13), (20, 16, 24)]) == Total(30, 25, 35)
-    assert total_of([(10, 7, 13), (None, None, None)]) == Total(None, None, None)
+    assert total_of([(10, 7, 13), (math.nan, math.nan, math.nan)]) == Total(None, None, None)
+    assert total_of([]) is None
 
 
 def test_ports_are_free_and_different() -> None:
@@ -73,26 +73,24 @@ def test_the_files_are_those_of_a_network(tmp_path: Path, length: int) -> None:
 
 
 def test_each_server_gets_its_own_people_once() -> None:
-    """Bodies that a node takes, without a time; together they are all people who are present."""
+    """Together they are all people who are present, each in the region where it is."""
     present = Present(np.array([0, 2, 3, 5]), np.array([1, 0, 1, 1]))
     server_of = np.array([0, 0, 1, 1, 0, 0])
-    seen: list[int] = []
+    seen: list[tuple[int, str]] = []
     for server in range(2):
-        for body in bodies(present, server, server_of, ("x", "y")):
-            rows = msgspec.msgpack.decode(body)
-            assert all(server_of[row["user"]] == server and set(row) == {"user", "region"} for row in rows)
-            assert len(decode_checkins("application/msgpack", body, {"x": 0, "y": 1})) == len(rows)
-            seen += [row["user"] for row in rows]
-    assert sorted(seen) == [0, 2, 3, 5]
+        users, regions = checkins_of(present, server, server_of, ("x", "y"))
+        assert all(server_of[user] == server for user in users)
+        seen += zip(users, regions, strict=True)
+    assert sorted(seen) == [(0, "y"), (2, "x"), (3, "y"), (5, "y")]
 
 
-class FakeDoor:
+class FakeNode:
     """Takes what it is given, slowly if asked."""
 
     def __init__(self, seconds: float = 0.0, fails: bool = False) -> None:
         self.seconds, self.fails, self.at = seconds, fails, []
 
-    def send(self, body: bytes) -> None:
+    def send(self, users: list[int], regions: list[str]) -> None:
         if self.fails:
             raise ApiFailed("no.")
         self.at.append(time.time_ns())
@@ -108,10 +106,10 @@ class Two:
         return iter([Present(np.arange(2), np.zeros(2, dtype=np.int64))] * 2)
 
 
-def fed_by(door: FakeDoor) -> tuple[list, SlotClock]:
+def fed_by(node: FakeNode) -> tuple[list, SlotClock]:
     clock = SlotClock(time.time_ns() - SECOND // 2, SECOND)
     out = []
-    with Feeder(Two(), [door, door], np.array([0, 1]), clock) as feeder:
+    with Feeder(Two(), [node, node], np.array([0, 1]), clock) as feeder:
         while (fed := feeder.fed(10)) is not None:
             out.append(fed)
     return out, clock
@@ -119,16 +117,16 @@ def fed_by(door: FakeDoor) -> tuple[list, SlotClock]:
 
 def test_feeding_keeps_to_the_slots() -> None:
     """Each slot's check-ins are sent soon after it opens; sent elsewhere, the truth would be another slot's."""
-    door = FakeDoor()
-    fed, clock = fed_by(door)
+    node = FakeNode()
+    fed, clock = fed_by(node)
     assert [one.slot for one in fed] == [1, 2]
     assert [one.truth for one in fed] == [2, 2]
-    assert sorted(clock.slot_of(at) for at in door.at) == [1, 1, 2, 2]
+    assert sorted(clock.slot_of(at) for at in node.at) == [1, 1, 2, 2]
 
 
 def test_a_slot_that_was_fed_too_slowly_has_no_truth() -> None:
     """A truth that is shown must be one: late check-ins were counted in the next slot."""
-    fed, _ = fed_by(FakeDoor(seconds=1.1))
+    fed, _ = fed_by(FakeNode(seconds=1.1))
     assert all(one.truth is None for one in fed)
     assert [one.slot for one in fed] == list(range(1, len(fed) + 1)), "missed slots are told as well"
 
@@ -136,25 +134,25 @@ def test_a_slot_that_was_fed_too_slowly_has_no_truth() -> None:
 def test_a_failure_of_the_feeder_is_not_silent() -> None:
     """It happens in a thread; without this the demo would wait for ever."""
     with pytest.raises(ApiFailed, match="no"):
-        fed_by(FakeDoor(fails=True))
+        fed_by(FakeNode(fails=True))
 
 
 def test_a_feeder_stops_at_once() -> None:
     """Control-C in a long slot must not wait for its end."""
     clock = SlotClock(time.time_ns(), 3600 * SECOND)
     began = time.monotonic()
-    with Feeder(Two(), [FakeDoor()], np.array([0, 0]), clock) as feeder, pytest.raises(queue.Empty):
+    with Feeder(Two(), [FakeNode()], np.array([0, 0]), clock) as feeder, pytest.raises(queue.Empty):
         feeder.fed(0.05)
     assert time.monotonic() - began < 30
 
 
 def test_nobody_listens() -> None:
     """A node that is gone is an error with its name, not a traceback of a socket."""
-    door = Door(DemoNode("server-9", Path("x"), free_ports(1)[0], Path("x")), "token")
-    assert not door.healthy()
-    with pytest.raises(ApiFailed, match="server-9 does not answer"):
-        door.total(3)
-    door.close()
+    client = NodeClient(DemoNode("server-9", Path("x"), free_ports(1)[0], Path("x")), "token")
+    assert not client.healthy()
+    with pytest.raises(ApiFailed, match="server-9: the node does not answer"):
+        client.total(3)
+    client.close()
 
 
 def node_of(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Processes:

@@ -6,7 +6,10 @@ import pickle
 
 import pytest
 
+from dpcrowd.client.errors import NodeError
 from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, unknown_name
+from dpcrowd.node.storage import SlotTaken, StorageFailed
+from dpcrowd.node.transport.base import TransportFailed
 
 
 @pytest.mark.parametrize(
@@ -32,3 +35,14 @@ def test_an_unknown_name_gets_the_nearest_one_and_the_whole_list() -> None:
     assert "'DPcrowd-Pluss'" in text
     assert "fast" in text
     assert "Did you mean" not in str(unknown_name("scheme", "zzz", ["fast"]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [DpcrowdError, BudgetExhausted, MissingExtra, NodeError, SlotTaken, StorageFailed, TransportFailed],
+)
+def test_only_bad_input_is_a_value_error(kind: type[DpcrowdError]) -> None:
+    """`except ValueError` around a conversion took a full disk, or a spent budget, for a mistyped number."""
+    assert not issubclass(kind, ValueError)
+    assert issubclass(kind, DpcrowdError)
+    assert issubclass(BadInput, ValueError), "what callers of 0.1.0 catch"

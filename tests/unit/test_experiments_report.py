@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import Drawn, draw
 from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
 from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
 from dpcrowd.experiments.report import Facts, write_report
 from dpcrowd.experiments.report.facts import command
-from dpcrowd.experiments.report.html import Html, join, tag
+from dpcrowd.experiments.reproduce import reproduce
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.arrays import counts_from_array
@@ -99,13 +101,27 @@ class _Outline(HTMLParser):
         return [attributes for seen, attributes in self.seen if seen == name]
 
 
-def test_text_is_escaped_and_html_is_not_twice() -> None:
-    """A statement with an angle bracket would otherwise become an element, or show as &amp;lt;."""
-    inner = tag("b", "1 < 2 & 3")
-    assert tag("p", inner, ' "x"', class_="a", title='"q"', hidden=None) == (
-        '<p class="a" title="&quot;q&quot;"><b>1 &lt; 2 &amp; 3</b> &quot;x&quot;</p>'
-    )
-    assert join(["<", Html("<br>")], between=" ") == "&lt; <br>"
+def test_text_is_escaped_and_drawings_are_not(drawn: Drawn) -> None:
+    """A statement with an angle bracket would otherwise become an element, and a drawing a text."""
+    page = _page(drawn)
+    assert "DFAST &lt;b&gt;beats&lt;/b&gt; FAST." in page
+    assert "&amp;lt;" not in page
+    assert drawn.blocks[0].rows[0][0] in page
+
+
+def test_a_cell_without_content_is_empty(drawn: Drawn) -> None:
+    """On a phone, where a row is a card, the style hides cells that are `:empty`; a line break would be content."""
+    claim = _claim("bare", "Nothing to unfold.", 4, rule="")
+    page = _page(drawn, judged=[(claim, Verdict("holds", ()))])
+    assert '<td role="cell" class="confidence"></td>' in page
+    assert '<td colspan="3" role="cell"></td>' in page
+
+
+def test_a_missing_template_library_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is written last: hours of simulation would end in an error."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtra, match=r"dpcrowd\[report\]"):
+        reproduce(["1"], out=tmp_path / "report", progress=lambda tick: pytest.fail("it has begun"))
 
 
 def test_page_nests_and_has_no_identifier_twice(drawn: Drawn) -> None:
@@ -193,7 +209,7 @@ def test_the_row_tells_what_decided(drawn: Drawn) -> None:
     page = _page(drawn)
     row = page[page.index('id="claim-two-per-region"') : page.index('id="claim-two-sound"')]
     assert "<b>B</b>: 8 &gt; 3 &amp; 2.<i> (1 of 2 cases: does not hold)</i>" in row
-    assert "the paper&#x27;s ledger" in row
+    assert "the paper&#39;s ledger" in row
     assert "95% over 7 paired runs" in row
 
 

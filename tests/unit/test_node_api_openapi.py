@@ -140,6 +140,15 @@ def test_answers_are_as_described(method: str, path: str, token: str, content: b
     jsonschema.validate(response.json(), schema, cls=jsonschema.Draft202012Validator)
 
 
+def test_the_limit_of_a_page_is_that_of_the_code() -> None:
+    """A client that was made from the document asked for more, and was refused."""
+    parameters = DOCUMENT["paths"]["/v1/estimates"]["get"]["parameters"]
+    (limit,) = [one["schema"] for one in parameters if one["name"] == "limit"]
+    client = Client(app_of(FakeService(slots=[3])))
+    for rows, status in ((limit["minimum"], 200), (limit["maximum"], 200), (limit["maximum"] + 1, 400)):
+        assert client.get(f"/v1/estimates?limit={rows}", headers=bearer(READ)).status_code == status
+
+
 def test_reasons_are_those_of_the_code() -> None:
     """A client that switches over the reasons of the document must meet no other one."""
     described = DOCUMENT["components"]["schemas"]["RefusedRow"]["properties"]["reason"]["enum"]

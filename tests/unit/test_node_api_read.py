@@ -150,10 +150,11 @@ def test_columns_cost_no_more_memory_than_pyarrow_itself() -> None:
     program = """if True:
         import sys
         import numpy as np
-        from dpcrowd.node.api.rows import SlotEstimates, to_arrow, to_parquet
+        from dpcrowd.node.api.rows import to_arrow, to_parquet
         from dpcrowd.node.ingest.bodies import decode_checkins
+        from dpcrowd.node.release import SlotRelease
         numbers = np.array([1.0, float("nan")])
-        slots = [SlotEstimates(1, 10**18, ("a", "b"), numbers, numbers, numbers, True)]
+        slots = [SlotRelease(1, 10**18, 10**9, ("a", "b"), numbers, numbers, True, 7)]
         assert to_arrow(slots) and to_parquet(slots)
         body = open(sys.argv[1], "rb").read()
         assert len(decode_checkins("application/vnd.apache.arrow.stream", body, {"north": 0})) == 3

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from dpcrowd.node.api import Broadcast, Lost, SlotEstimates
+from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.stream import pump
+from dpcrowd.node.release import SlotRelease
 from node_support_api import READ, Caller, FakeService, app_of, bearer, estimates_of
 
-Item = SlotEstimates | Lost
+Item = SlotRelease | Lost
 
 
 def numbers(items: list[Item]) -> list[int | Lost]:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, parse_network, parse_node, token_hash
-from dpcrowd.node.config.samples import sample_names, sample_network, sample_node
+from dpcrowd.node.config.samples import placeholder_key, sample_names, sample_network, sample_node
 from dpcrowd.node.config.schema import TUNING, network_schema, node_schema, settings
 from dpcrowd.schemes.tuning import Tuning
 from node_support_config import changed, tables
@@ -34,7 +34,7 @@ def test_sample_networks_load(servers: int, advanced: bool) -> None:
 
 def test_samples_take_what_init_gives_them() -> None:
     """Values that are lost would leave placeholders in a network that was set up with real keys."""
-    key = "ed25519:" + "A" * 43 + "="
+    key = placeholder_key("real")
     text = sample_network(
         ["x", "y"],
         network_id="town",

@@ -183,13 +183,17 @@ def test_folders_that_are_no_authority_say_so(tmp_path: Path, authority: Authori
     with pytest.raises(BadInput, match="mixes two authorities"):
         sign_request(authority, REQUEST, NOW)
     authority.certificate.write_bytes(b"x")
-    with pytest.raises(BadInput, match="is no certificate"):
+    with pytest.raises(BadInput, match="is not a PEM certificate"):
         sign_request(authority, REQUEST, NOW)
     authority.certificate.write_bytes(certificate)
     authority.issued.mkdir()
     (authority.issued / "x-1.crt").write_bytes(b"x")
     with pytest.raises(BadInput, match="the authority's own list is damaged"):
         sign_request(authority, REQUEST, NOW)
+    (authority.issued / "x-1.crt").unlink()
+    (authority.issued / "x-1.crt").mkdir()
+    with pytest.raises(BadInput, match=r"cannot read the certificate .*x-1.crt': Is a directory"):
+        sign_request(authority, REQUEST, NOW)  # a file that cannot be read is not a damaged one
     for name in ("", "x" * 65, "a\x1b"):
         with pytest.raises(BadInput, match="printable"):
             init_authority(tmp_path / "new", NOW, name=name)

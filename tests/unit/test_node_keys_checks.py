@@ -134,8 +134,8 @@ def test_all_problems_are_told_at_once(server: KeyFolder) -> None:
 @pytest.mark.parametrize("damaged", [b"", b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"])
 def test_damaged_files(server: KeyFolder, damaged: bytes) -> None:
     """A half-copied file is a problem with a fix, not a traceback."""
-    assert only(problems(server, certificate=damaged)) == "the certificate is no certificate (PEM)."
-    assert only(problems(server, authority=damaged)) == "the authority's certificate is no certificate (PEM)."
+    assert only(problems(server, certificate=damaged)) == "the certificate is not a PEM certificate."
+    assert only(problems(server, authority=damaged)) == "the authority's certificate is not a PEM certificate."
 
 
 @pytest.mark.parametrize(

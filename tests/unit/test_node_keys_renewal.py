@@ -120,7 +120,7 @@ def test_a_renewal_that_would_not_work_changes_nothing(server: KeyFolder, author
         (server.certificate.read_bytes(), NOW, "not for the private key beside it"),
         (stranger, NOW, "not signed by this authority"),
         (good, NOW + timedelta(days=11), "expired on"),
-        (b"", NOW, "no certificate"),
+        (b"", NOW, "not a PEM certificate"),
     ):
         renewal.certificate.write_bytes(pem)
         with pytest.raises(BadInput, match=says):

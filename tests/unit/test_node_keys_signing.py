@@ -148,5 +148,5 @@ def test_keys_of_another_kind_are_refused_by_name() -> None:
 
 def test_what_is_no_certificate_has_no_key() -> None:
     """A wrong path in node.toml must give a sentence, not a traceback of the parser."""
-    with pytest.raises(BadInput, match="x is no certificate"):
+    with pytest.raises(BadInput, match="x is not a PEM certificate"):
         key_of_certificate(private_pem(KEY), "x")

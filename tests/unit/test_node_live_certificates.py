@@ -167,6 +167,6 @@ def test_a_file_that_cannot_be_read_leaves_the_others(
     assert [one.holder for one in certificates.known({})] == ["authority"]
     assert certificates.expires == 0
     assert not certificates.links_over(ns(NOW))
-    assert "is not a certificate (PEM)" in caplog.text
+    assert "is not a PEM certificate" in caplog.text
     with pytest.raises(BadInput, match="there is no certificate at"):
         read_expiry(tmp_path / "nowhere.crt", "server")

@@ -15,8 +15,9 @@ from dpcrowd.node.live.clock_return import accept, check_acceptable, wait_text
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND
-from dpcrowd.node.storage import StorageFailed, StoredRelease
+from dpcrowd.node.storage import StorageFailed
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import saved_slot
@@ -40,10 +41,10 @@ def live(net: Path) -> Iterator[LiveNode]:
         yield node
 
 
-def _release(node: LiveNode, slot: int) -> StoredRelease:
+def _release(node: LiveNode, slot: int) -> SlotRelease:
     regions = tuple(node.revision.regions)
     unknown = np.full(len(regions), np.nan)
-    return StoredRelease(slot, node.clock.opens(slot), node.clock.length_ns, regions, unknown, unknown, False, 0)
+    return SlotRelease(slot, node.clock.opens(slot), node.clock.length_ns, regions, unknown, unknown, False, 0)
 
 
 def _accept(node: LiveNode, now_ns: int) -> tuple[int, str]:

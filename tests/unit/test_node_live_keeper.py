@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast
+from dpcrowd.node.api.rows import to_json
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from node_support import body_of
@@ -26,7 +28,7 @@ from node_support_storage import open_storage
 
 def keeper_of(storage: Storage) -> Keeper:
     transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-    return Keeper(Lone().machine, storage, transport, Broadcast(), ("north", "south"), lambda slot, at_ns: None)
+    return Keeper(Lone().machine, storage, transport, Broadcast(), lambda slot, at_ns: None)
 
 
 def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
@@ -42,7 +44,9 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
                     await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"))
                 await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"))
             keeper.machine.server.observe(0, None)
-            await keeper._carry_out(do.StoreRelease(keeper.machine.server.hear(), b"state", ()))
+            view, fused = keeper.machine.view, keeper.machine.server.hear()
+            release = SlotRelease.of(fused, view.clock, view.regions, 0)
+            await keeper._carry_out(do.StoreRelease(release, b"state", ()))
 
         asyncio.run(run())
         keeper.close()
@@ -138,9 +142,7 @@ class Desk:
         self.node = Lone((1, 2), send_offset_ns=25_000_000)
         self.view = self.node.view
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-        self.keeper = Keeper(
-            self.node.machine, storage, transport, Broadcast(), ("north", "south"), lambda *_: None, clock=self.clock
-        )
+        self.keeper = Keeper(self.node.machine, storage, transport, Broadcast(), lambda *_: None, clock=self.clock)
         self.keeper._transport, self.keeper.linked = self.line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
 
     async def __aenter__(self) -> Desk:
@@ -185,6 +187,31 @@ def test_a_message_leaves_at_its_moment_and_nobody_waits_for_it(tmp_path: Path) 
                 await desk.give(on.MessageArrived(sends + 1, "server-2", beat(2, 0)))
                 assert desk.keeper.last is not None
                 assert (desk.keeper.sent, desk.keeper.late) == (2, 0)
+
+    asyncio.run(run())
+
+
+def test_what_was_published_is_what_is_stored(tmp_path: Path) -> None:
+    """Readers of the stream and readers of the past would otherwise be told two different releases of one slot."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                for slot in range(3):
+                    await desk.set(desk.view.sends(slot))
+                    await desk.give(on.SlotSealed(desk.clock.now(), slot, np.array([40, 60]) if slot else None))
+                    await desk.give(on.MessageArrived(desk.clock.now(), "server-1", beat(1, slot)))
+                    await desk.set(desk.view.ends(slot))
+                    await desk.give(on.DeadlinePassed(desk.clock.now(), slot))
+                    published, stored = desk.keeper.last, storage.releases.latest()
+                    assert published is not None
+                    assert stored is not None
+                    assert to_json([published]) == to_json([stored])
+                    first, second = ({**vars(one), "estimate": 0, "variance": 0} for one in (published, stored))
+                    assert first == second
+                    assert (stored.slot, stored.regions, stored.heard) == (slot, ("region-0", "region-1"), 1)
+                    assert stored.opens_ns == desk.view.clock.opens(slot)
+                    assert stored.sampled == (stored.nano > 0) == (slot > 0)
 
     asyncio.run(run())
 

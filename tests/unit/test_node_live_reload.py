@@ -191,7 +191,7 @@ def test_a_renewed_key_is_taken_once_it_is_pinned(file: Path, net: Path) -> None
         ("https", "do not fit one another"),
         ("https expired", "is valid from"),
         ("another server", "the certificate is for 'server-2'"),
-        ("certificate", "no certificate"),
+        ("certificate", "not a PEM certificate"),
         ("authority", "not signed by this authority"),
         ("expired", "expired on"),
     ],

@@ -161,7 +161,7 @@ def test_a_spent_budget_is_no_sample(guarantee: Guarantee) -> None:
     node.hear(1, sample(1, 0, 70.0))
     node.pass_deadline(0)
     assert np.allclose(node.published[0].estimate, 70.0)
-    assert node.published[0].epsilon == 0.0
+    assert node.published[0].nano == 0
 
 
 def test_sampling_stops_with_the_horizon() -> None:

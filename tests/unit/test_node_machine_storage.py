@@ -62,8 +62,8 @@ def test_a_draw_that_cannot_be_paid_is_thrown_away(links: Any, early: bool, refu
         for number in () if early else links:
             player.hear(number, sample(number, 4, 30.0 * number))
     assert [release.slot for release in node.published] == list(range(5))
-    assert not node.published[4].sampled.any()
-    assert node.published[4].epsilon == 0.0
+    assert not node.published[4].sampled
+    assert node.published[4].nano == 0
     assert bits(node.published[4].estimate) == bits(plain.published[4].estimate)
     assert bits(node.published[4].variance) == bits(plain.published[4].variance)
     assert "storage-failed" in node.events
@@ -120,7 +120,7 @@ def test_a_failure_before_the_payment_stops_the_payment(heard: tuple[int, ...]) 
     node.give(on.NeighbourUp(node.view.seals(2) + 9, "server-1"))
     assert [body_of(message.payload).records for message in node.outbox[-2:]] == [(), ()]
     node.pass_deadline(2)
-    assert not node.published[2].sampled.any()
+    assert not node.published[2].sampled
     assert node.machine.server.open_sample() is None
 
 
@@ -211,7 +211,7 @@ def test_after_its_deadline_a_resumed_slot_is_only_fused(links: Any) -> None:
     assert node.outbox == []
     assert node.machine.exchanging is None
     assert node.published[-1].slot == 1
-    assert node.published[-1].sampled.all()
+    assert node.published[-1].sampled
     assert node.disk.releases.keys() == {0, 1}
 
 

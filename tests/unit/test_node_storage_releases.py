@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage import Refusal, SlotTaken, StoredRelease
+from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.storage import Refusal, SlotTaken
 from dpcrowd.schemes.base import Release
 from node_support_storage import LENGTH, draw, open_storage, opens, release
 
@@ -18,7 +19,7 @@ def test_a_release_comes_back_bit_for_bit(tmp_path: Path) -> None:
     """A rounded or reordered vector would be another estimate than the one that was published."""
     estimate = np.array([1 / 3, -0.0, np.nan, 1e300])
     variance = np.array([2 / 3, 5e-324, np.nan, 7.0])
-    kept = StoredRelease(4, opens(4), LENGTH, ("a", "b", "ç", "d"), estimate, variance, False, 0, 3)
+    kept = SlotRelease(4, opens(4), LENGTH, ("a", "b", "ç", "d"), estimate, variance, False, 0, 3)
     with open_storage(tmp_path) as storage:
         assert storage.releases.latest() is None
         storage.commit_release([kept], b"after")
@@ -84,7 +85,7 @@ def test_a_slot_is_released_once_and_a_refusal_changes_nothing(tmp_path: Path) -
 
 def test_vectors_of_a_wrong_length_are_refused(tmp_path: Path) -> None:
     """They could not be read with their names again."""
-    wrong = StoredRelease(0, opens(0), LENGTH, ("a", "b"), np.zeros(3), np.zeros(3), True, 1)
+    wrong = SlotRelease(0, opens(0), LENGTH, ("a", "b"), np.zeros(3), np.zeros(3), True, 1)
     with open_storage(tmp_path) as storage, pytest.raises(BadInput, match="2 regions needs vectors of 2"):
         storage.commit_release([wrong], b"")
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcrowd.sim.metrics import Z95, consensus_error, covered, nan_mean, relative_error
+from dpcrowd.schemes.base import Z95
+from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error
 
 SLOTS, RUNS, SERVERS, REGIONS = 3, 2, 4, 5
 

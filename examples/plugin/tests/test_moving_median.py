@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dpcrowd_example.moving_median import MovingMedian
+from crowd_example.moving_median import MovingMedian
 
 import dpcrowd
 from dpcrowd.testing import check_scheme

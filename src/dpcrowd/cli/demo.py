@@ -53,10 +53,10 @@ def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, **settings
     Five node processes talk over mutual TLS on loopback; each gets the check-ins of a fifth of the people and publishes
     estimates of all of them. Exit codes: 0 ended after --seconds or by Control-C, 2 wrong input, 5 a node failed.
     """
-    for library in ("cryptography", "zenoh", "starlette", "uvicorn"):
+    for library in ("cryptography", "httpx", "zenoh", "starlette", "uvicorn"):
         if find_spec(library) is None:
             raise MissingExtra(library, "node", "dpcrowd demo")
-    from dpcrowd.demo.door import ApiFailed
+    from dpcrowd.demo.node_client import ApiFailed
     from dpcrowd.demo.processes import NodeFailed
     from dpcrowd.demo.run import make_source, open_demo
 

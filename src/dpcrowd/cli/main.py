@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from dpcrowd import __version__
+from dpcrowd.__about__ import __version__
 from dpcrowd.errors import DpcrowdError, unknown_name
 
 __all__ = ["cli", "main"]

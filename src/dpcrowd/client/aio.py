@@ -8,9 +8,8 @@ async with dpcrowd.AsyncClient("http://127.0.0.1:8080", token="...") as client:
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -41,7 +40,7 @@ class AsyncClient:
         *,
         retries: int = 4,
         patience: float = 30.0,
-        ca: str | os.PathLike[str] | None = None,
+        ca: calls.Authority | None = None,
         proxy: str | None = None,
     ) -> None:
         self._settings = calls.Settings.make(url, token, timeout, retries, patience, ca, proxy)
@@ -153,6 +152,14 @@ class AsyncClient:
     async def ready(self) -> Ready:
         """Whether the node can do all of its work, and what is wrong if not."""
         return await self._run(calls.ready(self._settings.patience))
+
+    async def metrics(self) -> str:
+        """The node's metrics in Prometheus' text format."""
+        return await self._run(calls.metrics(self._settings.patience))
+
+    async def request(self, method: str, path: str, body: Any = None, *, accepts: Sequence[int] = (200,)) -> Any:
+        """Any path of the API; see `Client.request`."""
+        return await self._run(calls.request(method, path, body, accepts, self._settings.patience))
 
     async def _run(self, steps: Steps[T]) -> T:
         reply: Reply | Silence | None = None

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import os
 import random
-import re
-from collections.abc import Iterable
+import ssl
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from dpcrowd.__about__ import __version__
 from dpcrowd.client.probe import speaks_tls
 from dpcrowd.client.steps import Ask, Patience, Silence, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = ["Settings", "budget", "estimates", "httpx_library", "latest", "network", "ready", "region_params"]
+__all__ = [
+    "Authority",
+    "Settings",
+    "budget",
+    "estimates",
+    "httpx_library",
+    "latest",
+    "metrics",
+    "network",
+    "ready",
+    "region_params",
+    "request",
+]
+
+Authority = str | os.PathLike[str] | ssl.SSLContext
 
 _budget = msgspec.json.Decoder(Budget)
 _network = msgspec.json.Decoder(Network)
@@ -51,18 +65,18 @@ class Settings:
         timeout: float,
         retries: int,
         patience: float,
-        ca: str | os.PathLike[str] | None,
+        ca: Authority | None,
         proxy: str | None,
     ) -> Settings:
         httpx = httpx_library()
         address = _address(httpx, url)
         if not timeout > 0 or not patience >= 0 or retries < 0:
             raise BadInput("timeout, patience, retries: allowed: above 0, and at least 0.")
-        headers = {"user-agent": f"dpcrowd/{version('dpcrowd')}"}
+        headers: dict[str, str | bytes] = {"user-agent": f"dpcrowd/{__version__}"}
         if token is not None:
-            if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
-                raise BadInput("token: allowed: letters, digits and signs of ASCII, without spaces.")
-            headers["authorization"] = f"Bearer {token}"
+            if not isinstance(token, str) or not token.isprintable() or not token or token != token.strip():
+                raise BadInput("token: allowed: letters, digits and signs, without spaces around them.")
+            headers["authorization"] = f"Bearer {token}".encode()
         # The environment is not looked at: a proxy set there would be given the token, and the check-ins.
         options = {
             "base_url": address,
@@ -70,7 +84,7 @@ class Settings:
             "timeout": httpx.Timeout(timeout),
             "trust_env": False,
             "proxy": proxy,
-            "verify": True if ca is None else _authority(ca),
+            "verify": True if ca is None else ca if isinstance(ca, ssl.SSLContext) else _authority(ca),
         }
         return cls(address, options, Patience(retries, patience, random.random))
 
@@ -113,6 +127,19 @@ def ready(patience: Patience) -> Steps[Ready]:
     return read((yield from get(Ask("GET", "/readyz"), patience, (200, 503))), _ready.decode)
 
 
+def request(method: str, path: str, body: Any, accepts: Sequence[int], patience: Patience) -> Steps[Any]:
+    """The JSON answer of any path."""
+    content = None if body is None else msgspec.json.encode(body)
+    headers = {} if body is None else {"content-type": "application/json"}
+    reply = yield from get(Ask(method, path, (), content, headers), patience, accepts)
+    return read(reply, msgspec.json.decode)
+
+
+def metrics(patience: Patience) -> Steps[str]:
+    """Prometheus' text format."""
+    return read((yield from get(Ask("GET", "/metrics"), patience)), bytes.decode)
+
+
 def region_params(regions: Iterable[str]) -> list[tuple[str, str]]:
     """One name, or several."""
     return [("region", name) for name in ([regions] if isinstance(regions, str) else regions)]
@@ -138,9 +165,7 @@ def _address(httpx: Any, url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def _authority(path: str | os.PathLike[str]) -> Any:
-    import ssl
-
+def _authority(path: str | os.PathLike[str]) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=os.fspath(path))
     except OSError as error:

@@ -13,11 +13,10 @@ when it arrives, though, so a retry may fall into the next slot: give times wher
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import TracebackType
@@ -45,7 +44,7 @@ class Client:
     timeout   seconds for connecting, and for each part of an answer
     retries   after a failure that passes
     patience  seconds of waiting between retries, altogether, for one request
-    ca        file of the authority's certificate, if the node has HTTPS with one of its own
+    ca        file of the authority's certificate, if the node has HTTPS with one of its own; or an `ssl.SSLContext`
     proxy     address of a proxy; those of the environment are not used
     """
 
@@ -57,7 +56,7 @@ class Client:
         *,
         retries: int = 4,
         patience: float = 30.0,
-        ca: str | os.PathLike[str] | None = None,
+        ca: calls.Authority | None = None,
         proxy: str | None = None,
     ) -> None:
         self._settings = calls.Settings.make(url, token, timeout, retries, patience, ca, proxy)
@@ -189,6 +188,18 @@ class Client:
     def ready(self) -> Ready:
         """Whether the node can do all of its work, and what is wrong if not."""
         return self._run(calls.ready(self._settings.patience))
+
+    def metrics(self) -> str:
+        """The node's metrics in Prometheus' text format."""
+        return self._run(calls.metrics(self._settings.patience))
+
+    def request(self, method: str, path: str, body: Any = None, *, accepts: Sequence[int] = (200,)) -> Any:
+        """Any path of the API, such as those of operators: the JSON answer as plain values.
+
+        body     sent as JSON, unless None
+        accepts  statuses that are answers; any other raises a `NodeError`
+        """
+        return self._run(calls.request(method, path, body, accepts, self._settings.patience))
 
     # ---------------------------------------------------------------------------------------------------- I/O
 

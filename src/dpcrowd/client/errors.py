@@ -31,6 +31,7 @@ class NodeError(DpcrowdError):
     status       of HTTP; None if there was no answer
     reason       a word for programs, such as "late" or "unknown-region"
     text         the node's own sentence
+    cause        of no answer: what the system or the HTTP library calls it, such as "connection refused" or ReadTimeout
     message      the whole line, without the row before which a delivery was ended
     rows         the check-ins that are wrong or late, counted from 0 in what was given; of one request the first 1,000
     retry_after  seconds after which the node wants to be asked again
@@ -46,6 +47,7 @@ class NodeError(DpcrowdError):
         status: int | None = None,
         reason: str = "",
         text: str = "",
+        cause: str = "",
         rows: Sequence[int] | None = None,
         retry_after: float | None = None,
         taken: int = 0,
@@ -53,6 +55,7 @@ class NodeError(DpcrowdError):
     ) -> None:
         super().__init__(message)
         self.status, self.reason, self.text, self.message = status, reason, text, message
+        self.cause = cause
         self.rows = None if rows is None else list(rows)
         self.retry_after, self.taken = retry_after, taken
         self.delivery = Delivery(0) if delivery is None else delivery
@@ -78,6 +81,7 @@ class NodeError(DpcrowdError):
             status=self.status,
             reason=self.reason,
             text=text,
+            cause=self.cause,
             rows=rows,
             retry_after=self.retry_after,
             taken=taken,

@@ -8,12 +8,11 @@ from contextlib import suppress
 import msgspec
 
 from dpcrowd.client.errors import NodeFailed
-from dpcrowd.client.tables import Estimates, Row, from_rows
+from dpcrowd.client.tables import Estimates, from_json
 
 __all__ = ["Events"]
 
 _MOST_LINE = 256 << 20
-_rows = msgspec.json.Decoder(list[Row])
 
 
 class Events:
@@ -66,8 +65,8 @@ class Events:
         number = fields.get("id", "")
         release = None
         if number.isascii() and number.isdecimal() and len(number) < 16:
-            with suppress(msgspec.MsgspecError, ValueError):
-                release = from_rows(_rows.decode(fields.get("data", "")), self._lost)
+            with suppress(ValueError, OverflowError):
+                release = from_json(fields.get("data", ""), self._lost)
         if release is None:
             raise _not_a_node()
         self.last, self._lost = int(number), 0

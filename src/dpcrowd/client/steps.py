@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -14,7 +15,7 @@ import msgspec
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeError, NodeFailed, NodeUnreachable, kind
 from dpcrowd.client.rows import content_type, counts_body, encode
-from dpcrowd.client.tables import Estimates, Row, from_rows, joined
+from dpcrowd.client.tables import Estimates, from_json, joined
 
 __all__ = [
     "LASTING",
@@ -36,7 +37,7 @@ __all__ = [
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_TEXT = 500
-_rows = msgspec.json.Decoder(list[Row])
+_SYSTEM = re.compile(r"\[Errno -?\d+\] ([A-Za-z ]+)")
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,10 +70,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known."""
+    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known.
+
+    system  what the operating system says of it, such as "connection refused"
+    """
 
     why: str
     reason: Literal["unreachable", "untrusted", "expired", "not-https", "not-http", "hung-up"] = "unreachable"
+    system: str = ""
 
     @property
     def passing(self) -> bool:
@@ -105,7 +110,8 @@ def silence_of(error: Exception) -> Silence:
         return Silence("HTTPS", "not-https")
     if "disconnected without sending a response" in text and _scheme(error) == "http":
         return Silence("HTTP", "hung-up")
-    return Silence(why)
+    system = _SYSTEM.search(text)
+    return Silence(why, system=system[1].lower() if system else "")
 
 
 def _scheme(error: Exception) -> str:
@@ -168,9 +174,10 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
 def problem(reply: Reply | Silence | None) -> NodeError:
     """The error of an answer that is none, or no success."""
     if not isinstance(reply, Reply):
-        why, reason = ("no answer", "unreachable") if reply is None else (reply.why, reply.reason)
-        text = _ADVICE[reason]
-        return NodeUnreachable(f"the node does not answer ({why}): {text}", reason=reason, text=text)
+        silence = Silence("no answer") if reply is None else reply
+        advice = _ADVICE[silence.reason]
+        line = f"the node does not answer ({silence.why}): {advice}"
+        return NodeUnreachable(line, reason=silence.reason, text=advice, cause=silence.system or silence.why)
     told = _told(reply.content)
     if told is None:
         message = f"what answered with HTTP {reply.status} is not a dpcrowd node."
@@ -191,7 +198,7 @@ def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
     """Decode; what cannot be decoded was not sent by a node."""
     try:
         return kind_of(reply.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+    except (ValueError, OverflowError):  # of msgspec, or of numpy: a time that is none, a number beyond 64 bits
         problem_text = "the answer is not one of a dpcrowd node of this version."
     raise NodeFailed(problem_text, status=reply.status, reason="not-a-node", text=problem_text)
 
@@ -215,7 +222,7 @@ def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patie
     ask = Ask("GET", path, params)
     while True:
         reply = yield from get(ask, patience)
-        page = read(reply, lambda content: from_rows(_rows.decode(content)))
+        page = read(reply, from_json)
         pages.append(page)
         if reply.following is None or not len(page):
             return joined(pages)
@@ -232,7 +239,7 @@ def _query(address: str) -> list[tuple[str, str]]:
 def _told(content: bytes) -> _Detail | None:
     try:
         return msgspec.json.decode(content, type=dict[str, _Detail])["error"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
 
 

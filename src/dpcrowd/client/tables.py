@@ -16,26 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import DpcrowdError, MissingExtra
+from dpcrowd.node.api.views import EstimateRow
 
-__all__ = ["COLUMNS", "Estimate", "Estimates", "Row", "from_rows", "joined"]
+__all__ = ["COLUMNS", "Estimate", "Estimates", "from_json", "from_rows", "joined"]
 
-COLUMNS = ("slot", "start", "region", "estimate", "low", "high", "sampled")
+COLUMNS = EstimateRow.__struct_fields__
 
-
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """As the API writes it."""
-
-    slot: int
-    start: str
-    region: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    sampled: bool
+_rows = msgspec.json.Decoder(list[EstimateRow])
 
 
 class Estimate(NamedTuple):
-    """One row of `Estimates`: one region in one slot."""
+    """One row of `Estimates`: an `EstimateRow` of the API, with a time for its text and NaN for null."""
 
     slot: int
     start: datetime
@@ -149,8 +140,13 @@ class Estimates:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def from_rows(rows: Iterable[Row], lost: int = 0) -> Estimates:
-    """Of what the API sent."""
+def from_json(content: bytes | str, lost: int = 0) -> Estimates:
+    """What the API sent; `msgspec.MsgspecError` or `ValueError` if it is something else."""
+    return from_rows(_rows.decode(content), lost)
+
+
+def from_rows(rows: Iterable[EstimateRow], lost: int = 0) -> Estimates:
+    """A table of the rows of the API."""
     told = list(rows)
 
     def column(name: str, dtype: Any) -> NDArray[Any]:

@@ -13,23 +13,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.demo.crowd import Present, Source
-from dpcrowd.demo.door import Door
+from dpcrowd.demo.node_client import NodeClient
 from dpcrowd.node.slots import SECOND, SlotClock
 
-__all__ = ["Fed", "Feeder", "bodies"]
+__all__ = ["Fed", "Feeder", "checkins_of"]
 
 _AFTER_OPENING_NS = 5_000_000
-_MOST_ROWS = 20_000
-
-
-class _CheckIn(msgspec.Struct):
-    user: int
-    region: str
 
 
 @dataclass(frozen=True)
@@ -41,12 +34,12 @@ class Fed:
     seconds: float
 
 
-def bodies(present: Present, server: int, server_of: NDArray[np.int64], regions: Sequence[str]) -> list[bytes]:
-    """The check-ins of one server in one slot, in requests of at most 20,000."""
+def checkins_of(
+    present: Present, server: int, server_of: NDArray[np.int64], regions: Sequence[str]
+) -> tuple[list[int], list[str]]:
+    """Users and regions of the check-ins of one server in one slot."""
     mine = server_of[present.people] == server
-    people, places = present.people[mine].tolist(), present.regions[mine].tolist()
-    rows = [_CheckIn(who, regions[where]) for who, where in zip(people, places, strict=True)]
-    return [msgspec.msgpack.encode(rows[at : at + _MOST_ROWS]) for at in range(0, len(rows), _MOST_ROWS)]
+    return present.people[mine].tolist(), [regions[where] for where in present.regions[mine].tolist()]
 
 
 class Feeder:
@@ -55,8 +48,10 @@ class Feeder:
     An error of the thread comes out of `fed` as well.
     """
 
-    def __init__(self, source: Source, doors: Sequence[Door], server_of: NDArray[np.int64], clock: SlotClock) -> None:
-        self._source, self._doors, self._server_of, self._clock = source, tuple(doors), server_of, clock
+    def __init__(
+        self, source: Source, clients: Sequence[NodeClient], server_of: NDArray[np.int64], clock: SlotClock
+    ) -> None:
+        self._source, self._clients, self._server_of, self._clock = source, tuple(clients), server_of, clock
         self._stop = threading.Event()
         self._queue: queue.Queue[Fed | Exception | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
@@ -78,7 +73,7 @@ class Feeder:
 
     def _run(self) -> None:
         try:
-            with ThreadPoolExecutor(len(self._doors)) as pool:
+            with ThreadPoolExecutor(len(self._clients)) as pool:
                 for item in self._feed(pool):
                     self._queue.put(item)
             self._queue.put(None)
@@ -86,15 +81,15 @@ class Feeder:
             self._queue.put(error)
 
     def _feed(self, pool: ThreadPoolExecutor) -> Iterator[Fed]:
-        clock, numbers = self._clock, range(len(self._doors))
+        clock, numbers = self._clock, range(len(self._clients))
         following = max(clock.slot_of(time.time_ns()) + 1, 0)
         for present in self._source.slots():
-            ready = [bodies(present, number, self._server_of, self._source.regions) for number in numbers]
+            ready = [checkins_of(present, number, self._server_of, self._source.regions) for number in numbers]
             slot = max(following, clock.slot_of(time.time_ns()) + 1)
             if not self._wait_until(clock.opens(slot) + _AFTER_OPENING_NS):
                 return
             began = time.monotonic()
-            list(pool.map(_send_all, self._doors, ready))
+            list(pool.map(lambda client, rows: client.send(*rows), self._clients, ready))
             in_time = time.time_ns() < clock.closes(slot)
             yield from (Fed(missed, None, 0.0) for missed in range(following, slot))
             yield Fed(slot, present.total if in_time else None, time.monotonic() - began)
@@ -106,8 +101,3 @@ class Feeder:
             if self._stop.wait(min(left / SECOND, 0.5)):
                 return False
         return not self._stop.is_set()
-
-
-def _send_all(door: Door, requests: list[bytes]) -> None:
-    for body in requests:
-        door.send(body)

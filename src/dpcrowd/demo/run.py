@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from dpcrowd.demo.crowd import Source, SyntheticCrowd, pin_to_servers
-from dpcrowd.demo.door import ApiFailed, Door, Total
 from dpcrowd.demo.feed import Fed, Feeder
 from dpcrowd.demo.files import DemoNetwork, make_network, slot_length
+from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total
 from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
 from dpcrowd.demo.replay import find_source
 from dpcrowd.errors import BadInput
@@ -67,10 +67,10 @@ class Demo:
     """A running demo."""
 
     def __init__(
-        self, network: DemoNetwork, source: Source, processes: Processes, readers: Sequence[Door], feeder: Feeder
+        self, network: DemoNetwork, source: Source, processes: Processes, clients: Sequence[NodeClient], feeder: Feeder
     ) -> None:
         self.network, self.source, self.processes = network, source, processes
-        self._readers, self._feeder = tuple(readers), feeder
+        self._clients, self._feeder = tuple(clients), feeder
         self._over = threading.Event()
 
     def rows(self, seconds: float | None) -> Iterator[SlotRow]:
@@ -78,7 +78,7 @@ class Demo:
         end = None if seconds is None else time.monotonic() + seconds
         patience = 4 * self.network.clock.length_ns / SECOND + 30
         silent_since = time.monotonic()
-        with ThreadPoolExecutor(len(self._readers)) as pool, _set_at_the_end(self._over):
+        with ThreadPoolExecutor(len(self._clients)) as pool, _set_at_the_end(self._over):
             while end is None or time.monotonic() < end:
                 self.processes.check()
                 try:
@@ -115,7 +115,7 @@ class Demo:
         last = time.monotonic() + 2 * self.network.clock.length_ns / SECOND + 10
         try:
             servers = tuple(
-                pool.map(lambda door: _ask(door, fed.slot, min(last, end or last), self._over), self._readers)
+                pool.map(lambda client: _ask(client, fed.slot, min(last, end or last), self._over), self._clients)
             )
         except ApiFailed:
             self.processes.check(1.0)
@@ -141,33 +141,33 @@ def open_demo(
         network = make_network(folder, source, servers, length_ns, datetime.now(UTC))
         processes = stack.enter_context(Processes(network.nodes))
         tell(f"starting {servers} node processes")
-        readers, senders = ([Door(node, network.token) for node in network.nodes] for _ in range(2))
-        for door in (*readers, *senders):
-            stack.callback(door.close)
-        _wait_for_all(processes, readers)
+        clients = [NodeClient(node, network.token) for node in network.nodes]
+        for client in clients:
+            stack.callback(client.close)
+        _wait_for_all(processes, clients)
         server_of = pin_to_servers(source.people, servers, pins)
-        feeder = stack.enter_context(Feeder(source, senders, server_of, network.clock))
-        yield Demo(network, source, processes, readers, feeder)
+        feeder = stack.enter_context(Feeder(source, clients, server_of, network.clock))
+        yield Demo(network, source, processes, clients, feeder)
 
 
-def _wait_for_all(processes: Processes, doors: Sequence[Door]) -> None:
+def _wait_for_all(processes: Processes, clients: Sequence[NodeClient]) -> None:
     end = time.monotonic() + _SECONDS_TO_START
-    for door in doors:
-        while not door.healthy():
+    for client in clients:
+        while not client.healthy():
             processes.check()
             if time.monotonic() > end:
-                text = f"{door.node.name} did not answer within {_SECONDS_TO_START:.0f} s of its start."
-                raise NodeFailed(text, last_lines(door.node.log))
+                text = f"{client.node.name} did not answer within {_SECONDS_TO_START:.0f} s of its start."
+                raise NodeFailed(text, last_lines(client.node.log))
             time.sleep(_POLL)
 
 
-def _ask(door: Door, slot: int, last: float, over: threading.Event) -> ServerRow:
+def _ask(client: NodeClient, slot: int, last: float, over: threading.Event) -> ServerRow:
     """Wait for a server's release of a slot."""
-    while (total := door.total(slot)) is None:
+    while (total := client.total(slot)) is None:
         if time.monotonic() > last or over.wait(_POLL):
             total = Total(None, None, None)  # this server missed the slot; the others' rows still count
             break
-    return ServerRow(door.node.name, total, *door.counters())
+    return ServerRow(client.node.name, total, *client.counters())
 
 
 @contextmanager

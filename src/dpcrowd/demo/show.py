@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from dpcrowd.demo.door import Total
 from dpcrowd.demo.files import DemoNetwork
+from dpcrowd.demo.node_client import Total
 from dpcrowd.demo.run import SlotRow
 
 __all__ = ["Board", "Score", "as_json", "as_text"]

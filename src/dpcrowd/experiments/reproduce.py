@@ -14,7 +14,7 @@ from dpcrowd.experiments.claims import judge_all
 from dpcrowd.experiments.draw import draw
 from dpcrowd.experiments.figures import find_figures
 from dpcrowd.experiments.plan import Additions, make_plan
-from dpcrowd.experiments.report import Facts, write_report
+from dpcrowd.experiments.report import Facts, page_template, write_report
 from dpcrowd.experiments.run import Progress, Tick, run_points
 from dpcrowd.experiments.slot_cost import measure_slot_cost
 from dpcrowd.experiments.store import Store
@@ -93,7 +93,8 @@ def _folder(path: Path) -> Path:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing") from None
+        raise MissingExtra("matplotlib", "report", "drawing") from None
+    page_template()
     try:
         path.mkdir(parents=True, exist_ok=True)
         trial = path / ".writable"

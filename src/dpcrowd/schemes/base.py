@@ -26,10 +26,23 @@ from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.grouping import Grouper
 from dpcrowd.network.hearing import Hearing, Reach
 from dpcrowd.privacy import Accounting, Guarantee, Noise
+from dpcrowd.privacy.units import from_nano
 from dpcrowd.sampling.pid_loop import PidLoop
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "every_region", "run_slot"]
+__all__ = [
+    "Z95",
+    "Form",
+    "Plan",
+    "Reading",
+    "Release",
+    "Scheme",
+    "Setting",
+    "any_region",
+    "every_region",
+    "half_width",
+    "run_slot",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,6 +50,11 @@ Bools = NDArray[np.bool_]
 Form = Literal["diagonal", "matrix"]
 
 Z95 = 1.959963984540054
+
+
+def half_width(variance: Floats, factor: float = Z95) -> Floats:
+    """Half of an interval of so many standard deviations; of a 95% interval, unless said otherwise."""
+    return factor * np.sqrt(variance)
 
 
 @dataclass(frozen=True)
@@ -126,11 +144,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Release:
-    """What a slot publishes, (N, d) each unless said otherwise.
+    """What a slot publishes, (N, d) each unless said otherwise. `of` gives one server's, without the first axis.
 
     estimate  NaN where a server has no information yet; never clamped
     variance  NaN where the scheme gives none
-    sampled   (N, 1) or (N, d)
+    sampled   (N, 1) or (N, d); of one server always (d,)
     charge    (N, 1) or (N, d) nano-epsilon paid in this slot
     speaks    (N,) whether a message with data is sent
     """
@@ -145,8 +163,39 @@ class Release:
     @property
     def interval(self) -> tuple[Floats, Floats]:
         """Bounds of the 95% interval."""
-        half = Z95 * np.sqrt(self.variance)
+        half = half_width(self.variance)
         return self.estimate - half, self.estimate + half
+
+    @property
+    def low(self) -> Floats:
+        """Lower bound of the 95% interval."""
+        return self.interval[0]
+
+    @property
+    def high(self) -> Floats:
+        """Upper bound of the 95% interval."""
+        return self.interval[1]
+
+    @property
+    def nano(self) -> int:
+        """Nano-epsilon that one server was charged in this slot; of several servers, the largest charge."""
+        return int(self.charge.max())
+
+    @property
+    def epsilon(self) -> float:
+        """The same in epsilon."""
+        return from_nano(self.nano)
+
+    def of(self, server: int) -> Release:
+        """What one of the servers publishes, one number per region; a copy, since the scheme goes on with its own."""
+        return Release(
+            slot=self.slot,
+            estimate=self.estimate[server].copy(),
+            variance=self.variance[server].copy(),
+            sampled=np.array(np.broadcast_to(self.sampled[server], self.estimate.shape[1:])),
+            charge=self.charge[server].copy(),
+            speaks=np.array(self.speaks[server]),
+        )
 
 
 class Scheme(ABC):

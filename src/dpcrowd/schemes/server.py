@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,30 +24,15 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import FiniteLedger, Noise, check_noise
-from dpcrowd.privacy.units import from_nano
-from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "ServerRelease", "saved_slot"]
+__all__ = ["Server", "saved_slot"]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ServerRelease:
-    """What one server publishes for one slot; vectors have one number a region."""
-
-    slot: int
-    estimate: Floats
-    variance: Floats
-    low: Floats
-    high: Floats
-    sampled: NDArray[np.bool_]
-    epsilon: float
-    """Charged in this slot."""
 
 
 class Server:
@@ -210,8 +195,8 @@ class Server:
         message: Messages = self.scheme.message(self._state, plan, reading)
         return without_prior(message) if self._blank.any() else message
 
-    def hear(self, messages: Mapping[int, Messages] | None = None) -> ServerRelease:
-        """Fuse the messages of other servers, by their numbers, and release.
+    def hear(self, messages: Mapping[int, Messages] | None = None) -> Release:
+        """Fuse the messages of other servers, by their numbers, and release: vectors of one number per region.
 
         Who sent a message and of which slot it is, the caller has checked; the numbers in it are checked here.
         """
@@ -238,17 +223,7 @@ class Server:
         if self._blank.any():
             self._blank &= ~measured(inbox)
             release = silent_on(release, self._blank)
-        low, high = release.interval
-        regions = release.estimate.shape[1]
-        return ServerRelease(
-            slot=plan.slot,
-            estimate=release.estimate[0],
-            variance=release.variance[0],
-            low=low[0],
-            high=high[0],
-            sampled=np.broadcast_to(release.sampled[0], (regions,)),
-            epsilon=from_nano(int(release.charge.max())),
-        )
+        return release.of(0)
 
     def _check_neighbours(self, heard: int) -> None:
         if self._gain * heard * self.setting.model.growth > 0.5:

@@ -100,7 +100,7 @@ def to_bytes(arrays: Arrays) -> bytes:
 
 def from_bytes(saved: bytes) -> Arrays:
     """The arrays again."""
-    from msgspec import MsgspecError, msgpack
+    from msgspec import msgpack
 
     try:
         blocks = msgpack.decode(saved, type=dict[str, tuple[str, tuple[int, ...], bytes]])
@@ -108,5 +108,5 @@ def from_bytes(saved: bytes) -> Arrays:
             name: np.frombuffer(content, dtype=kind).reshape(shape).copy()
             for name, (kind, shape, content) in blocks.items()
         }
-    except (MsgspecError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise BadInput(f"not a saved server state: {error}") from None

@@ -13,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.schemes.base import half_width
+
 __all__ = ["consensus_error", "covered", "nan_mean", "relative_error", "squared_error"]
 
 Floats = NDArray[np.float64]
 
 FLOOR = 1.0  # delta of Eq. (are)
-Z95 = 1.959963984540054
 
 
 def nan_mean(values: Floats, axes: tuple[int, ...]) -> Floats:
@@ -51,7 +52,7 @@ def consensus_error(estimates: Floats) -> Floats:
 
 def covered(estimates: Floats, variances: Floats, truth: Floats) -> Floats:
     """Share of 95% intervals of each slot and run that contain the truth, (B, runs); NaN where there are none."""
-    half = Z95 * np.sqrt(variances)
+    half = half_width(variances)
     error = np.abs(estimates - truth[:, :, None, :])
     inside = np.where(np.isfinite(half) & np.isfinite(error), error <= half, np.nan)
     return nan_mean(inside.astype(np.float64), (2, 3))

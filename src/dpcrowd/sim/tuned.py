@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import BadInput, DpcrowdError, unknown_name
+from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import ProcessModel
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
@@ -229,7 +229,7 @@ def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
         raise BadInput(f"[model] of {file} must hold numbers only.")
     try:
         return ProcessModel.of(given["transition"], process_var)
-    except DpcrowdError as error:
+    except BadInput as error:
         raise BadInput(f"[model] of {file}: {error}") from None
     except ValueError:  # a matrix with rows of different lengths
         raise BadInput(f"'transition' in [model] of {file} must be a number, or {regions} rows of {regions}.") from None
@@ -247,6 +247,6 @@ def _tuning(given: dict[str, Any], file: str) -> dict[str, Any]:
             raise BadInput(f"'{key}' in [tuning] of {file} is {value}; whole numbers have at most 64 bits.")
     try:
         Tuning(**given)
-    except DpcrowdError as error:
+    except BadInput as error:
         raise BadInput(f"[tuning] of {file}: {error}") from None
     return dict(given)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dpcrowd.experiments.report.facts import Facts
-from dpcrowd.experiments.report.page import write_report
+from dpcrowd.experiments.report.page import page_template, write_report
 
-__all__ = ["Facts", "write_report"]
+__all__ = ["Facts", "page_template", "write_report"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dpcrowd
+from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.claims import why_not_judged
 from dpcrowd.experiments.plan import Plan
 from dpcrowd.experiments.report.verdicts import NOT_JUDGED, Judged, summary
@@ -25,7 +25,7 @@ def claims_as_json(plan: Plan, drawn: set[int], judged: Judged) -> dict[str, Any
         claims.append({**claim.to_json(), **found})
     return {
         "version": VERSION,
-        "dpcrowd": dpcrowd.__version__,
+        "dpcrowd": __version__,
         "seed": plan.seed,
         "runs": plan.runs,
         "quick": plan.quick,

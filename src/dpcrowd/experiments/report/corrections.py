@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dpcrowd.experiments.report.html import Html, join, tag
-
-__all__ = ["CORRECTIONS", "corrections_section"]
+__all__ = ["CORRECTIONS"]
 
 CORRECTIONS = (
     "The paper starts from the raw count, which is not private: here servers start without information, and the first "
@@ -26,12 +24,3 @@ CORRECTIONS = (
     "The reduction ratio of fixed sampling is printed as I/T instead of 1/I: here it is counted.",
 )
 """In the order of the notes: reasons of claims refer to their numbers."""
-
-
-def corrections_section() -> Html:
-    """An ordered list, so that "correction 8" can be found."""
-    told = (
-        "The schemes are the paper's with these corrections, so a claim may fail because of one of them. ",
-        "Each is explained in docs/paper-notes.md of the project, under the same number.",
-    )
-    return join([tag("p", *told), tag("ol", *(tag("li", text) for text in CORRECTIONS))])

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 
-import dpcrowd
+from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.figures import ADDED, FIGURES
 from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
-from dpcrowd.experiments.report.html import Html, tag, terms
 
-__all__ = ["Facts", "command", "facts_section"]
+__all__ = ["Facts", "command", "how_it_was_made"]
 
 _LIBRARIES = ("numpy", "scipy", "numba", "networkx", "joblib", "pyarrow", "matplotlib")
 
 
 def _versions() -> dict[str, str]:
-    return {"dpcrowd": dpcrowd.__version__, "Python": platform.python_version()} | {
+    return {"dpcrowd": __version__, "Python": platform.python_version()} | {
         name: _installed(name) for name in _LIBRARIES
     }
 
@@ -83,22 +82,19 @@ def _path(given: str) -> str:
     return shlex.quote(given)
 
 
-def facts_section(plan: Plan, drawn: set[int], facts: Facts) -> Html:
-    """A list of words and values."""
+def how_it_was_made(plan: Plan, facts: Facts) -> dict[str, str]:
+    """What the page says beside the command, by name."""
     done = facts.runs - facts.runs_from_disk
     runs = f"{plan.runs} of each point, {facts.runs} in all"
     if facts.runs_from_disk:
         runs += f"; {facts.runs_from_disk} were on disk already and {done} done now, which is what the run time covers"
-    return terms(
-        [
-            ("Command", tag("code", command(plan, drawn))),
-            ("Seed", str(plan.seed)),
-            ("Runs", runs),
-            ("Run time", _duration(facts.seconds)),
-            ("Machine", f"{facts.cores} core{'s' if facts.cores != 1 else ''}, {facts.system}"),
-            ("Versions", ", ".join(f"{name} {number}" for name, number in facts.versions.items())),
-        ]
-    )
+    return {
+        "Seed": str(plan.seed),
+        "Runs": runs,
+        "Run time": _duration(facts.seconds),
+        "Machine": f"{facts.cores} core{'s' if facts.cores != 1 else ''}, {facts.system}",
+        "Versions": ", ".join(f"{name} {number}" for name, number in facts.versions.items()),
+    }
 
 
 def _duration(seconds: float) -> str:

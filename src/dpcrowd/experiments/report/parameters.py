@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.report.html import Html, join, table, tag
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 
-__all__ = ["parameters_section", "shares_label"]
+__all__ = ["Table", "UsedValue", "parameter_table", "shares_label", "shares_note", "sweep_table"]
 
 _ABSENT = "not given"
 _SHARES = "The {label}, from U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
@@ -62,10 +62,26 @@ _TABLE: tuple[tuple[str, str, tuple[str, str, str, str], Used], ...] = (
 _COLUMNS = tuple(DATA_NAMES)
 
 
-def parameters_section(plan: Plan) -> Html:
-    """Both tables, and what to know about the shares."""
-    shares = _SHARES.format(label=shares_label(plan.servers).removesuffix(")"))
-    return join([_values(plan), tag("p", shares), _sweeps(plan)])
+@dataclass(frozen=True)
+class UsedValue:
+    """A value in use, and what the paper's table has."""
+
+    used: str
+    paper: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of a row names it."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | UsedValue]]
+
+
+def shares_note(plan: Plan) -> str:
+    """What to know about the shares."""
+    return _SHARES.format(label=shares_label(plan.servers).removesuffix(")"))
 
 
 def shares_label(servers: int) -> str:
@@ -74,25 +90,19 @@ def shares_label(servers: int) -> str:
     return f"shares sum to about {ours:.0f} (U({_LEAST_SHARE:g}, 1), {servers} servers; the paper's sum to {paper:.0f})"
 
 
-def _values(plan: Plan) -> Html:
+def parameter_table(plan: Plan) -> Table:
     """Where the value in use is not the paper's, both are there."""
     present = [name for name in _COLUMNS if name in plan.data]
-    rows = []
+    rows: list[list[str | UsedValue]] = []
     for symbol, description, paper, used in _TABLE:
         stated = dict(zip(_COLUMNS, paper, strict=True))
-        cells = [_cell(used(plan, plan.data[name]), stated[name]) for name in present]
-        rows.append([symbol, description, *cells])
+        rows.append([symbol, description, *(UsedValue(used(plan, plan.data[name]), stated[name]) for name in present)])
     caption = "Parameters in use; in brackets what the paper's table has, where that is something else"
-    return table(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
+    return Table(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
 
 
-def _cell(used: str, stated: str) -> Html:
-    if used == stated:
-        return join([used])
-    return join([f"{used} ", tag("span", f"(paper: {stated})", class_="aside")])
-
-
-def _sweeps(plan: Plan) -> Html:
+def sweep_table(plan: Plan) -> Table:
+    """The values that are swept, and the value of each while another is."""
     rows = [
         ["density ρ", _plain(plan.densities), f"{plan.default_density:g}"],
         ["ε against density", _plain(plan.density_epsilons), "–"],
@@ -103,7 +113,7 @@ def _sweeps(plan: Plan) -> Html:
         ["runs of a point", "–", f"{plan.runs} (matrix form: {min(plan.runs, plan.matrix_runs)})"],
     ]
     caption = "Values that are swept, and the value of each while another is swept; the paper does not print its own"
-    return table(caption, ["Setting", "Swept over", "Else"], rows)
+    return Table(caption, ["Setting", "Swept over", "Else"], rows)
 
 
 def _plain(values: Iterable[float]) -> str:

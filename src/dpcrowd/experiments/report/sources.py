@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.report.html import Html, items, join, table, tag, terms
+from dpcrowd.experiments.report.parameters import Table
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.catalog import CATALOG
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import is_drawn_anew
 from dpcrowd.sim.tuned import Tuned
 
-__all__ = ["data_section", "tuned_section"]
-
-_DEFAULTS = (
-    "All other parameters are those of the paper's table, where it has them. The paper chose them by minimising the "
-    "error on its own data: for the real series that is the span reported here, as far as its weeks are known."
-)
+__all__ = ["MissingData", "data_notes", "data_table", "missing_data", "origins", "unused_tuning"]
 
 
-def data_section(plan: Plan) -> Html:
-    """Sources and licences, and the notes of the sets in use."""
+@dataclass(frozen=True)
+class MissingData:
+    """A data set that was not found, and how to get it."""
+
+    name: str
+    text: str
+
+
+def data_table(plan: Plan) -> Table:
+    """Sources and licences of all sets."""
     rows = [
         [
             DATA_NAMES.get(entry.name, entry.name),
@@ -34,46 +38,34 @@ def data_section(plan: Plan) -> Html:
         ]
         for entry in CATALOG
     ]
-    head = ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"]
-    noted = [(DATA_NAMES.get(name, name), items(notes)) for name in plan.data if (notes := _notes(plan, name))]
-    parts = [table("Data sets", head, rows), _missing(plan)]
-    if noted:
-        parts += [tag("h3", "Notes"), terms(noted)]
-    return join(parts)
+    return Table("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
 
 
-def _notes(plan: Plan, name: str) -> list[str]:
-    """Of a set in use; what its tuning file has to say is told with the parameters."""
-    data, tuned = plan.data[name], plan.tuned.get(name)
-    return [note for note in data.notes if tuned is None or note != tuned.told(data)]
+def data_notes(plan: Plan) -> dict[str, list[str]]:
+    """Of the sets in use that have any, by name; what a tuning file has to say is told with the parameters."""
+    notes = {
+        DATA_NAMES.get(name, name): [
+            note for note in data.notes if name not in plan.tuned or note != plan.tuned[name].told(data)
+        ]
+        for name, data in plan.data.items()
+    }
+    return {name: texts for name, texts in notes.items() if texts}
 
 
-def _missing(plan: Plan) -> Html:
-    """What is missing and how to get it; nothing if all is there."""
-    if not plan.missing:
-        return Html("")
+def missing_data(plan: Plan) -> list[MissingData]:
+    """Nothing if all is there."""
     home = str(Path.home())  # of whoever made the report: nobody else's business
-    told = ((DATA_NAMES.get(name, name), text.replace(home, "~")) for name, text in plan.missing.items())
-    return tag(
-        "div",
-        tag("p", tag("strong", "Missing, and how to get it:")),
-        items(join([tag("b", name), f": {text}"]) for name, text in told),
-        class_="notice",
-    )
+    return [MissingData(DATA_NAMES.get(name, name), text.replace(home, "~")) for name, text in plan.missing.items()]
 
 
-def tuned_section(plan: Plan) -> Html:
+def origins(plan: Plan) -> dict[str, str]:
     """For each set in use: where its parameters come from, and whether that is the span reported."""
-    told = [
-        (DATA_NAMES.get(name, name), tag("p", _origin(data, plan.tuned.get(name)))) for name, data in plan.data.items()
-    ]
-    unused = [file.file for name, file in plan.tuned.items() if name not in plan.data]
-    parts = [tag("p", "Nothing was tuned while this report was made."), terms(told)]
-    if any(name not in plan.tuned for name in plan.data):
-        parts.append(tag("p", _DEFAULTS))
-    if unused:
-        parts.append(tag("p", f"Given but not used, since their data are missing: {', '.join(unused)}."))
-    return join(parts)
+    return {DATA_NAMES.get(name, name): _origin(data, plan.tuned.get(name)) for name, data in plan.data.items()}
+
+
+def unused_tuning(plan: Plan) -> list[str]:
+    """Files that were given for data that are not there."""
+    return [file.file for name, file in plan.tuned.items() if name not in plan.data]
 
 
 def _origin(data: DataSet, tuned: Tuned | None) -> str:

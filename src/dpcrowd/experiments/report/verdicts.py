@@ -1,4 +1,4 @@
-"""Outcomes: the marks and words that stand for them, and how many claims have each."""
+"""Outcomes: the marks, words and classes of CSS that stand for them, and how many claims have each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from dpcrowd.experiments.claims import Claim, Verdict
 
-__all__ = ["MARKS", "NOT_JUDGED", "PLURALS", "Judged", "outcome_of", "summary"]
+__all__ = ["CLASSES", "MARKS", "NOT_JUDGED", "PLURALS", "Judged", "outcome_of", "summary"]
 
 NOT_JUDGED = "not judged"
 MARKS = {"holds": "✓", "does not hold": "✗", "undecided": "~", NOT_JUDGED: "–"}
+CLASSES = {"holds": "yes", "does not hold": "no", "undecided": "open", NOT_JUDGED: "none"}
 PLURALS = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided", NOT_JUDGED: NOT_JUDGED}
 
 Judged = Sequence[tuple[Claim, Verdict | None]]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd import __version__
+from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.experiments.tune.likelihood import most_likely_var
 from dpcrowd.experiments.tune.samples import listen

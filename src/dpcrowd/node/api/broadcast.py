@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from dpcrowd.node.api.rows import SlotEstimates
+from dpcrowd.node.release import SlotRelease
 
 __all__ = ["Broadcast", "Lost"]
 
@@ -25,20 +25,20 @@ class Lost:
 
 class _Queue:
     def __init__(self, size: int) -> None:
-        self.items: deque[SlotEstimates] = deque()
+        self.items: deque[SlotRelease] = deque()
         self.size = size
         self.lost = 0
         self.closed = False
         self.news = asyncio.Event()
 
-    def put(self, item: SlotEstimates) -> None:
+    def put(self, item: SlotRelease) -> None:
         if len(self.items) >= self.size:
             self.items.popleft()
             self.lost += 1
         self.items.append(item)
         self.news.set()
 
-    async def read(self) -> AsyncIterator[SlotEstimates | Lost]:
+    async def read(self) -> AsyncIterator[SlotRelease | Lost]:
         while True:
             if self.lost:
                 lost, self.lost = Lost(self.lost), 0
@@ -65,13 +65,13 @@ class Broadcast:
         """How many are subscribed."""
         return len(self._queues)
 
-    def publish(self, item: SlotEstimates) -> None:
+    def publish(self, item: SlotRelease) -> None:
         """To everyone who is subscribed; never waits."""
         for queue in self._queues:
             queue.put(item)
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[AsyncIterator[SlotEstimates | Lost]]:
+    async def subscribe(self) -> AsyncIterator[AsyncIterator[SlotRelease | Lost]]:
         """Everything that is published from now on; ends when the broadcast is closed."""
         queue = _Queue(self._size)
         queue.closed = self._closed

@@ -15,9 +15,10 @@ from starlette.routing import BaseRoute, Route
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
-from dpcrowd.node.api.rows import ENCODERS, SlotEstimates
+from dpcrowd.node.api.rows import ENCODERS
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.ingest.times import LAST_NS, parse_time
+from dpcrowd.node.release import SlotRelease
 
 __all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes", "slot_number"]
 
@@ -78,7 +79,7 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
     return checked
 
 
-async def _respond(request: Request, slots: list[SlotEstimates], headers: dict[str, str]) -> Response:
+async def _respond(request: Request, slots: list[SlotRelease], headers: dict[str, str]) -> Response:
     kind = accepted(request.headers.get("accept", "*/*"))
     if kind is None:
         return refusal(406, "accept", f"no such format; allowed in Accept: {', '.join(ENCODERS)}.")

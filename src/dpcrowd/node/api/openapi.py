@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the classes that are decoded and encoded.
+"""The OpenAPI document, made from the types that are decoded and encoded.
 
 A WebSocket cannot be described in OpenAPI; it is told in words with the path that it shares.
 
@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
+from msgspec import Meta
 
 from dpcrowd.node.api import views
+from dpcrowd.node.api.estimates import MOST_ROWS
 from dpcrowd.node.api.openapi_parts import (
     Part,
+    answer,
+    components,
+    content,
     errors,
-    json_answer,
-    listed,
     operation,
     parameter,
-    reference,
     rows_answer,
+    schema_of,
 )
 from dpcrowd.node.ingest.bodies import CHECKIN_TYPES, COUNTS_TYPES, CheckIn, Counts
 
@@ -42,6 +44,14 @@ _CLASSES = (
     views.Done,
     views.ErrorBody,
 )
+_Slot = Annotated[int, Meta(ge=0)]
+_Moment = Annotated[str, Meta(description="RFC 3339 with an offset.", extra_json_schema={"format": "date-time"})]
+_Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
+_Region = Annotated[str, Meta(title="Region", description="The name of a region of network.toml.")]
+_Lines = Annotated[str, Meta(description="One CheckIn per line.")]
+_Arrow = Annotated[str, Meta(description="A table of user, region, time.", extra_json_schema={"format": "binary"})]
+_REGION: Part = {"$ref": "#/components/schemas/Region"}
+
 _ABOUT = """\
 Check-ins in, estimates of a crowd out, of one server of a network.
 
@@ -91,33 +101,26 @@ def document(regions: tuple[str, ...] | None = None) -> Part:
 
 
 def _schemas(regions: tuple[str, ...] | None) -> dict[str, Any]:
-    _, schemas = msgspec.json.schema_components(_CLASSES, ref_template="#/components/schemas/{name}")
-    region: Part = {"title": "Region", "type": "string", "description": "The name of a region of network.toml."}
-    if regions is not None:
-        region["enum"] = list(regions)
-    schemas["Region"] = region
-    schemas["CheckIn"]["properties"]["region"] = reference("Region")
-    schemas["Counts"]["properties"]["counts"]["propertyNames"] = reference("Region")
+    """Of all classes; that of a region knows the regions, which no type does, and stands wherever one is named."""
+    schemas = components(_CLASSES)
+    schemas["Region"] = schema_of(_Region) | ({} if regions is None else {"enum": list(regions)})
+    schemas["CheckIn"]["properties"]["region"] = _REGION
+    schemas["Counts"]["properties"]["counts"]["propertyNames"] = _REGION
     return schemas
 
 
 def _ingest() -> Part:
-    rows = {
-        "application/json": {"schema": listed("CheckIn")},
-        "application/x-ndjson": {"schema": {"type": "string", "description": "One CheckIn a line."}},
-        "application/msgpack": {"schema": listed("CheckIn")},
-    }
-    binary = {"schema": {"type": "string", "format": "binary", "description": "A table of user, region, time."}}
+    rows = {"application/json": list[CheckIn], "application/x-ndjson": _Lines, "application/msgpack": list[CheckIn]}
     refusals = errors(400, 401, 403, 405, 408, 409, 413, 415, 429, 503)
-    all_taken = {"202": json_answer("On disk; a crash does not lose it.", "Taken")}
-    some_taken = {"207": json_answer("Some rows are on disk; the others are named, each with its reason.", "Taken")}
+    all_taken = {"202": answer("On disk; a crash does not lose it.", views.Taken)}
+    some_taken = {"207": answer("Some rows are on disk; the others are named, each with its reason.", views.Taken)}
     checkins = operation(
         "sendCheckins",
         "Send check-ins",
         _CHECKINS,
         {**all_taken, **some_taken, **refusals},
         right="checkin",
-        body={kind: rows.get(kind, binary) for kind in CHECKIN_TYPES},
+        body=content({name: rows.get(name, _Arrow) for name in CHECKIN_TYPES}),
     )
     counts = operation(
         "sendCounts",
@@ -125,29 +128,29 @@ def _ingest() -> Part:
         _COUNTS,
         {**all_taken, **refusals},
         right="checkin",
-        body={kind: {"schema": reference("Counts")} for kind in COUNTS_TYPES},
+        body=content(dict.fromkeys(COUNTS_TYPES, Counts)),
     )
     return {"/v1/checkins": {"post": checkins}, "/v1/counts": {"post": counts}}
 
 
 def _estimates() -> Part:
-    region = parameter("region", "Only these regions.", {"type": "array", "items": reference("Region")})
-    when = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
+    region = parameter("region", "Only these regions.", list[str])
+    region["schema"]["items"] = _REGION
     span = [
-        parameter("from", "First slot, or a time: the slot that was open then.", when),
-        parameter("to", "Last slot, included.", when),
+        parameter("from", "First slot, or a time: the slot that was open then.", _Slot | _Moment),
+        parameter("to", "Last slot, included.", _Slot | _Moment),
         region,
-        parameter("limit", "About how many rows at most; whole slots.", {"type": "integer", "minimum": 1}),
+        parameter("limit", "About how many rows at most; whole slots.", _Limit),
     ]
-    seen = {"type": "integer", "minimum": 0}
-    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", seen)
+    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", _Slot)
     refusals = errors(400, 401, 403, 406)
     events = {
-        "200": {
-            "description": "Events: `estimates` (id: the slot; data: an array of EstimateRow) and `lost` (data: "
+        "200": answer(
+            "Events: `estimates` (id: the slot; data: an array of EstimateRow) and `lost` (data: "
             '{"slots": n}, releases that a slow reader did not get).',
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        },
+            str,
+            "text/event-stream",
+        ),
         **errors(400, 401, 403, 405),
     }
     about = (
@@ -163,7 +166,7 @@ def _estimates() -> Part:
                 "estimates",
                 "Releases of a range of slots, oldest first",
                 "If there is more, the header Link gives the address of the next page.",
-                {"200": {**rows_answer(), "headers": {"Link": {"schema": {"type": "string"}}}}, **refusals},
+                {"200": {**rows_answer(), "headers": {"Link": {"schema": schema_of(str)}}}, **refusals},
                 span,
             )
         },
@@ -176,15 +179,15 @@ def _state() -> Part:
         return {"get": operation(name, text, more, answers, right=right)}
 
     closed = errors(401, 403)
-    metrics = {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    description = {"description": "This.", "content": {"application/json": {"schema": {"type": "object"}}}}
-    ready = {code: json_answer(text, "Readiness") for code, text in (("200", "Ready."), ("503", "Not ready."))}
+    metrics = answer("Prometheus' text format.", str, "text/plain")
+    description = answer("This.", dict[str, Any])
+    ready = {code: answer(text, views.Readiness) for code, text in (("200", "Ready."), ("503", "Not ready."))}
     return {
-        "/v1/budget": read("budget", "The privacy budget", {"200": json_answer("Amounts.", "BudgetView"), **closed}),
+        "/v1/budget": read("budget", "The privacy budget", {"200": answer("Amounts.", views.BudgetView), **closed}),
         "/v1/network": read(
             "network",
             "The network",
-            {"200": json_answer("State.", "NetworkStatus"), **closed},
+            {"200": answer("State.", views.NetworkStatus), **closed},
             ("read", "admin"),
             "`refused_checkins` is shown to a token of `admin` only, since it may be one person's check-in.",
         ),
@@ -194,7 +197,7 @@ def _state() -> Part:
             {"200": metrics, **closed},
             more="Those that depend on how busy the node is are shown to a token that has the right `admin` as well.",
         ),
-        "/healthz": read("health", "Whether the process answers", {"200": json_answer("It does.", "Health")}, None),
+        "/healthz": read("health", "Whether the process answers", {"200": answer("It does.", views.Health)}, None),
         "/readyz": read("ready", "Whether the node can work", ready, None),
         "/openapi.json": read(
             "openapi",
@@ -208,15 +211,16 @@ def _state() -> Part:
 
 def _admin() -> Part:
     def command(name: str, text: str, more: Part, body: Part | None = None) -> Part:
-        answers = {"200": json_answer("Done.", "Done"), **errors(401, 403), **more}
+        answers = {"200": answer("Done.", views.Done), **errors(401, 403), **more}
         return {"post": operation(name, text, "", answers, right="admin", body=body)}
 
-    level = {"application/json": {"schema": reference("LogLevel")}}
     return {
         "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
         "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
         "/v1/admin/accept-clock": command(
             "acceptClock", "Let slots begin again that a clock which was ahead has sealed", errors(409)
         ),
-        "/v1/admin/log-level": command("logLevel", "Change what is logged", errors(400), level),
+        "/v1/admin/log-level": command(
+            "logLevel", "Change what is logged", errors(400), content({"application/json": views.LogLevel})
+        ),
     }

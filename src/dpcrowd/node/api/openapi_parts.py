@@ -1,13 +1,17 @@
-"""Pieces of which the OpenAPI document is put together."""
+"""Pieces of which the OpenAPI document is put together. Every schema is made by msgspec, from a type."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from dpcrowd.node.api.rows import ENCODERS, JSON
+from dpcrowd.node.api.views import ErrorBody, EstimateRow
 
-__all__ = ["Part", "errors", "json_answer", "listed", "operation", "parameter", "reference", "rows_answer"]
+__all__ = ["Part", "answer", "components", "content", "errors", "operation", "parameter", "rows_answer", "schema_of"]
 
 Part = dict[str, Any]
 
@@ -25,40 +29,50 @@ _ERRORS = {
     503: "Nothing can be taken at present; see Retry-After.",
 }
 
-
-def reference(name: str) -> Part:
-    """Of a class."""
-    return {"$ref": f"#/components/schemas/{name}"}
+_PLACE = "#/components/schemas/{name}"
+_Table = Annotated[str, Meta(description="The columns are the fields of EstimateRow.")]
 
 
-def listed(name: str) -> Part:
-    """An array of a class."""
-    return {"type": "array", "items": reference(name)}
+def schema_of(kind: Any) -> Part:
+    """The schema of a type; of a class, a reference to it."""
+    (schema,), _ = msgspec.json.schema_components((kind,), ref_template=_PLACE)
+    return schema
 
 
-def json_answer(text: str, name: str) -> Part:
-    """An answer of a class."""
-    return {"description": text, "content": {JSON: {"schema": reference(name)}}}
+def components(classes: Sequence[type]) -> Part:
+    """The schemas that references lead to: of these classes, and of all that are in them."""
+    _, schemas = msgspec.json.schema_components(classes, ref_template=_PLACE)
+    return schemas
+
+
+def content(kinds: Mapping[str, Any]) -> Part:
+    """Types by the formats (of MIME) in which they are written."""
+    return {name: {"schema": schema_of(kind)} for name, kind in kinds.items()}
+
+
+def answer(text: str, kind: Any, format_name: str = JSON) -> Part:
+    """An answer of a type, in one format."""
+    return {"description": text, "content": content({format_name: kind})}
 
 
 def rows_answer() -> Part:
     """Estimates in every format."""
-    table = {"schema": {"type": "string", "description": "The columns are the fields of EstimateRow."}}
-    content = {kind: {"schema": listed("EstimateRow")} if kind == JSON else table for kind in ENCODERS}
-    return {"description": "Estimates.", "content": content}
+    kinds = {name: list[EstimateRow] if name == JSON else _Table for name in ENCODERS}
+    return {"description": "Estimates.", "content": content(kinds)}
 
 
 def errors(*codes: int) -> Part:
     """Refusals by their codes."""
-    answers: Part = {str(code): json_answer(_ERRORS[code], "ErrorBody") for code in codes}
+    answers: Part = {str(code): answer(_ERRORS[code], ErrorBody) for code in codes}
     for code in ("429", "503"):
         if code in answers:
-            answers[code]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
+            answers[code]["headers"] = {"Retry-After": {"schema": schema_of(int), "description": "Seconds."}}
     return answers
 
 
-def parameter(name: str, text: str, schema: Part) -> Part:
+def parameter(name: str, text: str, kind: Any) -> Part:
     """In the query; a list is the name repeated."""
+    schema = schema_of(kind)
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema, "explode": True}
 
 

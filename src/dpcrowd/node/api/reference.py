@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcrowd.node.api.openapi import document
-from dpcrowd.node.api.openapi_parts import Part, reference
+from dpcrowd.node.api.openapi_parts import Part, schema_of
 from dpcrowd.node.api.rows import JSON
+from dpcrowd.node.api.views import ErrorBody
 
 __all__ = ["page"]
 
@@ -46,6 +47,7 @@ of the request. [Failures](failures.md) lists the reasons.
     for release in client.stream(seconds=3600):                       # connects again by itself, misses nothing
         print(release.slot[0], release.estimate.sum())
     client.budget().remaining, client.network().neighbours, client.ready().problems
+    client.request("POST", "/v1/admin/reload")                        # any other path: the JSON answer
 
 `dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. What passes (no connection,
 429, 503) is tried again with growing waits, or after the node's `Retry-After`, with at most `patience` seconds of
@@ -111,7 +113,7 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
     yield from ("| answer | | |", "|---|---|---|")
     refused = []
     for status, answer in operation["responses"].items():
-        if answer["content"].get(JSON) == {"schema": reference("ErrorBody")}:
+        if answer["content"].get(JSON) == {"schema": schema_of(ErrorBody)}:
             refused.append(status)
             refusals[status] = _cell(answer["description"])
             continue

@@ -1,14 +1,10 @@
-"""Estimates of slots as JSON, CSV, Arrow or Parquet. NaN, nothing known, is null (an empty field in CSV).
-
-Regions may differ from slot to slot, when a revision of the network came in between.
-"""
+"""Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN, nothing known, is null (an empty field in CSV)."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -20,63 +16,44 @@ from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.views import EstimateRow
 from dpcrowd.node.ingest import lean
 from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.release import SlotRelease
 
-__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "PARQUET", "SlotEstimates", "to_json"]
+__all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "PARQUET", "rows_of", "to_json"]
 
-Floats = NDArray[np.float64]
 JSON = "application/json"
 CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
-_COLUMNS = ("slot", "start", "region", "estimate", "low", "high", "sampled")
 
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, eq=False)
-class SlotEstimates:
-    """What this server published for one slot; vectors have one number a region, never clamped, NaN if unknown."""
-
-    slot: int
-    start_ns: int
-    regions: tuple[str, ...]
-    estimate: Floats
-    low: Floats
-    high: Floats
-    sampled: bool
-
-    def only(self, regions: Sequence[str]) -> SlotEstimates:
-        """The same for some regions, in the order given; regions that it does not have are left out."""
-        places = {name: place for place, name in enumerate(self.regions)}
-        kept = [name for name in regions if name in places]
-        at = [places[name] for name in kept]
-        return replace(self, regions=tuple(kept), estimate=self.estimate[at], low=self.low[at], high=self.high[at])
-
-    def rows(self) -> list[EstimateRow]:
-        """One a region; msgspec writes NaN as null."""
-        start = rfc3339(self.start_ns)
-        vectors = (self.estimate.tolist(), self.low.tolist(), self.high.tolist())
-        return [EstimateRow(self.slot, start, *row, self.sampled) for row in zip(self.regions, *vectors, strict=True)]
+def rows_of(release: SlotRelease) -> list[EstimateRow]:
+    """One row per region; msgspec writes NaN as null."""
+    start, (low, high) = rfc3339(release.opens_ns), release.interval
+    vectors = (release.estimate.tolist(), low.tolist(), high.tolist())
+    rows = zip(release.regions, *vectors, strict=True)
+    return [EstimateRow(release.slot, start, *row, release.sampled) for row in rows]
 
 
-def to_json(slots: Sequence[SlotEstimates]) -> bytes:
+def to_json(slots: Sequence[SlotRelease]) -> bytes:
     """An array of `EstimateRow`."""
-    return _encode([row for one in slots for row in one.rows()])
+    return _encode([row for one in slots for row in rows_of(one)])
 
 
-def to_csv(slots: Sequence[SlotEstimates]) -> bytes:
+def to_csv(slots: Sequence[SlotRelease]) -> bytes:
     """With a header line; numbers as Python writes them, which is exact."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
+    writer.writerow(EstimateRow.__struct_fields__)
     for one in slots:
-        numbers = (map(_field, vector.tolist()) for vector in (one.estimate, one.low, one.high))
-        fixed = (repeat(one.slot), repeat(rfc3339(one.start_ns)), one.regions)
+        numbers = (map(_field, vector.tolist()) for vector in (one.estimate, *one.interval))
+        fixed = (repeat(one.slot), repeat(rfc3339(one.opens_ns)), one.regions)
         writer.writerows(zip(*fixed, *numbers, repeat("true" if one.sampled else "false")))
     return text.getvalue().encode()
 
 
-def to_arrow(slots: Sequence[SlotEstimates]) -> bytes:
+def to_arrow(slots: Sequence[SlotRelease]) -> bytes:
     """An Arrow stream of one table."""
     pyarrow = _pyarrow("Arrow")
     table, sink = _table(pyarrow, slots), pyarrow.BufferOutputStream()
@@ -85,7 +62,7 @@ def to_arrow(slots: Sequence[SlotEstimates]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def to_parquet(slots: Sequence[SlotEstimates]) -> bytes:
+def to_parquet(slots: Sequence[SlotRelease]) -> bytes:
     """A Parquet file."""
     pyarrow = _pyarrow("Parquet")
     from pyarrow import parquet
@@ -95,7 +72,7 @@ def to_parquet(slots: Sequence[SlotEstimates]) -> bytes:
     return bytes(sink.getvalue())
 
 
-ENCODERS: dict[str, Callable[[Sequence[SlotEstimates]], bytes]] = {
+ENCODERS: dict[str, Callable[[Sequence[SlotRelease]], bytes]] = {
     JSON: to_json,
     CSV: to_csv,
     ARROW: to_arrow,
@@ -103,7 +80,7 @@ ENCODERS: dict[str, Callable[[Sequence[SlotEstimates]], bytes]] = {
 }
 
 
-def _table(pyarrow: Any, slots: Sequence[SlotEstimates]) -> Any:
+def _table(pyarrow: Any, slots: Sequence[SlotRelease]) -> Any:
     sizes = [len(one.regions) for one in slots]
 
     def each(values: Sequence[object], dtype: str) -> NDArray[Any]:
@@ -113,18 +90,19 @@ def _table(pyarrow: Any, slots: Sequence[SlotEstimates]) -> Any:
         known = None if valid is None or valid.all() else lean.packed(pyarrow, valid)
         return pyarrow.Array.from_buffers(kind, len(values), [known, pyarrow.py_buffer(values)])
 
-    def vector(name: str) -> Any:
-        values = np.concatenate([np.empty(0), *(getattr(one, name) for one in slots)])
+    def numbers(vectors: Iterable[NDArray[np.float64]]) -> Any:
+        values = np.concatenate([np.empty(0), *vectors])
         return column(pyarrow.float64(), values, ~np.isnan(values))
 
+    intervals = [one.interval for one in slots]
     sampled = each([one.sampled for one in slots], "?")
     columns = {
         "slot": column(pyarrow.int64(), each([one.slot for one in slots], "<i8")),
-        "start": column(pyarrow.timestamp("ns", "UTC"), each([one.start_ns for one in slots], "<i8")),
+        "start": column(pyarrow.timestamp("ns", "UTC"), each([one.opens_ns for one in slots], "<i8")),
         "region": _texts(pyarrow, [name for one in slots for name in one.regions]),
-        "estimate": vector("estimate"),
-        "low": vector("low"),
-        "high": vector("high"),
+        "estimate": numbers(one.estimate for one in slots),
+        "low": numbers(low for low, _ in intervals),
+        "high": numbers(high for _, high in intervals),
         "sampled": pyarrow.Array.from_buffers(pyarrow.bool_(), len(sampled), [None, lean.packed(pyarrow, sampled)]),
     }
     return pyarrow.Table.from_arrays(list(columns.values()), names=list(columns))

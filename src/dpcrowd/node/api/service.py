@@ -9,10 +9,10 @@ from typing import Protocol
 
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
-from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.config.tokens import Right
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
 
 __all__ = ["Context", "Right", "Service", "Tokens"]
@@ -52,15 +52,15 @@ class Service(Protocol):
     def retry_after(self, at_ns: int) -> int:
         """Whole seconds, at least 1, until a node that takes nothing at present may be asked again."""
 
-    async def latest(self) -> SlotEstimates | None:
+    async def latest(self) -> SlotRelease | None:
         """The last release; None before the first."""
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
+    ) -> Sequence[SlotRelease]:
         """At most `limit` releases of the slots from `first` to `last`, both included, the oldest first."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         """Releases from now on; see `Broadcast`."""
 
     async def budget(self) -> BudgetView:

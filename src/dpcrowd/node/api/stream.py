@@ -24,12 +24,13 @@ from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.estimates import QueryRefused, chosen_regions, slot_number
 from dpcrowd.node.api.rights import CHALLENGE, denied
-from dpcrowd.node.api.rows import SlotEstimates, to_json
+from dpcrowd.node.api.rows import rows_of, to_json
 from dpcrowd.node.api.service import Context
+from dpcrowd.node.release import SlotRelease
 
 __all__ = ["pump", "releases", "routes"]
 
-Item = SlotEstimates | Lost
+Item = SlotRelease | Lost
 _PAGE = 100
 _IDLE_SECONDS = 15.0
 _encode = msgspec.json.Encoder().encode
@@ -167,7 +168,7 @@ def _event(item: Item) -> bytes:
 def _message(item: Item) -> str:
     if isinstance(item, Lost):
         return _encode({"event": "lost", "slots": item.slots}).decode()
-    return _encode({"event": "estimates", "slot": item.slot, "rows": item.rows()}).decode()
+    return _encode({"event": "estimates", "slot": item.slot, "rows": rows_of(item)}).decode()
 
 
 async def _gone(receive: Receive) -> None:

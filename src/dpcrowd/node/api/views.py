@@ -31,7 +31,7 @@ Level = Literal["debug", "info", "warning", "error"]
 Time = Annotated[str, Meta(description="RFC 3339 in UTC.", extra_json_schema={"format": "date-time"})]
 
 
-class EstimateRow(Struct, frozen=True):
+class EstimateRow(Struct, frozen=True, gc=False):
     """One region in one slot. Numbers are never clamped, and null as long as nothing is known."""
 
     slot: int

@@ -1,17 +1,12 @@
-"""Texts that name a place on the network or a public key, checked before anything tries to use them."""
+"""Texts that name a place on the network, checked before anything tries to use them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 
 from dpcrowd.node.config.kinds import Refused
 
-__all__ = ["KEY_BYTES", "check_endpoint", "check_key", "host_and_port", "is_loopback"]
-
-KEY_BYTES = {"ed25519": 32}
-"""How long a pinned public key is, by its algorithm."""
+__all__ = ["check_endpoint", "host_and_port", "is_loopback"]
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?):([0-9]{1,5})")
 
@@ -31,24 +26,6 @@ def check_endpoint(path: str, text: str) -> None:
         why = " Servers know each other by their certificates, so there is no transport without TLS."
         raise Refused(path, f'given {_shown(text)}; allowed: "tls/HOST:PORT".{why if slash else ""}')
     host_and_port(path, address)
-
-
-def check_key(path: str, text: str) -> None:
-    """A public key as `dpcrowd keys show` prints it. A slip of one letter must not pin a key that nobody has."""
-    algorithm, colon, encoded = text.partition(":")
-    if not colon or algorithm not in KEY_BYTES:
-        allowed = " or ".join(f'"{name}:BASE64"' for name in KEY_BYTES)
-        raise Refused(path, f"given {_shown(text)}; allowed: {allowed}, as `dpcrowd keys show` prints it.")
-    try:
-        key = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES[algorithm] or base64.b64encode(key).decode() != encoded:
-        raise Refused(
-            path,
-            f"given {_shown(text)}; allowed: {KEY_BYTES[algorithm]} bytes in base 64 after '{algorithm}:', as "
-            "`dpcrowd keys show` prints it.",
-        )
 
 
 def is_loopback(host: str) -> bool:

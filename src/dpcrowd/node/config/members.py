@@ -6,8 +6,10 @@ from typing import Annotated
 
 from msgspec.structs import force_setattr
 
-from dpcrowd.node.config.address import check_endpoint, check_key
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config.address import check_endpoint
 from dpcrowd.node.config.kinds import CertificateName, Name, Refused, Section, about
+from dpcrowd.node.keys.pins import read_key
 
 __all__ = ["LinkSection", "ServerSection"]
 
@@ -48,7 +50,10 @@ class ServerSection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_endpoint("endpoint", self.endpoint)
         for number, key in enumerate(self.keys):
-            check_key(f"keys[{number}]", key)
+            try:
+                read_key(key)
+            except BadInput as error:
+                raise Refused(f"keys[{number}]", str(error)) from None
         if len(set(self.keys)) < len(self.keys):
             raise Refused("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
         if not self.certificate_name:

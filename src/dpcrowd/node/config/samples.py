@@ -7,7 +7,6 @@ and '#+' begins a line of the advanced sample only.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -15,6 +14,7 @@ from string import Template
 from typing import Literal
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.keys.pins import key_text
 
 __all__ = ["sample_names", "sample_network", "sample_node"]
 
@@ -122,7 +122,7 @@ def quoted(text: str) -> str:
 
 def placeholder_key(name: str) -> str:
     """Looks like a public key, and is none that anybody could sign with."""
-    return "ed25519:" + base64.b64encode(hashlib.sha256(f"placeholder of {name}".encode()).digest()).decode()
+    return key_text(hashlib.sha256(f"placeholder of {name}".encode()).digest())
 
 
 def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """Checks of a running server: what it says of itself, and what it has refused of its neighbours.
 
-How to ask is the caller's matter: `ask(path)` gives the JSON answer of the node's API, whatever its status.
+The HTTP client is a layer above, so it is handed in, and the doctor's checks stay together: `ask(node, path)` gives the
+JSON answer of a node's API, whatever its status.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, re
 from dpcrowd.node.keys.identity import new_private_key
 from dpcrowd.node.keys.names import alternative_names, common_name, hosts_of, subject
 from dpcrowd.node.keys.requests import Request, read_request
-from dpcrowd.node.keys.signing import PublicKey, fingerprint, public_text, supported
+from dpcrowd.node.keys.signing import PublicKey, fingerprint, public_text, read_certificate, supported
 
 __all__ = ["Authority", "Signed", "init_authority", "sign_request"]
 
@@ -168,18 +168,16 @@ def _issued(authority: Authority) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Name, hosts and key of every certificate that was signed here."""
     for path in sorted(authority.issued.glob("*.crt")):
         where = f"'{path}'"
+        pem = read_pem(path, "certificate")
         try:
-            certificate = x509.load_pem_x509_certificate(read_pem(path, "certificate"))
-        except ValueError:
+            certificate = read_certificate(pem, where)
+        except BadInput:
             raise BadInput(f"{where} in the authority's own list is damaged; restore it before you sign.") from None
         yield common_name(certificate, where), hosts_of(certificate, where), public_text(supported(certificate, where))
 
 
 def _own_certificate(authority: Authority, key: PublicKey) -> x509.Certificate:
-    try:
-        root = x509.load_pem_x509_certificate(read_pem(authority.certificate, "authority's certificate"))
-    except ValueError:
-        raise BadInput(f"'{authority.certificate}' is no certificate (PEM).") from None
+    root = read_certificate(read_pem(authority.certificate, "authority's certificate"), f"'{authority.certificate}'")
     if public_text(supported(root, "ca.crt")) != public_text(key):
         raise BadInput(f"'{authority.certificate}' is not for '{authority.key}'; the folder mixes two authorities.")
     return root

@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.names import check_hosts, common_name, hosts_of
-from dpcrowd.node.keys.signing import public_text, supported
+from dpcrowd.node.keys.signing import public_text, read_certificate, supported
 
 __all__ = [
     "SOON",
@@ -61,8 +61,8 @@ def certificate_problems(
     host that `network.toml` has for the server.
     """
     try:
-        leaf = _load(certificate, "the certificate")
-        root = _load(authority, "the authority's certificate")
+        leaf = read_certificate(certificate, "the certificate")
+        root = read_certificate(authority, "the authority's certificate")
         held = public_text(supported(leaf, "the certificate"))
         found, hosts = common_name(leaf, "the certificate"), hosts_of(leaf, "the certificate")
     except BadInput as error:
@@ -97,7 +97,7 @@ def certificate_problems(
 
 def expires_soon(certificate: bytes, name: str, now: datetime, soon: timedelta = SOON) -> Problem | None:
     """A warning while there is time: the certificate is good, but not for long."""
-    left = _load(certificate, "the certificate").not_valid_after_utc - now
+    left = read_certificate(certificate, "the certificate").not_valid_after_utc - now
     if not timedelta(0) <= left < soon:
         return None
     return Problem(
@@ -114,8 +114,8 @@ def https_problem(certificate: Path, key: Path, now: datetime) -> Problem | None
             return Problem(f"listen.{name} {path}: {error.strerror or error}.", "Correct the path or its rights.")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")
-        leaf = _load(certificate.read_bytes(), "listen.http_certificate")
-    except (ssl.SSLError, ValueError, BadInput):
+        leaf = read_certificate(certificate.read_bytes(), "listen.http_certificate")
+    except (ssl.SSLError, BadInput):
         text = f"listen.http_certificate {certificate} and listen.http_key {key} do not fit one another."
         return Problem(text, "Give PEM files of one pair, the key without a password.")
     if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
@@ -155,13 +155,6 @@ def time_left(left: timedelta) -> str:
 
 def minute(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M} UTC"
-
-
-def _load(pem: bytes, what: str) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(pem)
-    except ValueError:
-        raise BadInput(f"{what} is no certificate (PEM).") from None
 
 
 def _signature_problems(leaf: x509.Certificate, root: x509.Certificate) -> list[Problem]:

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.checks import SOON, Problem, how_to_renew, minute, time_left
 from dpcrowd.node.keys.files import read_pem
+from dpcrowd.node.keys.signing import read_certificate
 
 __all__ = ["Expiry", "Holder", "read_expiry"]
 
@@ -77,13 +77,11 @@ def read_expiry(path: Path, holder: Holder, name: str | None = None) -> Expiry:
     Certificates of HTTPS come from elsewhere, and may live for some weeks only: there is something to do in the last
     third of such a life.
     """
+    certificate = read_certificate(read_pem(path, "certificate"), f"'{path}'")
     try:
-        certificate = x509.load_pem_x509_certificate(read_pem(path, "certificate"))
         subject = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except BadInput:
-        raise
-    except ValueError:
-        raise BadInput(f"'{path}' is not a certificate (PEM).") from None
+    except ValueError:  # read when it is asked for
+        raise BadInput(f"'{path}' is not a PEM certificate.") from None
     said = str(subject[0].value) if subject else path.name
     end = certificate.not_valid_after_utc
     soon = min(SOON, (end - certificate.not_valid_before_utc) / 3) if holder == "https" else SOON

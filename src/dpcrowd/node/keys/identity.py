@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cryptography import x509
-
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.checks import certificate_problems
 from dpcrowd.node.keys.files import NewFile, is_there, private_pem, read_pem, read_private_key, write_all
 from dpcrowd.node.keys.names import check_server_name, common_name, hosts_of
 from dpcrowd.node.keys.requests import make_request, read_request
-from dpcrowd.node.keys.signing import PrivateKey, fingerprint, key_of_certificate, public_text, supported
+from dpcrowd.node.keys.signing import (
+    PrivateKey,
+    fingerprint,
+    key_of_certificate,
+    public_text,
+    read_certificate,
+    supported,
+)
 
 __all__ = ["KeyFolder", "finish_renewal", "new_private_key", "renew", "request_key"]
 
@@ -80,11 +85,11 @@ class KeyFolder:
         """Whether the certificate, or else the request, is for a key of our kind under the name of the files."""
         try:
             if is_there(self.certificate):
-                certificate = x509.load_pem_x509_certificate(read_pem(self.certificate, "certificate"))
+                certificate = read_certificate(read_pem(self.certificate, "certificate"), "the certificate")
                 supported(certificate, "the certificate")
                 return common_name(certificate, "the certificate") == self.name
             return read_request(read_pem(self.request, "request")).name == self.name
-        except ValueError:  # BadInput is one, too
+        except BadInput:
             return False
 
 
@@ -109,7 +114,7 @@ def renew(
     pem = read_pem(now.certificate, "certificate")
     if key_of_certificate(pem, where) != public_text(read_private_key(now.key)):
         raise BadInput(f"{where} is not for the key '{now.key}'; put the certificate of that key there first.")
-    certificate = x509.load_pem_x509_certificate(pem)
+    certificate = read_certificate(pem, where)
     if common_name(certificate, where) != now.name:
         raise BadInput(f"{where} is for {common_name(certificate, where)!r}, the key's file says '{now.name}'.")
     if is_there(now.next.certificate) and not force:

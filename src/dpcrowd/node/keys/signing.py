@@ -1,4 +1,4 @@
-"""Keys as text and signatures over parts: the one file that knows the algorithm, Ed25519 (RFC 8032).
+"""Keys, and signatures over parts, by Ed25519 (RFC 8032); `pins` has the keys as text.
 
 A server has one key pair. TLS uses it to prove who is at the other end of a link; `sign` uses it for messages, so
 that a neighbour can check who wrote them, whatever way they came. `network.toml` pins the public half as text,
@@ -7,8 +7,6 @@ that a neighbour can check who wrote them, whatever way they came. `network.toml
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
@@ -19,9 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.keys.pins import ALGORITHM, key_text, read_key
 
 __all__ = [
-    "ALGORITHM",
     "PrivateKey",
     "PublicKey",
     "fingerprint",
@@ -29,16 +27,15 @@ __all__ = [
     "load_private_key",
     "parse_public",
     "public_text",
+    "read_certificate",
     "sign",
     "supported",
     "verify",
 ]
 
-ALGORITHM = "ed25519"
 PrivateKey = Ed25519PrivateKey
 PublicKey = Ed25519PublicKey
 
-_KEY_BYTES = 32
 # TLS 1.3 signs texts that begin with 64 spaces, certificates and requests are DER that begins with 0x30: with this in
 # front no signature of one kind can pass for one of another kind, although all are made by the same key.
 _CONTEXT = b"dpcrowd signed parts, version 1\0"
@@ -71,28 +68,13 @@ def _joined(parts: tuple[bytes, ...]) -> bytes:
 
 def public_text(key: PrivateKey | PublicKey) -> str:
     """The public key as `network.toml` pins it: "ed25519:BASE64"."""
-    return f"{ALGORITHM}:{base64.b64encode(_raw(key)).decode('ascii')}"
+    return key_text(_raw(key))
 
 
 @lru_cache(maxsize=4096)
 def parse_public(text: str) -> PublicKey:
-    """The key that a pinned text stands for; each key has exactly one text."""
-    prefix, _, encoded = text.partition(":")
-    if prefix != ALGORITHM:
-        raise BadInput(f"the public key {_short(text)} does not begin with '{ALGORITHM}:'; {_WHERE_FROM}")
-    try:
-        raw = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        raise BadInput(f"the public key {_short(text)} is not base64 after '{ALGORITHM}:'; {_WHERE_FROM}") from None
-    if len(raw) != _KEY_BYTES:
-        raise BadInput(
-            f"the public key {_short(text)} has {len(raw)} bytes; allowed: {_KEY_BYTES} (44 characters). {_WHERE_FROM}"
-        )
-    if base64.b64encode(raw).decode("ascii") != encoded:
-        raise BadInput(f"the public key {_short(text)} ends in stray bits, it was mistyped; {_WHERE_FROM}")
-    if raw[:-1] + bytes([raw[-1] & 0x7F]) in _SMALL_ORDER:
-        raise BadInput(f"the public key {_short(text)} is one for which anybody can sign; {_WHERE_FROM}")
-    return Ed25519PublicKey.from_public_bytes(raw)
+    """The key that a pinned text stands for; see `pins`."""
+    return Ed25519PublicKey.from_public_bytes(read_key(text))
 
 
 def fingerprint(key: PrivateKey | PublicKey | str) -> str:
@@ -121,11 +103,15 @@ def load_private_key(pem: bytes, where: str = "the key", passphrase: bytes | Non
 
 def key_of_certificate(pem: bytes, where: str = "the certificate") -> str:
     """The public key ("ed25519:BASE64") that a PEM certificate is for; says nothing on who signed it."""
+    return public_text(supported(read_certificate(pem, where), where))
+
+
+def read_certificate(pem: bytes, where: str) -> x509.Certificate:
+    """The (first) certificate of a PEM text, of whatever key; `where` names it in errors."""
     try:
-        certificate = x509.load_pem_x509_certificate(pem)
+        return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise BadInput(f"{where} is no certificate (PEM).") from None
-    return public_text(supported(certificate, where))
+        raise BadInput(f"{where} is not a PEM certificate.") from None
 
 
 def supported(holder: x509.Certificate | x509.CertificateSigningRequest, where: str) -> PublicKey:
@@ -142,25 +128,3 @@ def supported(holder: x509.Certificate | x509.CertificateSigningRequest, where: 
 def _raw(key: PrivateKey | PublicKey) -> bytes:
     public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
     return public.public_bytes_raw()
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")  # escapes what would move a terminal's cursor
-
-
-# The points of small order (without the sign bit, unreduced forms included). No private key has them, and OpenSSL
-# accepts made-up signatures for them: a pin of zeros, as a placeholder, would let everybody in.
-_SMALL_ORDER = frozenset(
-    bytes.fromhex(point)
-    for point in (
-        "00" * 32,
-        "01" + "00" * 31,
-        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-        "ec" + "ff" * 30 + "7f",
-        "ed" + "ff" * 30 + "7f",
-        "ee" + "ff" * 30 + "7f",
-    )
-)
-
-_WHERE_FROM = "'dpcrowd keys show FILE' prints the right line."

@@ -14,17 +14,16 @@ from typing import Any, TypeVar
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
-from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
-from dpcrowd.node.storage import Refusal, Storage, StorageFailed, StoredRelease
+from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.privacy.units import NANO
-from dpcrowd.schemes.server import ServerRelease
 
 __all__ = ["Keeper"]
 
@@ -55,7 +54,6 @@ class Keeper:
         storage: Storage,
         transport: Transport,
         broadcast: Broadcast,
-        regions: tuple[str, ...],
         schedule: Callable[[int, int], None],
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
@@ -65,13 +63,12 @@ class Keeper:
         self._broadcast, self._schedule, self._clock = broadcast, schedule, clock or WallClock()
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
-        self.regions = regions
         self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
         self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
-        self.last: SlotEstimates | None = None
+        self.last: SlotRelease | None = None
         self.sent = 0
         self.late = 0  # of those
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
@@ -161,8 +158,8 @@ class Keeper:
             case do.StoreCounters(counters):
                 await self.in_thread(self._storage.memory.remember, counters)
             case do.Publish(release):
-                self.last = self._told(release)
-                self._broadcast.publish(self.last)
+                self.last = release
+                self._broadcast.publish(release)
             case do.Send(at_ns=None):
                 await self._send(instruction)
             case do.Send():
@@ -248,33 +245,16 @@ class Keeper:
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", STRANGER)] += 1
 
     async def _store_release(self, instruction: do.StoreRelease) -> None:
-        clock, release = self.machine.view.clock, instruction.release
-        stored = StoredRelease(
-            slot=release.slot,
-            opens_ns=clock.opens(release.slot),
-            length_ns=clock.length_ns,
-            regions=self.regions,
-            estimate=release.estimate,
-            variance=release.variance,
-            sampled=bool(release.sampled.any()),
-            nano=round(release.epsilon * NANO),
-            heard=len(instruction.heard),
-        )
         refused = self._refusals.copy()
         await self.in_thread(
             self._storage.commit_release,
-            [stored],
+            [instruction.release],
             instruction.state,
             heard=instruction.counters,
             refused=[replace(one, count=count) for one, count in refused.items()],
             complete_until=instruction.complete_until,
         )
         self._refusals -= refused
-
-    def _told(self, release: ServerRelease) -> SlotEstimates:
-        opens = self.machine.view.clock.opens(release.slot)
-        sampled = bool(release.sampled.any())
-        return SlotEstimates(release.slot, opens, self.regions, release.estimate, release.low, release.high, sampled)
 
 
 def _in_short(instruction: do.Instruction) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import DpcrowdError
-from dpcrowd.node.api import make_app
+from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
@@ -93,7 +93,6 @@ class LiveNode(Deciding):
             storage,
             transport,
             self.broadcast,
-            network.regions,
             self._schedule,
             self._wall,
             self.meter,
@@ -477,7 +476,7 @@ class LiveNode(Deciding):
             log.error(text, following.revision, failure, extra={"event": "revision"})
             return
         machine.follow(before)
-        self.keeper.machine, self.keeper.regions = machine, following.regions
+        self.keeper.machine = machine
         self.revision, self.following = following, None
         await asyncio.to_thread(take_next, self.config, following)
         log.warning("revision %d took over: %s", following.revision, found, extra={"event": "revision"})

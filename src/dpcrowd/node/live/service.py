@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
-from dpcrowd.node.api.rows import SlotEstimates
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
@@ -26,8 +25,9 @@ from dpcrowd.node.metrics.process import read_process
 from dpcrowd.node.metrics.registry import Registry, render_all
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.metrics.state import free_bytes, set_budget, set_network, set_storage
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StoredRelease
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.base import Transport
 
 __all__ = ["Served"]
@@ -107,24 +107,23 @@ class Served:
         """Until when nothing happens because the clock went back; empty if it is not so."""
         return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self._went_back)
 
-    async def latest(self) -> SlotEstimates | None:
+    async def latest(self) -> SlotRelease | None:
         if self.keeper.last is not None:
             return self.keeper.last
-        stored = await asyncio.to_thread(self._storage.releases.latest)
-        return None if stored is None else _told(stored)
+        return await asyncio.to_thread(self._storage.releases.latest)
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
-    ) -> Sequence[SlotEstimates]:
+    ) -> Sequence[SlotRelease]:
         from_ns = self.clock.opens(0 if first is None else first)
         until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
 
-        def read() -> list[StoredRelease]:
+        def read() -> list[SlotRelease]:
             return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
 
-        return [_told(stored) for stored in await asyncio.to_thread(read)]
+        return await asyncio.to_thread(read)
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotEstimates | Lost]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         return self.broadcast.subscribe()
 
     async def budget(self) -> BudgetView:
@@ -220,8 +219,3 @@ class Served:
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())
         log.log(logging.getLevelName(level.upper()), "the log level is %s", level, extra={"event": "log-level"})
-
-
-def _told(stored: StoredRelease) -> SlotEstimates:
-    low, high = stored.interval
-    return SlotEstimates(stored.slot, stored.opens_ns, stored.regions, stored.estimate, low, high, stored.sampled)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Literal
 
+from dpcrowd.__about__ import __version__
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
@@ -127,7 +127,7 @@ def network_status(
     return NetworkStatus(
         network=network.id,
         server=server,
-        version=version("dpcrowd"),
+        version=__version__,
         revision=network.revision,
         digest=digest(network).hex(),
         next_revision=None if following is None else following.revision,

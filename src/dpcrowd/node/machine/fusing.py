@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpcrowd.errors import BadInput
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 
 __all__ = ["fuse"]
 
@@ -24,7 +25,7 @@ class _Unfit(Exception):
 _FAILURES = (_Unfit, BadInput, ArithmeticError, ValueError)  # numpy.linalg.LinAlgError is a ValueError
 
 
-def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[ServerRelease, list[int]]:
+def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[Release, list[int]]:
     """The release of the server's open slot, and the numbers of the neighbours whose messages were left out."""
     if not messages:
         return server.hear(), []
@@ -46,7 +47,7 @@ def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[ServerRe
     return release, sorted(messages.keys() - good.keys())
 
 
-def _try(server: Server, messages: Mapping[int, InfoMessages]) -> ServerRelease | None:
+def _try(server: Server, messages: Mapping[int, InfoMessages]) -> Release | None:
     try:
         with np.errstate(all="ignore"):
             release = server.hear(messages)
@@ -56,7 +57,7 @@ def _try(server: Server, messages: Mapping[int, InfoMessages]) -> ServerRelease 
     return release
 
 
-def _check(release: ServerRelease) -> None:
+def _check(release: Release) -> None:
     estimate, variance = release.estimate, release.variance
     unknown = np.isnan(estimate) & ~np.isfinite(variance) & ~release.sampled
     if not (np.isfinite(estimate) | unknown).all() or (variance < 0.0).any():

@@ -32,7 +32,7 @@ def check(view: NetworkView, number: int, slot: int, payload: bytes) -> Heard:
         sender=number,
         digest=view.digest,
         slot=slot,
-        regions=view.regions,
+        regions=len(view.regions),
         form=view.form,
         verify=view.verify,
         names=dict(enumerate(view.names)),

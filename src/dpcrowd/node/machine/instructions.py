@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpcrowd.node.machine.memory import Remembered
-from dpcrowd.schemes.server import ServerRelease
+from dpcrowd.node.release import SlotRelease
 
 __all__ = [
     "ForgetCheckIns",
@@ -77,7 +77,7 @@ class StoreRelease:
     complete_until  the last slot up to which the own ledger was known to be complete
     """
 
-    release: ServerRelease
+    release: SlotRelease
     state: bytes
     heard: tuple[str, ...]
     counters: Mapping[str, Remembered] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class StoreRelease:
 class Publish:
     """Tell everyone who listens at the API."""
 
-    release: ServerRelease
+    release: SlotRelease
 
 
 @dataclass(frozen=True)

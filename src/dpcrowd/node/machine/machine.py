@@ -57,6 +57,7 @@ from dpcrowd.node.machine.stimuli import (
 )
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
@@ -268,9 +269,10 @@ class Machine:
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        release, unfit = fuse(self.server, exchange.messages())
-        names = self.view.names
+        fused, unfit = fuse(self.server, exchange.messages())
+        view, names = self.view, self.view.names
         heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
+        release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
         done: list[Instruction] = [
             RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit

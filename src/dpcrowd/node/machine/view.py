@@ -21,6 +21,7 @@ class NetworkView:
     grace_ns    how long after its close a slot takes late check-ins
     deadline_ns how long after the seal neighbours are waited for
     send_offset_ns  how long after the seal the own message leaves
+    regions     their names, in the order of the vectors
     links       the numbers of the neighbours in a slot
     sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
     population  people at most, in all regions; None: not known, and no sample is too large
@@ -34,7 +35,7 @@ class NetworkView:
     clock: SlotClock
     grace_ns: int
     deadline_ns: int
-    regions: int
+    regions: tuple[str, ...]
     form: str
     links: Callable[[int], frozenset[int]]
     sign: Sign
@@ -47,7 +48,7 @@ class NetworkView:
     @property
     def most_bytes(self) -> int:
         """That a message can have."""
-        return most_bytes(len(self.names), self.regions, self.form)
+        return most_bytes(len(self.names), len(self.regions), self.form)
 
     def number(self, name: str) -> int | None:
         """Of a server by its name; None for a stranger."""

@@ -10,7 +10,7 @@ from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
 from dpcrowd.node.storage.promise import Promise, UserBounds
 from dpcrowd.node.storage.promises import Promises, Room, sharing_problem
-from dpcrowd.node.storage.releases import Releases, StoredRelease
+from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "SlotTaken",
     "Storage",
     "StorageFailed",
-    "StoredRelease",
     "UserBounds",
     "forget_journal",
     "sharing_problem",

@@ -1,66 +1,25 @@
-"""Releases on disk: what each slot published, as vectors over the regions that were configured then.
-
-Everything here is derived from noisy, paid numbers. The interval is kept as variance and factor, and computed as a
-scheme's release computes it, so that a stored interval is bit for bit the published one.
-"""
+"""Releases on disk: what each slot published, as vectors over the regions that were configured then."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken
 from dpcrowd.node.storage.notes import utc_text
-from dpcrowd.schemes.base import Z95
 
-__all__ = ["Releases", "StoredRelease", "put_release"]
+__all__ = ["Releases", "put_release"]
 
-Floats = NDArray[np.float64]
 _PAGE = 500
 _NEVER = (1 << 63) - 1
 _COLUMNS = "slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor"
-
-
-@dataclass(frozen=True, eq=False)
-class StoredRelease:
-    """One slot of one server; `estimate` and `variance` are (d,), NaN where nothing is known.
-
-    nano    what this server paid in the slot
-    heard   how many neighbours' messages were fused
-    factor  half an interval in standard deviations
-    """
-
-    slot: int
-    opens_ns: int
-    length_ns: int
-    regions: tuple[str, ...]
-    estimate: Floats
-    variance: Floats
-    sampled: bool
-    nano: int
-    heard: int = 0
-    factor: float = Z95
-
-    @property
-    def interval(self) -> tuple[Floats, Floats]:
-        """Low and high, never clamped."""
-        half = self.factor * np.sqrt(self.variance)
-        return self.estimate - half, self.estimate + half
-
-    def only(self, regions: Sequence[str]) -> StoredRelease:
-        """The same for some regions, in the order given; regions that it does not have are left out."""
-        places = {name: place for place, name in enumerate(self.regions)}
-        kept = [name for name in regions if name in places]
-        at = [places[name] for name in kept]
-        return replace(self, regions=tuple(kept), estimate=self.estimate[at], variance=self.variance[at])
 
 
 class Releases:
@@ -70,7 +29,7 @@ class Releases:
         self._reader = reader
         self._network = network
 
-    def latest(self, before_ns: int = _NEVER) -> StoredRelease | None:
+    def latest(self, before_ns: int = _NEVER) -> SlotRelease | None:
         """Of slots that open before a time."""
         found = self._reader.row(
             f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
@@ -81,7 +40,7 @@ class Releases:
 
     def between(
         self, from_ns: int, until_ns: int, *, regions: Sequence[str] | None = None, limit: int | None = None
-    ) -> Iterator[StoredRelease]:
+    ) -> Iterator[SlotRelease]:
         """Slots that open in [from_ns, until_ns), oldest first; read in pages, so that a slow reader holds nothing."""
         while limit is None or limit > 0:
             page = self._page(from_ns, until_ns, _PAGE if limit is None else min(limit, _PAGE))
@@ -92,7 +51,7 @@ class Releases:
             from_ns = page[-1].opens_ns + 1
             limit = None if limit is None else limit - len(page)
 
-    def _page(self, from_ns: int, until_ns: int, size: int) -> list[StoredRelease]:
+    def _page(self, from_ns: int, until_ns: int, size: int) -> list[SlotRelease]:
         rows = self._reader.rows(
             f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
             "WHERE network = ? AND opens_ns >= ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?",
@@ -101,7 +60,7 @@ class Releases:
         return [_release(row) for row in rows]
 
 
-def put_release(connection: sqlite3.Connection, network: str, release: StoredRelease) -> None:
+def put_release(connection: sqlite3.Connection, network: str, release: SlotRelease) -> None:
     """Inside a transaction; a slot is released once."""
     d = len(release.regions)
     if release.estimate.shape != (d,) or release.variance.shape != (d,):
@@ -136,9 +95,9 @@ def _regions_id(connection: sqlite3.Connection, regions: tuple[str, ...]) -> int
     return int(found)
 
 
-def _release(row: tuple[Any, ...]) -> StoredRelease:
+def _release(row: tuple[Any, ...]) -> SlotRelease:
     slot, opens_ns, length_ns, names, estimate, variance, sampled, nano, heard, factor = row
-    return StoredRelease(
+    return SlotRelease(
         slot=slot,
         opens_ns=opens_ns,
         length_ns=length_ns,

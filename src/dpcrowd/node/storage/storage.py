@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
+from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
@@ -33,7 +34,7 @@ from dpcrowd.node.storage.notes import (
     put_refusals,
     utc_text,
 )
-from dpcrowd.node.storage.releases import Releases, StoredRelease, put_release
+from dpcrowd.node.storage.releases import Releases, put_release
 
 __all__ = ["Storage", "forget_journal"]
 
@@ -136,7 +137,7 @@ class Storage:
 
     def commit_release(
         self,
-        releases: Sequence[StoredRelease],
+        releases: Sequence[SlotRelease],
         state: bytes,
         *,
         heard: Mapping[str, Remembered] | None = None,

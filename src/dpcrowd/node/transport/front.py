@@ -28,7 +28,7 @@ from collections.abc import Coroutine, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import BadInput
 from dpcrowd.node.connections.listener import Listener
 from dpcrowd.node.connections.tally import Tally
 from dpcrowd.node.connections.waiting import Waiting
@@ -131,7 +131,7 @@ class Front:
         self._waiting.leave(caller)
         try:
             name, expires = _read(certificate)
-        except (DpcrowdError, ValueError):
+        except BadInput:
             self.failed(caller, "certificate")
             return
         path = self._sessions.get(name)
@@ -245,5 +245,8 @@ def _read(certificate: bytes) -> tuple[str, float]:
 
     from dpcrowd.node.keys.names import common_name
 
-    read = x509.load_der_x509_certificate(certificate)
+    try:
+        read = x509.load_der_x509_certificate(certificate)
+    except ValueError:
+        raise BadInput("what the caller showed is not a certificate.") from None
     return common_name(read, "the certificate"), read.not_valid_after_utc.timestamp()

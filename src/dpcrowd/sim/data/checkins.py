@@ -13,7 +13,7 @@ Slots are aligned to UTC: a day starts at 00:00, a week on Monday. A slot withou
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import Cell, Table
 from dpcrowd.sim.data.times import SECOND, iso_label, read_times, slot_length_us
 
-__all__ = ["CheckIns", "checkins_from_table", "is_checkins"]
+__all__ = ["CheckIns", "checkin_columns", "checkins_from_table", "is_checkins"]
 
 HEADER = frozenset({"user", "time", "region"})
 WEEK = 7 * 86_400 * SECOND
@@ -74,6 +74,16 @@ class CheckIns(DataSet):
 def is_checkins(table: Table) -> bool:
     """Whether the header is exactly user, time, region, in any order."""
     return len(table.header) == len(HEADER) and {name.lower() for name in table.header} == HEADER
+
+
+def checkin_columns(table: Table) -> Table:
+    """The columns user, time and region of a table that may have others, too."""
+    names = [name.lower() for name in table.header]
+    if any(names.count(name) != 1 for name in HEADER):
+        raise BadInput(f"{table.file}: the first line has to name the columns user, time and region, each once.")
+    kept = [place for place, name in enumerate(names) if name in HEADER]
+    rows = [[row[place] for place in kept] for row in table.rows]
+    return replace(table, header=tuple(table.header[place] for place in kept), rows=rows)
 
 
 def checkins_from_table(

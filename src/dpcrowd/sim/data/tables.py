@@ -44,9 +44,12 @@ class Table:
         return [row[index] for row in self.rows]
 
 
-def read_table(path: Path) -> Table:
-    """Read any supported file; every problem is one line that names the file."""
-    return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+def read_table(path: Path, *, skip_blank: bool = False) -> Table:
+    """Read any supported file; every problem is one line that names the file.
+
+    skip_blank  pass over blank lines of a CSV: for rows whose order does not matter; in a series, one may be a hole
+    """
+    return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, skip_blank=skip_blank)
 
 
 def read_text(path: Path) -> str:
@@ -81,7 +84,7 @@ def is_number(cell: Cell) -> bool:
     return "_" not in str(cell)  # Python reads 1_000 as a number, people do not write it
 
 
-def _csv(path: Path) -> Table:
+def _csv(path: Path, *, skip_blank: bool) -> Table:
     text = read_text(path)
     first_line = text.partition("\n")[0]
     delimiter = max(",;\t", key=first_line.count)  # the first of equals, so a file of one column gets the comma
@@ -90,8 +93,9 @@ def _csv(path: Path) -> Table:
     numbers: list[int] = []
     try:
         for row in reader:
-            rows.append(row)
-            numbers.append(reader.line_num)
+            if row or not skip_blank:
+                rows.append(row)
+                numbers.append(reader.line_num)
     except csv.Error as error:
         raise BadInput(f"{path.name} line {reader.line_num} is not CSV: {error}.") from None
     while rows and not any(cell.strip() for cell in rows[-1]) and len(rows[-1]) <= 1:  # empty lines at the end

@@ -1,0 +1,72 @@
+"""One released slot of one server, as machine, storage, API and stream pass it on.
+
+Everything in it is derived from noisy, paid numbers. The interval is kept as variance and factor, and computed where it
+is asked for, so that the interval of a stored release is bit for bit the one that was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.schemes.base import Z95, Release, half_width
+
+__all__ = ["SlotRelease"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SlotRelease:
+    """What one server published for one slot; regions may differ from slot to slot, as revisions of the network do.
+
+    regions             names, as the configuration of that time has them
+    estimate, variance  (d,), NaN where nothing is known
+    sampled             whether this server itself sampled in the slot
+    nano                nano-epsilon that it paid for that
+    heard               number of neighbours whose messages were fused
+    factor              half an interval in standard deviations
+    """
+
+    slot: int
+    opens_ns: int
+    length_ns: int
+    regions: tuple[str, ...]
+    estimate: Floats
+    variance: Floats
+    sampled: bool
+    nano: int
+    heard: int = 0
+    factor: float = Z95
+
+    @classmethod
+    def of(cls, release: Release, clock: SlotClock, regions: tuple[str, ...], heard: int) -> SlotRelease:
+        """What a server released, with the time of its slot and the names of its regions."""
+        return cls(
+            slot=release.slot,
+            opens_ns=clock.opens(release.slot),
+            length_ns=clock.length_ns,
+            regions=regions,
+            estimate=release.estimate,
+            variance=release.variance,
+            sampled=bool(release.sampled.any()),
+            nano=release.nano,
+            heard=heard,
+        )
+
+    @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """Low and high, never clamped."""
+        half = half_width(self.variance, self.factor)
+        return self.estimate - half, self.estimate + half
+
+    def only(self, regions: Sequence[str]) -> SlotRelease:
+        """The same for some regions, in the order given; regions that it does not have are left out."""
+        places = {name: place for place, name in enumerate(self.regions)}
+        kept = [name for name in regions if name in places]
+        at = [places[name] for name in kept]
+        return replace(self, regions=tuple(kept), estimate=self.estimate[at], variance=self.variance[at])
