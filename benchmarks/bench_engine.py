@@ -19,8 +19,8 @@ from dpcrowd.privacy import SeededNoise, noise_scale, noise_var
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import draw_run
+from dpcrowd.sim.data.seeds import Purpose, sequence
 from dpcrowd.sim.engine import fast_engine, run_batch
-from dpcrowd.sim.seeds import Purpose, sequence
 from dpcrowd.sim.topology import Networks
 
 Floats = NDArray[np.float64]

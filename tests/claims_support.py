@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
-from dpcrowd.experiments.slot_cost import SlotCost, Timing
+from dpcrowd.experiments.claims.slot_cost import SlotCost, Timing
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Paid
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.recorder import RunRecords

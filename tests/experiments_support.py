@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcrowd.experiments.plan import Plan
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpcrowd.experiments.figures import Curve, Values
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.sim.data import load
 
 
@@ -24,3 +28,11 @@ def tiny_plan(**more: Any) -> Plan:
         "matrix_runs": 2,
     }
     return Plan(**{**settings, **more})
+
+
+def curve_with(label: str, x: ArrayLike, mean: ArrayLike, half: ArrayLike, note: str = "") -> Curve:
+    """A curve of two runs with given means and halves of their 95% intervals; 12.7 is t(1) at 97.5%."""
+    at, means, halves = (np.asarray(values, dtype=np.float64) for values in (x, mean, half))
+    apart = np.broadcast_to(halves, means.shape) / 12.706204736432095
+    runs = zip(means.tolist(), apart.tolist(), strict=True)
+    return Curve(label, at, tuple(Values(label, np.array([m - d, m + d])) for m, d in runs), note)

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.machine import Machine, NetworkView
+from dpcrowd.node.machine import Debts, Machine, NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.memory import Remembered
+from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
@@ -24,7 +24,7 @@ from dpcrowd.schemes.server import Server
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
 DIGEST = bytes(range(16))
 STORING = (do.StoreSample, do.StoreRelease)
-WRITING = (*STORING, do.StoreCounters, do.ForgetCheckIns)
+WRITING = (*STORING, do.StoreCounters, do.ForgetCheckIns, do.BookLoss, do.StoreReturn)
 """Instructions that a full disk may refuse: those that must be durable, and all that write anything."""
 
 
@@ -120,6 +120,8 @@ class Node:
 
     told     every instruction that was carried out, of all lives
     waiting  messages whose time to leave has not come
+    counts   that every slot has, if the machine asks for them
+    following  what takes over when the machine asks for it
     crash_in how many more instructions are carried out before the process is killed; None: it lives
     """
 
@@ -133,6 +135,8 @@ class Node:
         self.deadlines: dict[int, int] = {}
         self.told: list[do.Instruction] = []
         self.crash_in: int | None = None
+        self.counts: NDArray[np.int64] | None = None
+        self.following: Revision | None = None
         self.machine = self._machine(vouched=True)
 
     def _machine(self, *, vouched: bool) -> Machine:
@@ -141,7 +145,7 @@ class Node:
             server.restore(self.disk.state)
         heard = {name: (*said, self.disk.proofs[name], self.disk.since[name]) for name, said in self.disk.heard.items()}
         return Machine(
-            self.view,
+            Revision(self.view, self.make),
             server,
             counter=self.disk.counter,
             heard=heard,
@@ -159,42 +163,47 @@ class Node:
         self.give(on.Started(at_ns))
 
     def give(self, stimulus: on.Stimulus) -> None:
-        for instruction in self.machine.handle(stimulus):
+        instructions = self.machine.handle(stimulus)
+        for place, instruction in enumerate(instructions):
             if self.crash_in is not None:
                 self.crash_in -= 1
                 if self.crash_in < 0:
                     raise Crashed
             if self._is_refused(instruction):
-                self.give(on.StorageFailed(stimulus.at_ns, instruction, "The disk is full."))
+                rest = tuple(instructions[place + 1 :])
+                self.give(on.StorageFailed(stimulus.at_ns, instruction, "The disk is full.", rest))
                 return
             self.told.append(instruction)
-            self._carry_out(instruction)
+            result = self._carry_out(instruction, stimulus.at_ns)
+            if result is not None:
+                self.give(result)
 
     def _is_refused(self, instruction: do.Instruction) -> bool:
         if isinstance(instruction, do.StoreSample) and instruction.slot <= self.disk.lost_until:
             return True
         return self.disk.full and isinstance(instruction, self.disk.refuses)
 
-    def _carry_out(self, instruction: do.Instruction) -> None:
+    def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
         match instruction:
             case do.StoreSample(slot, nano, counter, noisy, state):
                 assert slot not in self.disk.samples, "a second draw for one slot"
                 self.disk.samples[slot] = nano, noisy
                 self.disk.counter, self.disk.state, self.disk.complete_until = counter, state, slot
+                return on.SampleStored(at_ns, counter)
             case do.StoreRelease(release, state, _, counters, complete_until):
                 self.disk.releases[release.slot], self.disk.state = release, state
                 self.disk.complete_until = complete_until
                 self._remember(counters)
             case do.StoreCounters(counters):
                 self._remember(counters)
-            case do.Send(_, payload, _, at_ns):
+            case do.Send(_, payload, _, leaves_ns):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
                 for number, (_, counter) in body_of(payload).heard.items():
                     assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
-                (self.outbox if at_ns is None else self.waiting).append(instruction)
-            case do.ScheduleDeadline(slot, at_ns):
-                self.deadlines[slot] = at_ns
+                (self.outbox if leaves_ns is None else self.waiting).append(instruction)
+            case do.ScheduleDeadline(slot, due_ns):
+                self.deadlines[slot] = due_ns
             case do.Publish(release):
                 assert not release.sampled or release.slot in self.disk.samples, "published before it was paid"
                 self.published.append(release)
@@ -202,6 +211,26 @@ class Node:
                 self.refused.append(instruction)
             case do.Report():
                 self.reports.append(instruction)
+            case do.CountSlot(slot, regions):
+                return on.SlotSealed(at_ns, slot, None if regions is None else self.counts)
+            case do.TakeOver(_, slot):
+                assert self.following is not None
+                return on.RevisionTaken(at_ns, slot, self.following, Debts())
+            case do.BookLoss(_, counter, remembered, complete_until):
+                self.disk.counter, self.disk.complete_until = max(counter, remembered or 0), complete_until
+                self.disk.lost_until = complete_until
+                return on.LossBooked(at_ns, self.disk.counter, "the loss is booked.")
+            case do.LookBack(_, last):
+                known = max((slot for slot in self.disk.releases if slot <= last), default=-1)
+                owed: dict[int, int] = {}
+                for slot, (nano, _) in self.disk.samples.items():
+                    owed[min(slot, last)] = owed.get(min(slot, last), 0) + nano
+                return on.ClockLookedUp(at_ns, last, known, Debts(owed), "slots begin again.")
+            case do.StoreReturn(_, last, state, complete_until):
+                self.disk.state, self.disk.complete_until = state, complete_until
+                self.disk.releases = {slot: one for slot, one in self.disk.releases.items() if slot <= last}
+                return on.ClockReturned(at_ns)
+        return None
 
     def leave(self, at_ns: int | None = None) -> None:
         """The time of the messages that wait has come, or a later one."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
@@ -50,6 +52,16 @@ class Lone(Node):
 
     def seal(self, slot: int, counts: NDArray[np.int64] | None = COUNTS, late: int = 0) -> None:
         self.give(on.SlotSealed(self.view.seals(slot) + late, slot, counts))
+
+    def end(self, slot: int, counts: NDArray[np.int64] | None = COUNTS) -> None:
+        """A slot ends, and is counted when the machine asks for it."""
+        self.counts = counts
+        self.give(on.SlotEnded(self.view.seals(slot), slot))
+
+    def follow(self, slot: int, **changes: Any) -> None:
+        """Another revision takes over with the end of a slot."""
+        self.following = Revision(replace(self.view, revision=2, first_slot=slot, **changes), self.make)
+        self.give(on.RevisionExpected(self.view.clock.opens(slot), 2, slot))
 
     def hear(self, number: int, payload: bytes, at_ns: int | None = None) -> None:
         """Something arrives from a neighbour; by default a moment after the last seal."""

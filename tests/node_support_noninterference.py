@@ -11,6 +11,7 @@ to differ is what does not go through account and noise, and of that nothing may
     metrics    the full text
     samples    in which slots the counts were read, and in which order
     files      names and bytes of everything in the data folder, when no slot with check-ins of x is open
+    recording  what is written down of the state machine, for `dpcrowd node replay`, as soon as it is written
     time       the moment of each of these, as far as the node's clock decides it
 
 Moreover, noise hides one user: in each slot that is sampled, the counts of both worlds may differ by one user in one
@@ -44,7 +45,7 @@ from pathlib import Path
 from node_support_live import write_network
 from node_support_stories import DEADLINE, GRACE, LENGTH, REGIONS, Story
 from node_support_virtual import VirtualLoop, run_virtually
-from node_support_world import EPOCH, HERE, READER, THERE, Record, World
+from node_support_world import EPOCH, HERE, READER, RECORDING, THERE, Record, World
 
 __all__ = ["compare", "differences", "make_files", "observe"]
 
@@ -80,7 +81,9 @@ def observe(files: Path, folder: Path, story: Story, *, x: bool) -> Record:
     text, _, _ = node.read_text(encoding="utf-8").partition("[ingest]")
     text = re.sub(r"(?m)^read = .*$", f'read = ["{READER}"]', text, count=1)
     accepts = "counts" if story.by_counts else "checkins"
-    node.write_text("\n".join([text, "[ingest]", f'accepts = "{accepts}"', *story.ingest, ""]), encoding="utf-8")
+    ingest = ["[ingest]", f'accepts = "{accepts}"', *story.ingest]
+    debug = ["[debug]", f'record = "{RECORDING}"', ""]
+    node.write_text("\n".join([text, *ingest, *debug]), encoding="utf-8")
 
     async def tell(loop: VirtualLoop) -> Record:
         with World(folder, loop, x=x) as world:

@@ -28,11 +28,13 @@ from node_support_outside import Asgi, ask, files_in, listen
 from node_support_stories import DEADLINE, GRACE, LENGTH, Body, Counts, Event, Freeze, Jump, Restart, Send, Story
 from node_support_virtual import SECOND, SetClock, VirtualLoop, repeatable_bytes
 
-__all__ = ["EPOCH", "HERE", "READER", "THERE", "Draw", "Entry", "Record", "WatchedTransport", "World"]
+__all__ = ["EPOCH", "HERE", "READER", "RECORDING", "THERE", "Draw", "Entry", "Record", "WatchedTransport", "World"]
 
 EPOCH = 1_800_000_000 * SECOND
 HERE, THERE = "here", "there"
 """The node and its neighbour."""
+RECORDING = f"data-{HERE}/recording.jsonl"
+"""What the node writes down of its state machine."""
 READER = "token-of-all-readers"
 _LENGTH_NS = round(LENGTH * SECOND)
 _WARM_UP = 3
@@ -181,6 +183,7 @@ class World:
         self.lives: dict[str, Life] = {}
         self._muted = False
         self._quiet_ns, self._settled_at = 0, 0.0
+        self._recorded = 0
         self._resources = ExitStack()
 
     def __enter__(self) -> World:
@@ -214,6 +217,7 @@ class World:
         for name in reversed(names):
             await self._end(name)
         self._look_at_files()
+        self._look_at_recording()
 
     async def _happen(self, event: Event) -> None:
         match event:
@@ -263,8 +267,17 @@ class World:
             answer = await ask(self.lives[HERE].app, "GET", path, {"authorization": f"Bearer {READER}"})
             assert answer[0] in (200, 503), "a reader who is turned away sees nothing, and would notice nothing"
             self.note(f"answer to GET {path}", answer)
+        self._look_at_recording()
         if self.clocks[HERE].now() >= self._quiet_ns and self.loop.time() >= self._settled_at:
             self._look_at_files()
+
+    def _look_at_recording(self) -> None:
+        """At what was written since the last time, whoever is on the disk."""
+        with (self.folder / RECORDING).open("rb") as file:
+            file.seek(self._recorded)
+            written = file.read()
+        self._recorded += len(written)
+        self.note("recording", written.decode())
 
     def _look_at_files(self) -> None:
         for name, content in files_in(self.folder / f"data-{HERE}"):

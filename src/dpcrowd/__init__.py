@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.uniform import Uniform
     from dpcrowd.sim.data import DataSet, FixedData
     from dpcrowd.sim.data import load as load_data
-    from dpcrowd.sim.data.arrays import counts_from_array
+    from dpcrowd.sim.data.counts import counts_from_array
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
 
@@ -98,7 +98,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.tuning": "Tuning",
         "schemes.uniform": "Uniform",
         "sim.data": "DataSet FixedData load_data=load",
-        "sim.data.arrays": "counts_from_array",
+        "sim.data.counts": "counts_from_array",
         "sim.result": "SimulationResult",
         "sim.simulate": "simulate",
     }.items()

@@ -11,8 +11,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from numbers import Integral
 
-__all__ = ["BadInput", "BrokenPlugin", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name"]
+__all__ = [
+    "BadInput",
+    "BrokenPlugin",
+    "BudgetExhausted",
+    "DpcrowdError",
+    "MissingExtra",
+    "unknown_name",
+    "whole_number",
+]
 
 
 class DpcrowdError(Exception):
@@ -75,3 +84,11 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> BadInput:
     hint = f" Did you mean '{original[near[0]]}'?" if near else ""
     shown = names if len(names) <= 30 else [*names[:30], f"and {len(names) - 30} more"]
     return BadInput(f"unknown {kind} '{given}'.{hint} Allowed: {', '.join(shown)}.")
+
+
+def whole_number(name: str, value: object, least: int, most: int | None = None, why: str = "") -> None:
+    """Refuse anything but a whole number from `least` to `most`."""
+    number = None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    if number is None or number < least or (most is not None and number > most):
+        span = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise BadInput(f"{name} must be a whole number {span}{why}; given {value}.")

@@ -16,6 +16,7 @@ from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.machine.instructions import CountSlot
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
@@ -138,19 +139,11 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
             again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
-            given = []
-            again.keeper.give = given.append  # type: ignore[method-assign]
-            again._seal(slot, network)
-            again.keeper.linked = frozenset()
-            sealed = []
-
-            async def note(stimulus: object) -> None:
-                sealed.append(stimulus)
-
-            again.keeper.handle = note  # type: ignore[method-assign]
-            await given[0]()
-            assert sealed[0].counts is not None
-            assert sealed[0].counts.tolist() == [50, 0]
+            again.time.end(slot)
+            sealed = await again.count(CountSlot(slot, tuple(network.regions)), clock.now())
+            assert sealed.counts is not None
+            assert sealed.counts.tolist() == [50, 0]
+            again.keeper.close()
 
     asyncio.run(scenario())
 

@@ -115,13 +115,15 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert set(left) == {("server", name), ("authority", "dpcrowd authority"), ("neighbour", other)}
                 assert left["server", name] == 0 if name in short else 39 < left["server", name] < 40
                 assert node.expiries() == {other: nodes[other].certificates.expires}
-            await until(lambda: not (a._present or b._present), "the link is closed")
+            await until(lambda: not (a.keeper.machine.present or b.keeper.machine.present), "the link is closed")
             await asyncio.sleep(3)
             for name, node in nodes.items():
                 other = "b" if name == "a" else "a"
-                assert node._present == set()
+                assert node.keeper.machine.present == set()
                 assert await certificates(node) == ()
-                assert (node._linked is None) == (name in short), "whose certificate has expired does not even try"
+                assert (node.links.opened_for is None) == (name in short), (
+                    "whose certificate has expired does not even try"
+                )
                 expired = [text for text in node.ready()[1] if "expired on" in text]
                 assert len(expired) == (name in short), "503 is for whoever has to renew, not for its neighbours"
                 assert (days_left(await node.metrics())["server", name] < 0) == (name in short)
@@ -134,7 +136,9 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 text = await nodes[name].reload()
                 assert "Links are opened anew now, with the server's renewed certificate, which is valid until" in text
                 assert nodes[name].certificates.expires == ends.timestamp()
-            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            await until(
+                lambda: [node.keeper.machine.present for node in (a, b)] == [{"b"}, {"a"}], "the link is there again"
+            )
             for name, node in nodes.items():
                 assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
                 other = "b" if name == "a" else "a"
@@ -178,14 +182,12 @@ def test_who_is_linked_with_an_expired_certificate_all_the_same_is_parted_with(
         async with running(files["a"]) as a, running(files["b"]) as b, running(files["c"]) as c:
             await until(lambda: b.expiries().keys() == {"a", "c"}, "both have spoken")
             opened = b._transport._links  # type: ignore[attr-defined]
-            number = b.keeper.machine.view.number("a")
-            assert number is not None
-            b.keeper.machine.expires[number] = int(time.time()) - 1  # its link is up, whatever TLS thinks of it
+            b.keeper.machine.expires["a"] = int(time.time()) - 1  # its link is up, whatever TLS thinks of it
             await until(lambda: b._transport._links not in (opened, None), "handshakes of their own")  # type: ignore[attr-defined]
             everybody = {"a": a, "b": b, "c": c}
             linked = {"a": {"b"}, "b": {"a", "c"}, "c": {"b"}}
             await until(
-                lambda: {name: node._present for name, node in everybody.items()} == linked,
+                lambda: {name: node.keeper.machine.present for name, node in everybody.items()} == linked,
                 "whose certificate is good is back",
             )
             assert any("its link is closed and refused" in text for text in told(caplog, "neighbour", "a"))
@@ -212,11 +214,11 @@ def test_a_renewed_key_signs_and_links_between_two_slots(tmp_path: Path) -> None
 
             finish_renewal(folder, datetime.now(UTC))
             await until(lambda: a.keeper.machine.exchanging is not None, "a slot whose neighbour is waited for")
-            busy, opened = a.keeper.machine.exchanging, a._linked
+            busy, opened = a.keeper.machine.exchanging, a.links.opened_for
             assert busy is not None
             assert f"Links are opened anew after the exchange of slot {busy}" in await a.reload()
             assert signs(old)
-            assert a._linked is opened, "messages of this slot may still come over the links that there are"
+            assert a.links.opened_for is opened, "messages of this slot may still come over the links that there are"
             await until(lambda: signs(new), "the new key")
             assert time.time_ns() >= a.keeper.machine.view.ends(busy)
             assert not signs(old)

@@ -262,7 +262,7 @@ def test_a_timed_link_ends_while_a_node_is_down(tmp_path: Path) -> None:
             async with _running(files["a"]) as again:
                 await _until(lambda: all(_released(node, ends + 1) for node in (again, b, c)), "no releases later")
                 assert {peer.name for peer in (await again.network()).neighbours} == {"b"}
-                assert again.keeper.linked == {"b"}
+                assert again.keeper.machine.linked == {"b"}
                 for node in (b, again):
                     assert {reason for _, reason in node.keeper.refused} <= {"late"}
 

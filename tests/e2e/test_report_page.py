@@ -16,9 +16,9 @@ import pytest
 
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import draw
-from dpcrowd.experiments.figures import FIGURES, Curve, Panel
+from dpcrowd.experiments.figures import FIGURES, Panel
 from dpcrowd.experiments.report import Facts, write_report
-from experiments_support import tiny_plan
+from experiments_support import curve_with, tiny_plan
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = {"phone": 390, "desk": 1280}
@@ -30,9 +30,9 @@ def _panels() -> list[Panel]:
     x = np.array([0.1, 0.5, 1.0])
     labels = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba", "uniform", "central")
     high = np.array([3e6, 5e4, 2.0])  # the numbers of the axis need room, too
-    curves = [Curve(name, x, high + n, x, f"pays at w = 9 (at most): 1{n}.25×ε") for n, name in enumerate(labels)]
+    curves = [curve_with(name, x, high + n, x, f"pays at w = 9 (at most): 1{n}.25×ε") for n, name in enumerate(labels)]
     slots = np.arange(800.0)
-    time = Curve("dsample", slots, 2.0 + np.sin(slots / 50.0), np.full(800, 0.2))
+    time = curve_with("dsample", slots, 2.0 + np.sin(slots / 50.0), 0.2)
     return [
         Panel("Multi-Flu, the paper's ledger: ARE", "privacy budget ε", "ARE", tuple(curves)),
         Panel("Multi-Flu, sound ledger: ARE", "privacy budget ε", "ARE", tuple(curves)),
@@ -45,7 +45,7 @@ def _judged() -> list[tuple[Claim, Verdict | None]]:
     verdicts = (Verdict("does not hold", (part, part), "Likely: none."), Verdict("holds", (part,)), None)
     place = 'Section "Overall Performance of DPCrowd+": "quoted".'
     return [
-        (Claim(f"claim{n}", f"Claim {n} holds.", place, "", (6,), (), lambda *_: None, "sound"), verdict)  # type: ignore
+        (Claim(f"claim{n}", f"Claim {n} holds.", place, "", (6,), (), ledger="sound"), verdict)
         for n, verdict in enumerate(verdicts)
     ]
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from dpcrowd.experiments.tune.likelihood import log_likelihood, most_likely_var
-from dpcrowd.experiments.tune.samples import Samples
+from dpcrowd.experiments.tune.likelihood import Samples, log_likelihood, most_likely_var
 
 SLOTS, STREAMS, SERVERS, REGIONS = 7, 2, 3, 2
 

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.data import CheckIns, draw_shares, load, observe
-from dpcrowd.sim.data.files import write_counts
+from dpcrowd.sim.data.counts import write_counts
 from dpcrowd.sim.data.shares import is_partition
 
 counts = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=6), elements=st.integers(0, 2**53))

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
@@ -81,21 +82,12 @@ class World:
         self.deliver()
 
     def accept(self, number: int) -> None:
-        """As the shell does it."""
+        """The operator says that the clock is right now."""
         self.ahead[number] = 0
-        node, now = self.nodes[number], self.now(number)
-        machine, disk = node.machine, node.disk
-        last = max(node.view.next_seal(now) - 1, -1)
-        if machine.server.slot <= last:
+        try:
+            self.give(number, on.ClockAccepted(self.now(number)))
+        except BadInput:  # there is nothing to accept
             return
-        known = max((slot for slot in disk.releases if slot <= last), default=-1)
-        owed: dict[int, int] = {}
-        for slot, (nano, _) in disk.samples.items():
-            owed[min(slot, last)] = owed.get(min(slot, last), 0) + nano
-        machine.server.begin_again(owed, last)
-        disk.state, disk.complete_until = machine.server.save(), min(machine.trust.complete_until, known)
-        disk.releases = {slot: release for slot, release in disk.releases.items() if slot <= last}
-        machine.begin_again(now, known)
 
     def seal(self, number: int, slot: int) -> None:
         slot += self.ahead[number]

@@ -21,6 +21,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.recording.recorder import Recorder
 from node_support_noninterference import compare, differences, make_files, observe
 from node_support_stories import Body, Counts, Event, Freeze, Jump, Restart, Row, Send, Story, X, stories
 from node_support_world import WatchedTransport
@@ -260,6 +262,17 @@ def throw_a_body_of_three_away(patch: Patch) -> None:
     patch.setattr(LiveNode, "take_checkins", leaky)
 
 
+def record_counts(patch: Patch) -> None:
+    fields = Recorder._fields
+
+    def leaky(self: Recorder, stimulus: on.Stimulus) -> object:
+        if isinstance(stimulus, on.SlotSealed) and stimulus.counts is not None:
+            return {"at_ns": stimulus.at_ns, "slot": stimulus.slot, "counts": stimulus.counts.tolist()}
+        return fields(self, stimulus)
+
+    patch.setattr(Recorder, "_fields", leaky)
+
+
 ALONE, OTHERS = STORIES["x comes alone"], STORIES["x comes with others"]
 LEAKS: tuple[tuple[Callable[[Patch], None], Story, str], ...] = (
     (log_the_number_of_rows, OTHERS, "log"),
@@ -269,6 +282,7 @@ LEAKS: tuple[tuple[Callable[[Patch], None], Story, str], ...] = (
     (pad_messages_by_users, OTHERS, "message"),
     (delay_messages_by_users, OTHERS, "message"),
     (keep_a_file_of_rows, OTHERS, "file rows.bin"),
+    (record_counts, OTHERS, "recording"),
     (throw_a_body_of_three_away, Story((slot((6.5, Body((ANN, ROW_OF_X, BOB)))),)), "counts"),
 )
 

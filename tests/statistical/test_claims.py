@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
-from dpcrowd.experiments.claims.asking import level, lower
-from dpcrowd.experiments.claims.cases import decide
-from dpcrowd.experiments.claims.judge import Values
-from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.run import run_points
-from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.claims.cases import decide, level, lower
+from dpcrowd.experiments.figures import FIGURES, Values
+from dpcrowd.experiments.points.run import run_points
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend
 from experiments_support import tiny_plan
 
@@ -30,7 +28,7 @@ def test_a_claim_of_many_parts_errs_in_five_of_a_hundred_cases_at_most() -> None
     rng = np.random.default_rng(20)
     wrong = 0
     for _ in range(TRIALS):
-        curves = [[(str(x), Values("", rng.normal(1.0, 0.3, RUNS))) for x in range(8)] for _ in range(2)]
+        curves = [[Values("", rng.normal(1.0, 0.3, RUNS), str(x)) for x in range(8)] for _ in range(2)]
         verdict = decide([lower("", curves[0], curves[1])])
         single = [lower("", [a], [b]) for a, b in zip(*curves, strict=True)]
         parts = decide(single).parts
@@ -44,7 +42,7 @@ def test_what_is_level_is_rarely_called_uneven() -> None:
     rng = np.random.default_rng(21)
     found = []
     for _ in range(200):
-        curve = [(str(x), Values("", rng.normal(1.0, 0.1, RUNS))) for x in range(5)]
+        curve = [Values("", rng.normal(1.0, 0.1, RUNS), str(x)) for x in range(5)]
         found.append(decide([level("", curve)]).outcome)
     assert "does not hold" not in found
     assert found.count("holds") > 150

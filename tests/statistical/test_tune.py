@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dpcrowd
-from dpcrowd.experiments.tune.likelihood import most_likely_var
-from dpcrowd.experiments.tune.samples import listen
+from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.synthetic import LINEAR_VAR, multi_linear

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.claims.asking import (
+from dpcrowd.experiments.claims.cases import (
     capped,
     close,
     equal,
     falling,
-    far_lower,
     growing,
     level,
     lower,
-    nearly_none,
+    steps,
     under,
     uneven,
     valley,
     zero,
 )
-from dpcrowd.experiments.claims.curves import Curve, below_everywhere, falls, grows, steps, u_shaped
-from dpcrowd.experiments.claims.intervals import compare, difference, number, ratio, ratio_by_run
-from dpcrowd.experiments.claims.judge import (
+from dpcrowd.experiments.claims.findings import (
     Finding,
-    Values,
     agrees,
+    at_most,
     below,
+    below_everywhere,
+    falls,
+    flat,
+    grows,
     negligible,
-    stays_below,
+    u_shaped,
+    varies,
     within,
     worst_of,
 )
-from dpcrowd.experiments.claims.level import flat, varies
+from dpcrowd.experiments.claims.intervals import compare, difference, number, ratio, ratio_by_run
+from dpcrowd.experiments.figures import Values
 
 Floats = NDArray[np.float64]
 RUNS = 20
@@ -46,8 +50,12 @@ def values(mean: float, spread: float = 0.01, seed: int = 0, name: str = "scheme
     return Values(name, mean + spread * rng.standard_normal(RUNS))
 
 
-def curve(*means: float, spread: float = 0.01) -> Curve:
-    return [(f"x={i}", values(mean, spread, seed=i)) for i, mean in enumerate(means)]
+def curve(*means: float, spread: float = 0.01) -> list[Values]:
+    return [at(f"x={i}", values(mean, spread, seed=i)) for i, mean in enumerate(means)]
+
+
+def at(x: str, of: Values) -> Values:
+    return replace(of, at=x)
 
 
 def test_below_has_three_outcomes() -> None:
@@ -103,12 +111,12 @@ def test_equal_values_are_not_below() -> None:
 
 def test_far_below_asks_for_half() -> None:
     """'Much less' would otherwise be no more than 'less'."""
-    one = [("", values(1.0, 1e-3))]
-    assert far_lower("", one, [("", values(2.2, 1e-3, 1))]).ask(1).outcome == "holds"
-    assert far_lower("", one, [("", values(1.8, 1e-3, 1))]).ask(1).outcome == "does not hold"
-    assert "0.5 times is asked for" in far_lower("", one, [("", values(1.8, 1e-3, 1))]).ask(1).numbers
-    assert nearly_none("", one, [("", values(105.0, 1e-3, 1))]).ask(1).outcome == "holds"
-    assert nearly_none("", one, [("", values(95.0, 1e-3, 1))]).ask(1).outcome == "does not hold"
+    one = [at("", values(1.0, 1e-3))]
+    assert lower("", one, [at("", values(2.2, 1e-3, 1))], 2.0).ask(1).outcome == "holds"
+    assert lower("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).outcome == "does not hold"
+    assert "0.5 times is asked for" in lower("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).numbers
+    assert lower("", one, [at("", values(105.0, 1e-3, 1))], 100.0).ask(1).outcome == "holds"
+    assert lower("", one, [at("", values(95.0, 1e-3, 1))], 100.0).ask(1).outcome == "does not hold"
 
 
 def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
@@ -118,7 +126,7 @@ def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
     assert "2 of 3" in found.numbers
     assert "x=1" in found.numbers
     assert below_everywhere(curve(1, 1, 1), curve(2, 2, 2)).outcome == "holds"
-    nothing = [("x=9", Values("", np.zeros(RUNS)))]
+    nothing = [at("x=9", Values("", np.zeros(RUNS)))]
     with_nothing = below_everywhere([*curve(1, 1), *nothing], [*curve(2, 2), *nothing])
     assert with_nothing.outcome == "does not hold", "0 is not below 0, and no point is left out"
     assert "2 of 3 points; least so at x=9" in with_nothing.numbers
@@ -139,11 +147,11 @@ def test_falls() -> None:
     rng = np.random.default_rng(9)
     apart = rng.standard_normal(RUNS)
     bump = Values("", 1.0 + (apart - apart.mean()) / apart.std(ddof=1) + 0.55)  # a rise with a t of about 2.5
-    bumpy = [("a", Values("", np.full(RUNS, 50.0))), ("b", Values("", np.ones(RUNS))), ("c", bump)]
+    bumpy = [at("a", Values("", np.full(RUNS, 50.0))), at("b", Values("", np.ones(RUNS))), at("c", bump)]
     assert falls(bumpy).outcome == "does not hold"
     assert falls(bumpy, tests=50).outcome == "holds", "not significant among fifty"
     level = values(1.0)
-    assert falls([("a", level), ("b", level)]).outcome == "does not hold"
+    assert falls([at("a", level), at("b", level)]).outcome == "does not hold"
 
 
 def test_grows_is_the_mirror_of_falls() -> None:
@@ -160,7 +168,7 @@ def test_grows_is_the_mirror_of_falls() -> None:
 
 def test_trends_through_zero_are_judged_by_differences() -> None:
     """A ratio to nothing says nothing; a curve that comes down to 0 falls all the same."""
-    nothing = ("end", Values("", np.zeros(RUNS)))
+    nothing = at("end", Values("", np.zeros(RUNS)))
     assert falls([*curve(3, 2), nothing]).outcome == "holds"
     assert "change −3" in falls([*curve(3, 2, spread=0), nothing]).numbers
     assert grows([nothing, *curve(1, 2)]).outcome == "holds"
@@ -176,13 +184,15 @@ def test_flat() -> None:
     assert "is 1 at x=0 and 1.5 at x=1, 1.5 times" in flat(curve(1.0, 1.5, 1.1, spread=0)).numbers
     assert flat(curve(1.0, 1.2, spread=0.1)).outcome == "undecided"
     nothing = Values("zero", np.zeros(RUNS))
-    assert flat([("a", nothing), ("b", nothing)]).outcome == "holds"
-    from_nothing = flat([("a", nothing), ("b", values(1.0)), ("c", values(2.0))])
+    assert flat([at("a", nothing), at("b", nothing)]).outcome == "holds"
+    from_nothing = flat([at("a", nothing), at("b", values(1.0)), at("c", values(2.0))])
     assert from_nothing.outcome == "does not hold"
     assert from_nothing.numbers == "zero is 0 at a and 2 at c; at most 1.2 times is level."
     once = np.ones(RUNS)
     once[0] = 0.0
-    assert flat([("a", Values("", once)), ("b", Values("", once * 1.3))]).outcome == "does not hold", "ratio of means"
+    assert flat([at("a", Values("", once)), at("b", Values("", once * 1.3))]).outcome == "does not hold", (
+        "ratio of means"
+    )
 
 
 def test_varies() -> None:
@@ -192,7 +202,7 @@ def test_varies() -> None:
     assert "more than 2 times is asked for" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
     assert varies(curve(1.0, 1.5, 1.2)).outcome == "does not hold"
     assert varies(curve(1.0, 2.0, spread=0.1)).outcome == "undecided"
-    broken = [*curve(1.0), ("b", Values("", np.full(RUNS, np.nan)))]
+    broken = [*curve(1.0), at("b", Values("", np.full(RUNS, np.nan)))]
     assert varies(broken).outcome == "does not hold"
 
 
@@ -220,12 +230,12 @@ def test_bounds_are_judged_by_the_largest_run() -> None:
     """A bound that holds for every run is broken by one."""
     one_above = np.full(RUNS, 1.0)
     one_above[4] = 1.5
-    at = [("x=0", Values("a", np.ones(RUNS))), ("x=1", Values("a", one_above))]
-    assert capped("", at, [2.0, 2.0], "limit").ask(1).outcome == "holds"
-    found = capped("", at, [2.0, 1.2], "limit is").ask(1)
+    two_points = [at("x=0", Values("a", np.ones(RUNS))), at("x=1", Values("a", one_above))]
+    assert capped("", two_points, [2.0, 2.0], "limit").ask(1).outcome == "holds"
+    found = capped("", two_points, [2.0, 1.2], "limit is").ask(1)
     assert found.outcome == "does not hold"
     assert "So at 1 of 2 points; the largest is at x=1: a 1.02, at most 1.5 in a run; limit is 1.2." in found.numbers
-    assert stays_below(Values("a", np.ones(0)), 1.0, "").outcome == "undecided"
+    assert at_most(Values("a", np.ones(0)), 1.0, "").outcome == "undecided"
 
 
 def test_u_shape() -> None:
@@ -276,7 +286,7 @@ def test_negligible() -> None:
     once = np.full(RUNS, 1e-12)
     once[3] = 1e-3
     assert negligible(Values("a", once)).outcome == "does not hold"
-    two = zero("", [("x=0", Values("a", np.full(RUNS, 1e-12))), ("x=1", Values("a", once))]).ask(1)
+    two = zero("", [at("x=0", Values("a", np.full(RUNS, 1e-12))), at("x=1", Values("a", once))]).ask(1)
     assert two.outcome == "does not hold"
     assert "Zero at 1 of 2" in two.numbers
     assert "x=1" in two.numbers
@@ -290,10 +300,10 @@ def test_negligible() -> None:
         agrees,
         lambda broken, fine: agrees(fine, broken),
         lambda broken, fine: within(fine, broken, 1, ""),
-        lambda broken, fine: falls([("a", fine), ("b", broken)]),
-        lambda broken, fine: grows([("a", fine), ("b", broken)]),
-        lambda broken, fine: flat([("a", fine), ("b", broken)]),
-        lambda broken, fine: u_shaped([("a", fine), ("b", broken), ("c", fine)]),
+        lambda broken, fine: falls([at("a", fine), at("b", broken)]),
+        lambda broken, fine: grows([at("a", fine), at("b", broken)]),
+        lambda broken, fine: flat([at("a", fine), at("b", broken)]),
+        lambda broken, fine: u_shaped([at("a", fine), at("b", broken), at("c", fine)]),
         lambda broken, fine: negligible(broken),
     ],
 )
@@ -322,9 +332,9 @@ def test_too_few_runs_decide_nothing(runs: int) -> None:
         below(a, b),
         agrees(a, b),
         within(a, b, 1, ""),
-        falls([("x", b), ("y", a)]),
-        flat([("x", a), ("y", b)]),
-        u_shaped([("x", b), ("y", a), ("z", b)]),
+        falls([at("x", b), at("y", a)]),
+        flat([at("x", a), at("y", b)]),
+        u_shaped([at("x", b), at("y", a), at("z", b)]),
     ):
         assert found.outcome == "undecided"
     assert below(a, values(2.0)).outcome == "undecided", "runs that cannot be paired"
@@ -342,10 +352,10 @@ def test_worst_outcome_speaks_for_all() -> None:
 def test_every_kind_of_case_counts_its_intervals() -> None:
     """A case that counts too few would make the claim less sure than it says."""
     four = curve(4, 3, 2, 1)
-    one = four[0][1]
+    one = four[0]
     counts = {
         "lower": lower("", four, four).intervals,
-        "far": far_lower("", four, four).intervals,
+        "far": lower("", four, four, 2.0).intervals,
         "falling": falling("", four).intervals,
         "growing": growing("", four).intervals,
         "level": level("", four).intervals,

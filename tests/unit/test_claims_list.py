@@ -6,17 +6,17 @@ import json
 import re
 
 import numpy as np
-import pytest
 
 from claims_support import World, made_up_plan, timed, turned_round
-from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, _judge, judge_all, why_not_judged
+from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge, judge_all, why_not_judged
 from dpcrowd.experiments.claims.cases import Asked, Case, decide
-from dpcrowd.experiments.claims.judge import Finding, cannot_tell
-from dpcrowd.experiments.claims.verdict import claim, combine
+from dpcrowd.experiments.claims.claim import combine
+from dpcrowd.experiments.claims.findings import Finding, cannot_tell
+from dpcrowd.experiments.claims.reasons import REASONS
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.slot_cost import measure_slot_cost
-from dpcrowd.sim.result import SimulationResult
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.sim.result import METRICS, SimulationResult
 
 ALL = set(range(1, 8))
 SECTIONS = (
@@ -35,7 +35,8 @@ def test_every_claim_quotes_its_place() -> None:
         assert each.statement.endswith("."), each.name
         assert re.match(r'Section "[^"]+"', each.place), each.name
         assert each.figures, each.name
-        assert each.name == each.function.__name__
+        assert each.comparisons, each.name
+        assert {*each.reasons, *([each.undecided] if each.undecided else [])} <= set(REASONS), each.name
     quoted = [each for each in CLAIMS if each.place.count('"') >= 4]
     assert len(quoted) >= len(CLAIMS) - 1, "all but the one on Flu quote the paper's words"
 
@@ -149,7 +150,7 @@ def test_a_figure_that_has_the_points_is_enough() -> None:
     for each in CLAIMS:
         asked: set[Point] = set()
         for world in (Seen(), Seen(mean=turned_round, seconds=10.0)):
-            _judge(each, plan, world, timed(0.05))
+            judge(each, plan, world, timed(0.05))
         assert asked <= set().union(*(points[figure] for figure in each.figures)), each.name
         enough = {number for number, have in points.items() if asked <= have}
         assert enough == {*each.instead, *(each.figures if len(each.figures) == 1 else ())}, each.name
@@ -204,18 +205,15 @@ def test_intervals_of_all_cases_are_counted_together() -> None:
     assert asked == [5, 5, 5]
 
 
-def test_docstring_without_a_place_is_refused() -> None:
-    """A new claim cannot be added without saying where it stands."""
-
-    def nowhere() -> Verdict:
-        """Something is so.
-
-        I think.
-        """
-        return Verdict("holds", ())
-
-    with pytest.raises(ValueError, match="must say the section"):
-        claim(nowhere, 1)
+def test_names_in_the_rows_are_known_and_used() -> None:
+    """A scheme, metric or reason that is misspelt in a row would end the report after an hour of work."""
+    labels = {entry.label for figure in FIGURES for point in figure.points(made_up_plan()) for entry in point.entries}
+    for each in CLAIMS:
+        for comparison in each.comparisons:
+            assert {*comparison.of, *comparison.than} - {""} <= labels, each.name
+            assert {*comparison.metric} <= {*METRICS, "claimed_mse"}, each.name
+    used = {name for each in CLAIMS for name in (*each.reasons, each.undecided) if name}
+    assert used == set(REASONS), "and a reason that no claim gives is dead code"
 
 
 def test_one_live_server_is_timed() -> None:
@@ -230,9 +228,9 @@ def test_one_live_server_is_timed() -> None:
 def test_a_slot_that_was_not_timed_is_undecided() -> None:
     """The simulator's speed alone must not stand for a live server's."""
     timed_one = next(each for each in CLAIMS if each.timed)
-    assert timed_one.function(made_up_plan(), World(), slot_cost=None).outcome == "undecided"
-    slow_batches = timed_one.function(made_up_plan(), World(seconds=10.0), slot_cost=timed(0.05))
+    assert judge(timed_one, made_up_plan(), World()).outcome == "undecided"
+    slow_batches = judge(timed_one, made_up_plan(), World(seconds=10.0), timed(0.05))
     assert slow_batches.outcome == "does not hold"
-    slow = timed_one.function(made_up_plan(), World(), slot_cost=timed(0.3))
+    slow = judge(timed_one, made_up_plan(), World(), timed(0.3))
     assert slow.outcome == "does not hold"
     assert "0.3 ms for 1 region and 0.3 ms for 51" in slow.reason

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from claims_support import SLOTS, World, as_claimed, made_up_plan, slow_start, timed, turned_round
-from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
-from dpcrowd.experiments.claims.convergence import settling_slot
-from dpcrowd.experiments.point import Point
+from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge, judge_all
+from dpcrowd.experiments.claims.evidence import settling_slot
+from dpcrowd.experiments.points.point import Point
 
 Floats = NDArray[np.float64]
 PLAN = made_up_plan()
@@ -22,12 +22,7 @@ every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{clai
 
 
 def judged(claim: Claim, world: World, milliseconds: float = 0.05, plan: Any = PLAN) -> Verdict:
-    arguments: dict[str, Any] = {}
-    if claim.ledger is not None:
-        arguments["accounting"] = claim.ledger
-    if claim.timed:
-        arguments["slot_cost"] = timed(milliseconds)
-    return claim.function(plan, world, **arguments)
+    return judge(claim, plan, world, timed(milliseconds))
 
 
 def valley_in_consensus(point: Point, label: str, metric: str) -> float:

@@ -15,7 +15,7 @@ from dpcrowd.cli.data import data
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.sim.data import load
 from dpcrowd.sim.data.cdc import Series
-from dpcrowd.sim.seeds import Purpose, generator
+from dpcrowd.sim.data.seeds import Purpose, generator
 
 
 def run(*arguments: str) -> Result:

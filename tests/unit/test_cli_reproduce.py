@@ -12,8 +12,8 @@ import dpcrowd
 from dpcrowd.cli import reproduce as command
 from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
+from dpcrowd.experiments.points.run import Tick
 from dpcrowd.experiments.report.verdicts import MARKS
-from dpcrowd.experiments.run import Tick
 from experiments_support import tiny_plan
 
 
@@ -57,7 +57,7 @@ def test_the_second_time_it_uses_what_is_there(
     """Whoever stops a long run and starts it again pays once, and gets the same verdicts."""
     assert main([*_words(tmp_path, "4"), "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr("dpcrowd.experiments.run.run_batch", lambda *_: pytest.fail("everything is on disk"))
+    monkeypatch.setattr("dpcrowd.experiments.points.run.run_batch", lambda *_: pytest.fail("everything is on disk"))
     assert main([*_words(tmp_path, "epsilon"), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["claims"] == first["claims"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
-from dpcrowd.node.live.build import make_machine, make_view
+from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.machine.gate import check
 from dpcrowd.node.storage import Storage
@@ -53,7 +53,8 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
         latest = storage.releases.latest()
         assert latest is not None
         assert (latest.slot, latest.estimate.tolist()) == (LAST_RELEASED, ESTIMATE)
-        machine, _ = make_machine(node, network, storage, SecureNoise(), view, now)
+        revision = revision_of(network, view, SecureNoise())
+        machine, _ = make_machine(revision, network, storage, now)
         assert machine.server.slot == LAST_RELEASED
         room = storage.ledger.room(view.clock.opens(OPEN_SLOT))
         assert room.spent == SPENT

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.config import digest, load_pair, parse_network
-from dpcrowd.node.live.build import make_machine, make_view
+from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.machine.gate import check
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
@@ -119,7 +119,8 @@ def test_whoever_begins_anew_keeps_the_debts(folder: Path) -> None:
     network = parse_network((folder / FIRST / "data" / "network.current.toml").read_text(encoding="utf-8"))
     expected, view = EXPECTED["nodes"][FIRST], make_view(node, network)
     with Storage.open(node.data, network_id=network.id) as storage:
-        machine, _ = make_machine(node, network, storage, SecureNoise(), view, expected["now_ns"])
+        revision = revision_of(network, view, SecureNoise())
+        machine, _ = make_machine(revision, network, storage, expected["now_ns"])
         assert machine.server.remaining(expected["slot"]) == expected["room_nano"]
 
 

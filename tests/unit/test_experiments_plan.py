@@ -8,8 +8,8 @@ import pytest
 
 from dpcrowd.errors import BadInput
 from dpcrowd.experiments.figures import FIGURES, find_figures
-from dpcrowd.experiments.plan import make_plan
-from dpcrowd.experiments.run import config_of, key_of
+from dpcrowd.experiments.points.plan import make_plan
+from dpcrowd.experiments.points.run import config_of, key_of
 from dpcrowd.sim.data.places import ENVIRONMENT
 
 FLU = "slot,count\n" + "".join(f"{t},{1000 + t}\n" for t in range(60))

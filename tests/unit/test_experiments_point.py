@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpcrowd.experiments import point as point_module
-from dpcrowd.experiments.point import Entry, Point, code_digest
+from dpcrowd.experiments.points import point as point_module
+from dpcrowd.experiments.points.point import Entry, Point, code_digest
 from dpcrowd.sim.data import load
 
 LINEAR = load("linear", slots=60)

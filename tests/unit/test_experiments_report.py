@@ -17,16 +17,16 @@ import pytest
 from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import Drawn, draw
-from dpcrowd.experiments.figures import FIGURES, Curve, Figure, Panel
-from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.figures import FIGURES, Figure, Panel
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
 from dpcrowd.experiments.report import Facts, write_report
 from dpcrowd.experiments.report.facts import command
 from dpcrowd.experiments.reproduce import reproduce
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.tuned import Tuned
-from experiments_support import tiny_plan
+from experiments_support import curve_with, tiny_plan
 
 PLAN = tiny_plan(runs=7, seed=11)
 FIGURE = Figure(4, "epsilon", "Error <against> ε", "Fig. Trial", lambda _: [], lambda *_: [], "About & more.")
@@ -38,7 +38,7 @@ VOID = {"meta", "link", "br", "hr", "img"}
 
 def _claim(name: str, statement: str, *figures: int, **more: Any) -> Claim:
     settings = {"place": 'Section "Trial": "quoted & more".', "rule": "By <rule>.", "data": (), **more}
-    return Claim(name=name, statement=statement, figures=figures, function=lambda *_: None, **settings)  # type: ignore
+    return Claim(name=name, statement=statement, figures=figures, comparisons=(), **settings)
 
 
 def _part(case: str, outcome: Any, numbers: str = "1 against 2.") -> Part:
@@ -58,7 +58,7 @@ JUDGED = [
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    curve = Curve("fast", np.array([0.1, 1.0]), np.array([3.0, 1.0]), np.array([0.1, 0.1]))
+    curve = curve_with("fast", [0.1, 1.0], [3.0, 1.0], 0.1)
     panels = [Panel("Linear: ARE <1>", "ε", "ARE", (curve,)), Panel("Linear: ACE", "ε", "ACE", (curve,))]
     folder = tmp_path_factory.mktemp("drawn")
     (folder / "figure4-epsilon.parquet").touch()
@@ -275,7 +275,7 @@ def test_figures_say_what_shares_sum_to(drawn: Drawn) -> None:
     """A user who counts at 26 servers at once is an assumption that all figures but the partition rest on."""
     label = "Shares sum to about 26 (U(0.05, 1), 50 servers; the paper's sum to 25)."
     assert label in _Outline(_page(drawn, replace(PLAN, servers=50))).text
-    partition = replace(drawn, figure=replace(FIGURE, points=FIGURES[7].points))
+    partition = replace(drawn, figure=replace(FIGURE, sweeps=FIGURES[7].sweeps))
     assert label not in _Outline(_page(partition, replace(PLAN, servers=50))).text
 
 

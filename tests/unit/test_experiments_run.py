@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 import dpcrowd
-from dpcrowd.experiments import run as run_module
 from dpcrowd.experiments.figures import FIGURES
-from dpcrowd.experiments.figures import epsilon as epsilon_figure
-from dpcrowd.experiments.run import Tick, run_points
-from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.points import run as run_module
+from dpcrowd.experiments.points.run import Tick, run_points
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend
 from experiments_support import tiny_plan
 
 ALONE = Backend("local", 1, None)
 PLAN = tiny_plan()
-POINTS = [epsilon_figure.point(PLAN, "linear", 0.5), epsilon_figure.point(PLAN, "linear", 1.0)]
+POINTS = [point for point in FIGURES[3].points(PLAN) if point.epsilon > 0.1]
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.store import Store
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.data import load
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.recorder import RunRecords

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.live.clock_return import accept, check_acceptable, wait_text
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.purse import Purse
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND
 from dpcrowd.node.storage import StorageFailed
@@ -47,15 +49,25 @@ def _release(node: LiveNode, slot: int) -> SlotRelease:
     return SlotRelease(slot, node.clock.opens(slot), node.clock.length_ns, regions, unknown, unknown, False, 0)
 
 
-def _accept(node: LiveNode, now_ns: int) -> tuple[int, str]:
-    return accept(node._storage, node.revision, node.keeper.machine, node._last_sealed, now_ns)
+def _accept(node: LiveNode, now_ns: int) -> str:
+    """As the node would, if it ran; what the operator is told."""
+
+    async def run() -> str:
+        working = asyncio.create_task(node.keeper.run())
+        try:
+            return await node.keeper.ask(on.ClockAccepted(now_ns))
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    return asyncio.run(run())
 
 
 def test_slots_begin_again_on_disk_and_in_memory(live: LiveNode) -> None:
     """A restart right after it must not wait again, nor find releases of slots that are still to come."""
     now, machine = time.time_ns(), live.keeper.machine
-    last, text = _accept(live, now)
-    assert last == machine.view.next_seal(now) - 1 == machine.server.slot
+    text, last = _accept(live, now), machine.server.slot
+    assert last == machine.view.next_seal(now) - 1
     assert f"they begin again with slot {last + 1}" in text
     assert "Nothing was sampled by that clock" in text
     state = live._storage.state()
@@ -87,8 +99,7 @@ def test_what_was_paid_by_the_wrong_clock_is_told(live: LiveNode) -> None:
     """The operator decides on it: that is the price."""
     slot = live.clock.slot_of(time.time_ns()) + AHEAD
     live._storage.commit_sample(slot, live.clock.opens(slot), live.clock.length_ns, NANO // 8, b"", b"")
-    _, text = _accept(live, time.time_ns())
-    assert "sampled 1 slot(s) for ε=0.125, which stays spent" in text
+    assert "sampled 1 slot(s) for ε=0.125, which stays spent" in _accept(live, time.time_ns())
 
 
 @pytest.mark.parametrize(
@@ -99,10 +110,10 @@ def test_when_there_is_something_to_accept(slots_behind: int, refusal: str | Non
     view, sealed = live.keeper.machine.view, live._last_sealed
     now = view.clock.closes(sealed) - slots_behind * view.clock.length_ns
     if refusal is None:
-        check_acceptable(view, live.revision, sealed, now)
+        check_acceptable(view, sealed, now)
     else:
         with pytest.raises(BadInput, match=refusal):
-            check_acceptable(view, live.revision, sealed, now)
+            check_acceptable(view, sealed, now)
     assert bool(wait_text(view, sealed, now, None)) == (slots_behind > 0)
     assert ("accept-clock" in wait_text(view, sealed, now, None)) == (refusal is None)
 
@@ -118,10 +129,9 @@ def test_the_text_says_when_and_how_far(live: LiveNode) -> None:
 def test_a_revision_that_took_over_too_early_is_waited_for(live: LiveNode) -> None:
     """The neighbours refuse its messages until its slot has come."""
     view, sealed = live.keeper.machine.view, live._last_sealed
-    general = msgspec.structs.replace(live.revision.general, valid_from_slot=sealed - 1, revision=2)
-    ahead = msgspec.structs.replace(live.revision, general=general)
+    ahead = replace(view, first_slot=sealed - 1, revision=2)
     with pytest.raises(BadInput, match="revision 2 took over by the clock that was ahead"):
-        check_acceptable(view, ahead, sealed, time.time_ns())
+        check_acceptable(ahead, sealed, time.time_ns())
 
 
 def test_the_doctor_goes_by_what_was_accepted(net: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dpcrowd.node.live import health
-from dpcrowd.node.live.health import Health, api_check, keeper_check, watchdog_seconds
+from dpcrowd.node.live.health import Health, api_check, watchdog_seconds
 
 
 async def works() -> None:
@@ -109,27 +109,6 @@ def test_files_that_stay_in_use_lead_to_new_links_and_not_too_often(caplog: pyte
         made.look_at_descriptors()
     assert len(reopened) == 2
     assert {record.__dict__["event"] for record in caplog.records} == {"descriptors"}
-
-
-def test_a_keeper_that_does_not_come_to_its_queue_is_not_alive() -> None:
-    """The state machine may be stuck while the event loop runs."""
-
-    class Stuck:
-        def __init__(self) -> None:
-            self.given: list[Callable[[], Awaitable[None]]] = []
-
-        def give(self, stimulus: Callable[[], Awaitable[None]]) -> None:
-            self.given.append(stimulus)
-
-    async def run() -> None:
-        keeper = Stuck()
-        checking = asyncio.create_task(keeper_check(keeper)())
-        await asyncio.sleep(0.05)
-        assert not checking.done()
-        await keeper.given[0]()
-        await asyncio.wait_for(checking, 20)
-
-    asyncio.run(run())
 
 
 def test_an_api_that_does_not_answer_is_not_alive() -> None:

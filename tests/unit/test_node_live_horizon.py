@@ -112,13 +112,10 @@ class Pair:
             await self._live(slot, [live for live, _, _ in self.up.values()])
 
     async def _live(self, slot: int, nodes: list[LiveNode]) -> None:
-        self.clock.set(max(node._seals(slot) for node in nodes))
+        self.clock.set(max(node.time.ends(slot) for node in nodes))
         for node in nodes:
             node.presence.open(slot, node.clock.opens(slot))
-            revision = node._revision_of(slot)
-            if revision is not node.revision:
-                node.keeper.give(node._switch)
-            node._seal(slot, revision)
+            node.time.end(slot)
         await _until(lambda: all(node.keeper.machine.server.slot >= slot for node in nodes))
         await _until(lambda: all(node.keeper.idle.is_set() for node in nodes))
         self.clock.set(max(node.keeper.machine.view.ends(slot) for node in nodes))  # whoever is down is not heard

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import to_json
 from dpcrowd.node.live.keeper import Keeper
@@ -26,9 +27,22 @@ from node_support_lone import COUNTS, Lone, beat
 from node_support_storage import open_storage
 
 
+class Nothing:
+    """What is outside of a keeper: here, nothing; deadlines are the test's own."""
+
+    def schedule(self, slot: int, at_ns: int) -> None:
+        """Nobody is told."""
+
+
 def keeper_of(storage: Storage) -> Keeper:
     transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-    return Keeper(Lone().machine, storage, transport, Broadcast(), lambda slot, at_ns: None)
+    return Keeper(Lone().machine, storage, transport, Broadcast(), Nothing())  # type: ignore[arg-type]
+
+
+def linked(node: Lone) -> Lone:
+    """The same, with links to both neighbours."""
+    node.machine.handle(on.LinksOpened(0, ("server-1", "server-2")))
+    return node
 
 
 def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
@@ -41,12 +55,12 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
         async def run() -> None:
             for slot in (3, 4):
                 for _ in range(500):
-                    await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"))
-                await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"))
+                    await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"), 0)
+                await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"), 0)
             keeper.machine.server.observe(0, None)
             view, fused = keeper.machine.view, keeper.machine.server.hear()
             release = SlotRelease.of(fused, view.clock, view.regions, 0)
-            await keeper._carry_out(do.StoreRelease(release, b"state", ()))
+            await keeper._carry_out(do.StoreRelease(release, b"state", ()), 0)
 
         asyncio.run(run())
         keeper.close()
@@ -75,8 +89,8 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
     The first message came after the release of its slot, the second one before the seal of the next.
     """
     with open_storage(tmp_path) as storage:
-        keeper, line, node = keeper_of(storage), Line(storage), Lone((1, 2))
-        keeper.machine, keeper._transport, keeper.linked = node.machine, line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+        keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
+        keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
         seals = node.view.seals
 
         async def run() -> None:
@@ -96,8 +110,8 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
 def test_what_the_ledger_refuses_to_pay_does_not_leave(tmp_path: Path) -> None:
     """A sample that is sent without its payment costs users what no ledger knows of."""
     with open_storage(tmp_path) as storage:
-        keeper, line, node = keeper_of(storage), Line(storage), Lone((1, 2))
-        keeper.machine, keeper._transport, keeper.linked = node.machine, line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+        keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
+        keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
         storage.ledger.mark_lost(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
         asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
         keeper.close()
@@ -139,11 +153,12 @@ class Desk:
 
     def __init__(self, storage: Storage) -> None:
         self.clock, self.line = Hands(), Line(storage)
-        self.node = Lone((1, 2), send_offset_ns=25_000_000)
+        self.node = linked(Lone((1, 2), send_offset_ns=25_000_000))
         self.view = self.node.view
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-        self.keeper = Keeper(self.node.machine, storage, transport, Broadcast(), lambda *_: None, clock=self.clock)
-        self.keeper._transport, self.keeper.linked = self.line, frozenset({"server-1", "server-2"})  # type: ignore[assignment]
+        outside: Any = Nothing()
+        self.keeper = Keeper(self.node.machine, storage, transport, Broadcast(), outside, clock=self.clock)
+        self.keeper._transport = self.line  # type: ignore[assignment]
 
     async def __aenter__(self) -> Desk:
         self.task = asyncio.create_task(self.keeper.run())
@@ -344,3 +359,44 @@ def test_storage_does_not_wait_for_those_who_read(tmp_path: Path) -> None:
 
         assert asyncio.run(run()).startswith("dpcrowd-keeper")
         keeper.close()
+
+
+def test_a_keeper_that_does_not_come_to_its_queue_is_not_alive(tmp_path: Path) -> None:
+    """The state machine may be stuck while the event loop runs."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            keeper = keeper_of(storage)
+            keeper.give(on.StoodStill(0))
+            checking = asyncio.create_task(keeper.check_alive())
+            await asyncio.sleep(0.2)
+            assert not checking.done()
+            working = asyncio.create_task(keeper.run())
+            await asyncio.wait_for(checking, 20)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            keeper.close()
+
+    asyncio.run(run())
+
+
+def test_whoever_asks_is_answered_refused_or_told_that_nobody_answers_any_more(tmp_path: Path) -> None:
+    """An operator's request would hang, or a decision that is refused would end the node."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            keeper = keeper_of(storage)
+            working = asyncio.create_task(keeper.run())
+            with pytest.raises(BadInput, match="no loss to confirm"):
+                await asyncio.wait_for(keeper.ask(on.LossConfirmed(0)), 20)
+            assert await asyncio.wait_for(keeper.ask(on.RevisionExpected(0, 2, 9)), 20) == ""
+            assert keeper.machine.following == (2, 9)
+            keeper.give(on.StoodStill(0))
+            asked = asyncio.create_task(keeper.ask(on.LossConfirmed(0)))
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(asked, 20)
+            keeper.close()
+
+    asyncio.run(run())

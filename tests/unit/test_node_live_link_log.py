@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.live.link_log import LinkLog
-from node_support_pair import SetClock, pair_of_nodes
+from node_support_pair import SetClock, pair_of_nodes, until
 
 
 def lines(caplog: pytest.LogCaptureFixture, neighbour: str = "b") -> list[tuple[str, str]]:
@@ -85,11 +85,13 @@ def test_a_node_holds_back_lines_but_no_stimuli(tmp_path: Path, caplog: pytest.L
     async def scenario() -> None:
         async with pair_of_nodes(tmp_path, SetClock()) as (a, _):
             caplog.clear()
+            machine = a.keeper.machine
+            await until(lambda: "b" in machine.linked, "links")
             for _ in range(10):
-                a._presence("b", False)
-                assert "b" not in a._present
-                a._presence("b", True)
-                assert "b" in a._present
+                for up in (False, True):
+                    a._presence_changed(machine.session, "b", up)
+                    await a.keeper.idle.wait()
+                    assert ("b" in machine.present) == up
             assert len(lines(caplog)) <= 4
 
     asyncio.run(scenario())

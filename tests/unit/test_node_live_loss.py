@@ -10,10 +10,12 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import book_loss, make_machine, make_view
+from dpcrowd.node.live.build import make_machine, make_view, revision_of
+from dpcrowd.node.live.decisions import book_loss
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.live.status import budget, distrust
 from dpcrowd.node.machine import Machine
+from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import SecureNoise
@@ -41,9 +43,8 @@ def at(files: Files, slot: int) -> int:
     return files[1].clock().closes(slot) - 1
 
 
-def machine_of(files: Files, storage: Storage, slot: int, *, vouched: bool = False) -> Machine:
-    view = make_view(*files)
-    return make_machine(*files, storage, SecureNoise(), view, at(files, slot), vouched=vouched)[0]
+def machine_of(files: Files, storage: Storage, slot: int) -> Machine:
+    return make_machine(revision_of(files[1], make_view(*files), SecureNoise()), files[1], storage, at(files, slot))[0]
 
 
 def draw(files: Files, storage: Storage, slot: int) -> None:
@@ -77,14 +78,16 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
 ) -> None:
     """Neighbours remember the node since slot 20, in which it waited: after the decision that is far enough back."""
     draw(files, storage, 3)
-    text = book_loss(storage, files[1], forgotten(1, 3), at(files, 23))
+    assert forgotten(1, 3).nobody_remembers
+    booked = book_loss(do.BookLoss(at(files, 23), 1, None, 22), files[1], storage)
+    text = booked.text
     assert "fully spent" in text
     clock = files[1].clock()
     free = 23 + files[1].guarantee().length  # the loss lasts until the end of slot 23
     told = f"ε=1 for losses that were confirmed, until {rfc3339(clock.opens(free))}."
     assert f"blocked is {told}" in text
     assert f"ε=1 at slot {free}, {rfc3339(clock.opens(free))}." in text, "when it samples again"
-    assert storage.ledger.counter() == 2
+    assert storage.ledger.counter() == booked.counter == 2
     assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
     assert storage.ledger.room(clock.opens(24)).nano == 0
     assert [storage.ledger.room(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
@@ -96,7 +99,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
 
 def test_a_folder_of_version_0_1_is_complete_as_far_as_it_goes(files: Files, storage: Storage) -> None:
     """It does not say how far; if that meant "never", no node could be vouched for after an update."""
-    machine = machine_of(files, storage, 10, vouched=True)
+    machine = machine_of(files, storage, 10)
     machine.server.observe(17, None)
     machine.server.hear()
     storage.commit_release([release(17)], machine.server.save())

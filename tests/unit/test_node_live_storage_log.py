@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -55,7 +57,8 @@ def test_keeper_and_ledger_tell_one_failure_once(
     """Both need the disk in every slot: the operator would read of each slot twice."""
     with open_storage(tmp_path, nano=NANO, slots=4) as storage, caplog.at_level(logging.WARNING):
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-        keeper = Keeper(Lone().machine, storage, transport, Broadcast(), lambda slot, at_ns: None)
+        outside: Any = mock.Mock()  # deadlines are the test's own
+        keeper = Keeper(Lone().machine, storage, transport, Broadcast(), outside)
         clock = SlotClock(EPOCH, LENGTH)
         guarantee = Guarantee(kind="window", length=4, epsilon=1.0)
         purse = Purse(storage, guarantee, clock, "crowd", keeper.storage_log)

@@ -50,7 +50,7 @@ def test_a_slot_without_a_sample_costs_nothing_and_is_told() -> None:
     node.live([0])
     node.take(do.Send)
     node.seal(1)
-    assert [type(told) for told in node.told] == [do.Send, do.ScheduleDeadline]
+    assert [type(told) for told in node.told] == [do.NotSampled, do.Send, do.ScheduleDeadline]
     body = body_of(node.outbox[-1].payload)
     assert (body.records, body.prior, body.counter) == ((), b"", 1)
 
@@ -294,7 +294,7 @@ def test_nothing_that_leaves_the_machine_depends_on_raw_counts() -> None:
         node.seal(2, counts)
         node.pass_deadline(2)
         node.disk.full = False
-        node.give(on.StorageMended(0))
+        node.give(on.StorageRecovered(0))
         node.seal(5, counts)
         told.append([repr(instruction) for instruction in node.told])
         for text in told[-1]:
@@ -332,4 +332,4 @@ def test_only_messages_that_were_used_count_as_heard() -> None:
     node.hear(1, beat(1, 0))
     node.hear(2, b"nonsense")
     node.pass_deadline(0)
-    assert {number: slot for number, (slot, _) in node.machine.used.items()} == {1: 0}
+    assert {name: slot for name, (slot, _) in node.machine.used.items()} == {"server-1": 0}

@@ -13,6 +13,11 @@ from node_support_lone import COUNTS, Lone, beat, sample, seal_and_hear
 AHEAD = 50
 
 
+def accept_in(node: Lone, slot: int) -> None:
+    """The operator accepts the clock, by which this slot is open and the one before it is over."""
+    node.give(on.ClockAccepted(node.view.clock.opens(slot) + SECOND // 2))
+
+
 def ahead_and_back(*, sampled: bool = False) -> Lone:
     """Samples in slots 0 to 4, then three slots of a clock that is ahead, and at slot 8 the clock is accepted."""
     node = Lone()
@@ -20,8 +25,7 @@ def ahead_and_back(*, sampled: bool = False) -> Lone:
     if not sampled:
         node.give(on.TimeLost(node.view.clock.opens(AHEAD + 5)))
     node.live(range(AHEAD + 5, AHEAD + 8))
-    node.machine.server.begin_again({}, 7)
-    node.machine.begin_again(node.view.clock.opens(8) + SECOND // 2, 4)
+    accept_in(node, 8)
     node.outbox.clear()
     return node
 
@@ -89,8 +93,7 @@ def test_messages_for_slots_to_come_are_void() -> None:
     node.seal(AHEAD)
     node.hear(1, sample(1, AHEAD + 1, 10.0), node.view.seals(AHEAD) + 1)
     node.pass_deadline(AHEAD)
-    node.machine.server.begin_again({}, 7)
-    node.machine.begin_again(node.view.clock.opens(8), 4)
+    accept_in(node, 8)
     assert node.machine.exchanging is None
     node.live(range(8, AHEAD + 1))
     node.refused.clear()
@@ -106,8 +109,7 @@ def test_proofs_are_sent_until_the_neighbour_is_heard_again(number: int) -> None
     node.seal(AHEAD, COUNTS)
     node.hear(number, sample(number, AHEAD))
     node.pass_deadline(AHEAD)
-    node.machine.server.begin_again({}, 7)
-    node.machine.begin_again(node.view.clock.opens(8), -1)
+    accept_in(node, 8)
     node.outbox.clear()
     node.seal(8, None)
     assert number in body_of(node.outbox[-1].payload).proofs

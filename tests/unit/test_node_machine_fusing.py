@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcrowd.node.machine.fusing import fuse
+from dpcrowd.node.machine.gate import fuse
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import make_scheme

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine.gate import plausible
 from dpcrowd.schemes.messages import InfoMessages
 from node_support_lone import Lone
@@ -67,7 +68,7 @@ def test_a_prior_of_nobodys_crowd_is_refused(matrix: bool) -> None:
 def test_a_node_refuses_nonsense_by_name_and_takes_the_next_message() -> None:
     """The failure table's broken neighbour: named, refused, and the others' samples are fused."""
     node = Lone()
-    node.machine.view = replace(node.view, population=POPULATION)
+    node.machine.revision = Revision(replace(node.view, population=POPULATION), node.make)
     node.seal(3)
     node.hear(1, said(1, 3, 1e6))
     assert node.reasons == ["absurd"]

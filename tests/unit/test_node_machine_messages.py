@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.node.machine import Machine
+from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.wire import record_of
@@ -105,16 +105,15 @@ def test_the_next_revision_is_read_when_it_is_there() -> None:
     """Neighbours change to it at the same slot; the first to seal speaks under a digest that we do not have yet."""
     node = Lone((1,))
     node.live([3])
-    following = replace(node.view, digest=bytes(16))
     said = beat(1, 4, digest=bytes(16))
     node.hear(1, beat(1, 4), node.view.seals(4) - 9)  # from before it reloaded: no harm done
     node.hear(1, said, node.view.seals(4) - 5)
     assert node.reasons == []
-    machine = Machine(following, node.machine.server)
-    machine.follow(node.machine)
-    assert machine.trust is node.machine.trust
-    node.machine = machine
-    node.seal(4)
+    trust = node.machine.trust
+    node.follow(4, digest=bytes(16))
+    node.end(4)
+    assert node.machine.view.digest == bytes(16)
+    assert node.machine.trust is trust
     assert [told.heard for told in node.take(do.StoreRelease)][-1] == ("server-1",)
 
 
@@ -326,7 +325,8 @@ def test_a_matrix_that_no_measurement_has_is_absurd() -> None:
     server = Server(
         make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
     )
-    lone.machine = Machine(replace(lone.view, form="matrix"), server, vouched=True)
+    view = replace(lone.view, form="matrix")
+    lone.machine = Machine(Revision(view, lone.make), server, vouched=True)
     lone.seal(3)
     known = np.ones((1, REGIONS), dtype=np.bool_)
     crooked = np.array([[[0.1, 0.5], [0.5, 0.1]]])
@@ -366,18 +366,20 @@ def test_outside_an_exchange_nothing_is_sent_again(moment: str) -> None:
 def test_neighbours_say_when_their_certificates_expire() -> None:
     """Nothing else tells a server that is dialled: its transport knows names, and no dates."""
     node = Lone()
-    node.machine.view = replace(node.view, expires=1_900_000_000)
+    node.give(on.KeyRenewed(0, node.view.sign, 1_900_000_000))
+    assert node.take(do.Link) == [do.Link(0, anew=True)]
     node.seal(0)
     (sent,) = node.take(do.Send)
     assert body_of(sent.payload).expires == 1_900_000_000
     node.hear(1, beat(1, 0, expires=1_800_000_000))
     node.hear(2, beat(2, 0))  # of a version that does not say
-    assert node.machine.expires == {1: 1_800_000_000}
+    assert node.machine.expires == {"server-1": 1_800_000_000}
     node.seal(1)
     node.hear(1, beat(1, 1, expires=1_850_000_000))
     node.hear(2, beat(1, 1, expires=1))  # somebody else's words
-    assert node.machine.expires == {1: 1_850_000_000}
+    assert node.machine.expires == {"server-1": 1_850_000_000}
     names = (node.view.names[0], *reversed(node.view.names[1:]))
-    machine = Machine(replace(node.view, names=names), node.machine.server)
-    machine.follow(node.machine)
-    assert machine.expires == {len(names) - 1: 1_850_000_000}, "a revision may number servers anew"
+    node.follow(2, names=names)
+    node.end(2)
+    assert node.machine.view.names == names
+    assert node.machine.expires == {"server-1": 1_850_000_000}, "a revision may number servers anew"

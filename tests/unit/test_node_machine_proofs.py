@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpcrowd.node.machine import Machine
+from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.wire import proven
 from node_support import body_of, fake_verify
@@ -117,7 +117,7 @@ def test_a_proof_of_an_earlier_number_and_revision_counts() -> None:
     node = restarted(lived(5).disk, 5)
     keys = {0: 3}  # the key that was pinned for number 3 is now pinned for number 0
     view = replace(node.view, verify=lambda number, *signed: fake_verify(keys.get(number, number), *signed))
-    node.machine = Machine(view, node.machine.server, counter=5)
+    node.machine = Machine(Revision(view, node.make), node.machine.server, counter=5)
     node.give(on.Started(node.view.clock.opens(5)))
     seal_and_hear(node, 5, (1, beat(1, 5, echo=9, proven=earlier)))
     assert node.events == ["ledger-rolled-back"]
@@ -222,10 +222,9 @@ def test_a_proof_is_renewed_once_a_revision() -> None:
     """
     node = Lone((1,))
     seal_and_hear(node, 0, (1, beat(1, 0, counter=7)))
-    node.machine = Machine(replace(node.view, digest=bytes(16)), node.machine.server, vouched=True)
-    node.machine.follow(follows := Lone((1,), disk=node.disk).machine)
-    assert follows.trust is node.machine.trust
-    seal_and_hear(node, 1, (1, sample(1, 1, counter=7, digest=bytes(16))))
+    node.follow(1, digest=bytes(16))
+    node.end(1)
+    node.hear(1, sample(1, 1, counter=7, digest=bytes(16)))
     assert node.disk.proofs["server-1"] == proof(0, 7, by=1)
     for slot in (2, 3):
         seal_and_hear(node, slot, (1, beat(1, slot, counter=7, digest=bytes(16))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
@@ -21,13 +22,43 @@ def test_a_first_start_samples_once_a_neighbour_does_not_know_it() -> None:
     assert seal_and_hear(node, 2)
 
 
-def test_alone_it_does_not_sample_until_the_operator_says_so() -> None:
-    """Nobody can vouch: design, or the operator confirms."""
-    node = restarted(Disk(), 0, links=())
-    assert not seal_and_hear(node, 0)
-    node.give(on.LossConfirmed(node.view.seals(0)))
-    assert "loss-confirmed" in node.events
-    assert seal_and_hear(node, 1)
+def test_a_loss_that_nobody_has_shown_cannot_be_confirmed() -> None:
+    """A node that waits for its neighbours would be told that all is well, by whoever is impatient."""
+    node = restarted(lived(5).disk, 5)
+    assert not seal_and_hear(node, 5)
+    with pytest.raises(BadInput, match="there is no loss to confirm"):
+        node.give(on.LossConfirmed(node.view.seals(5)))
+    assert not seal_and_hear(node, 6)
+
+
+def test_a_loss_is_confirmed_in_the_middle_of_an_exchange_and_estimates_go_on() -> None:
+    """A machine that began anew would drop the open slot, and with it what the neighbours have said in it."""
+    node = restarted(lived(5).disk, 5)
+    seal_and_hear(node, 5, (1, beat(1, 5, echo=9, ago=1, proven=True)))
+    known = node.published[-1]
+    node.seal(6)
+    node.hear(1, sample(1, 6))
+    node.give(on.LossConfirmed(node.view.seals(6) + 2))
+    assert node.machine.exchanging == 6
+    node.hear(2, beat(2, 6))
+    (stored,) = [told for told in node.take(do.StoreRelease) if told.release.slot == 6]
+    assert stored.heard == ("server-1", "server-2")
+    assert (stored.release.variance < known.variance).all(), "what was known, and what was heard"
+    assert seal_and_hear(node, 7)
+    assert node.disk.counter == 10
+
+
+def test_a_loss_that_could_not_be_booked_is_not_confirmed() -> None:
+    """Sampled from without being on disk, the lost budget would be spent a second time after a crash."""
+    node = restarted(lived(5).disk, 5)
+    seal_and_hear(node, 5, (1, beat(1, 5, echo=9, proven=True)))
+    node.disk.full, node.disk.refuses = True, (do.BookLoss,)
+    node.give(on.LossConfirmed(node.view.seals(5)))
+    assert not seal_and_hear(node, 6)
+    assert (node.machine.trust.lost_at, node.disk.counter) == (9, 5)
+    node.disk.full = False
+    node.give(on.LossConfirmed(node.view.seals(6)))
+    assert seal_and_hear(node, 7)
 
 
 def test_an_emptied_folder_is_no_first_start() -> None:
@@ -205,7 +236,7 @@ def test_a_sample_that_was_not_paid_is_not_counted_against_the_neighbours() -> N
     node.disk.full = True
     assert not seal_and_hear(node, 4, (1, beat(1, 4, echo=4, ago=1)))
     node.disk.full = False
-    node.give(on.StorageMended(node.view.seals(4)))
+    node.give(on.StorageRecovered(node.view.seals(4)))
     assert seal_and_hear(node, 5, (1, beat(1, 5, echo=4, ago=2)))
     seal_and_hear(node, 6, (1, beat(1, 6, echo=5, ago=1)))
     assert node.events == ["storage-failed", "storage-failed", "storage-mended"]

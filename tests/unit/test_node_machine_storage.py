@@ -90,7 +90,7 @@ def test_no_sample_until_the_disk_is_mended() -> None:
     node.disk.full = False
     node.live([3])
     assert node.noise.drawn == [0]
-    node.give(on.StorageMended(node.view.seals(3)))
+    node.give(on.StorageRecovered(node.view.seals(3)))
     node.live([4])
     assert node.noise.drawn == [0, 4]
     assert node.disk.counter == 1

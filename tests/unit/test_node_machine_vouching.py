@@ -257,7 +257,7 @@ def test_what_cannot_be_stored_is_not_echoed() -> None:
     assert node.outbox[-1].payload == node.outbox[-2].payload
     node.pass_deadline(1)
     node.disk.full = False
-    node.give(on.StorageMended(node.view.seals(1) + 3))
+    node.give(on.StorageRecovered(node.view.seals(1) + 3))
     node.seal(2)
     assert body_of(node.outbox[-1].payload).heard == {1: (2, 5)}
     assert node.disk.heard == {"server-1": (0, 5)}

@@ -51,8 +51,8 @@ class Driven:
         if opened:
             self.clock.at = self.node.clock.opens(slot)
             self.node.presence.open(slot, self.clock.at)
-        self.clock.at = self.node._seals(slot)
-        self.node._seal(slot, self.node.revision)
+        self.clock.at = self.node.time.ends(slot)
+        self.node.time.end(slot)
         await self.done()
         self.clock.at = max(self.clock.at, self.node.keeper.machine.view.sends(slot))
         while self.node.keeper._timers:  # the message leaves at its moment, and the release comes after it
@@ -119,7 +119,7 @@ def test_samples_are_counted_and_so_is_every_reason_for_none(tmp_path: Path) -> 
             assert (values["dpcrowd_may_sample"], values["dpcrowd_epsilon_remaining"]) == (0, 0)
             assert values["dpcrowd_released_slot"] == 5
             assert values["dpcrowd_release_delay_seconds_count"] == 3
-            it.node._seal(4, it.node.revision)  # the clock went back: it was sealed before
+            it.node.time.end(4)  # the clock went back: it was sealed before
             await it.done()
             assert await it.reasons() == {"downtime": 1, "budget": 1}
 
@@ -235,13 +235,13 @@ def test_a_neighbours_message_is_timed(tmp_path: Path) -> None:
                     peer.keeper.machine.handle(on.DeadlinePassed(it.clock.at, slot))
                 peer.keeper.close()
             await it.seal(0)
-            it.clock.at = it.node._seals(0) + SECOND * 3 // 10
-            it.node._message("b", sent[0])
+            it.clock.at = it.node.time.ends(0) + SECOND * 3 // 10
+            it.node._message_arrived("b", sent[0])
             await it.done()
             await it.seal(1)
             it.clock.at += 4 * SECOND  # the deadline is 1.5 s: it is late, and not used
             it.node.keeper.give(on.DeadlinePassed(it.clock.at, 1))
-            it.node._message("b", sent[1])
+            it.node._message_arrived("b", sent[1])
             await it.done()
             values = await it.values()
             assert values['dpcrowd_message_delay_seconds_bucket{neighbour="b",le="0.5"}'] == 1
@@ -266,9 +266,10 @@ def test_a_jump_of_the_clock_is_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with driven(tmp_path) as it:
             clock = Jumping()
-            it.node._watch._clock, it.node._watch._offset, it.node._watch._last = clock, clock.now(), 0
+            watch = it.node.time._watch
+            watch._clock, watch._offset, watch._last = clock, clock.now(), 0
             clock.at -= 30 * SECOND
-            it.node._look_at_clock()
+            it.node.time.look()
             assert (await it.values())['dpcrowd_clock_jumps_total{direction="back"}'] == 1
 
     asyncio.run(scenario())

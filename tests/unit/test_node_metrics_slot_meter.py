@@ -32,7 +32,6 @@ class Metered:
         self.meter.sealing(slot, last)
         self.node.seal(slot)
         self._tell()
-        self.meter.sealed(slot, "schedule")
 
     def hear(self, number: int, slot: int, late_ns: int) -> None:
         """A heartbeat comes so long after the seal of its slot, by this node's clock."""
@@ -178,18 +177,12 @@ def test_slots_that_passed_without_the_node_are_counted() -> None:
 
 
 def test_a_slot_without_a_sample_has_one_reason() -> None:
-    """The reason that was known before the seal, unless storing the sample failed."""
-    meter = SlotMeter()
-    meter.sealing(0, -1)
-    meter.sealed(0, "downtime")
-    meter.sealing(1, 0)
+    """The reason that the machine gives; a storage failure is counted by itself."""
+    meter, view = SlotMeter(), Lone().view
+    for slot, why in enumerate(("downtime", "storage", "storage", "budget")):
+        meter.carried_out(do.NotSampled(slot, why), view)  # type: ignore[arg-type]
     meter.failed(StorageFailed("full", "the disk is full", "free some"))
-    meter.sealed(1, "schedule")
-    meter.sealing(2, 1)
     meter.failed(BadInput("the ledger refused to pay"))  # the disk is well
-    meter.sealed(2, "schedule")
-    meter.sealing(3, 2)
-    meter.sealed(3, "budget")
     counted = values(meter)
     reasons = {name: value for name, value in counted.items() if name.startswith("dpcrowd_slots_unsampled") and value}
     assert reasons == {

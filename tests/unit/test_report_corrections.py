@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dpcrowd.experiments.claims import CLAIMS, Verdict
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.corrections import CORRECTIONS
 from dpcrowd.experiments.report.facts import Facts
 from dpcrowd.experiments.report.page import write_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcrowd.sim.seeds import Purpose, generator, sequence
+from dpcrowd.sim.data.seeds import Purpose, generator, sequence
 
 PINNED = {
     "TRUTH": 17438012079374151748,

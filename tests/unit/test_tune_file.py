@@ -15,7 +15,7 @@ from dpcrowd.experiments.tune.write import toml_text, write_tuned
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.tuned import Tuned, counts_digest, read_tuned

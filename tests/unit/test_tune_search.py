@@ -12,14 +12,13 @@ import dpcrowd
 from dpcrowd.errors import BadInput
 from dpcrowd.experiments.tune import search
 from dpcrowd.experiments.tune import tune as tune_module
-from dpcrowd.experiments.tune.samples import listen
-from dpcrowd.experiments.tune.scope import TUNABLE, tuned_names
+from dpcrowd.experiments.tune.likelihood import listen
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
-from dpcrowd.experiments.tune.tune import SEED_OFFSET, _on_span, tune
+from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tune, tuned_names
 from dpcrowd.experiments.tune.write import toml_text
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.sim.configure import configure
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.span import cut
 from dpcrowd.sim.tuned import counts_digest, read_tuned
 from sim_support import write_checkins

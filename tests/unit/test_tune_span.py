@@ -10,7 +10,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import CheckIns, FixedData, load
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import cut, is_drawn_anew, read_span
 from sim_support import write_checkins

@@ -9,13 +9,13 @@ import pytest
 from scipy.optimize import nnls
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.tune.scope import described
 from dpcrowd.experiments.tune.transition import (
     moves_between_regions,
     residual_var,
     transition_from_checkins,
     transition_from_counts,
 )
+from dpcrowd.experiments.tune.tune import _described as described
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import CheckIns, load

@@ -110,9 +110,9 @@ def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: int | None, force: bool) -> None:
+    from dpcrowd.sim.data.counts import write_counts
     from dpcrowd.sim.data.draw import load
-    from dpcrowd.sim.data.files import write_counts
-    from dpcrowd.sim.seeds import Purpose, generator
+    from dpcrowd.sim.data.seeds import Purpose, generator
 
     if out is None:
         raise BadInput(f"'{name}' is not downloaded; to write one run of it to a file, give --out {name}.csv.")
@@ -128,8 +128,8 @@ def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: in
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, force: bool) -> None:
+    from dpcrowd.sim.data.counts import PUBLISHED, write_counts
     from dpcrowd.sim.data.download import convert, fetch
-    from dpcrowd.sim.data.files import PUBLISHED, write_counts
     from dpcrowd.sim.data.places import ENVIRONMENT, cache_dir, search_path
 
     folder = cache_dir() if out is None else out

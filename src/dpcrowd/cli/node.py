@@ -31,7 +31,8 @@ def node(ctx: click.Context) -> None:
     \b
     Exit codes of all commands:
       0  done; `run`: stopped by SIGTERM or control-C
-      1  the answer is no: `doctor` found a problem, `status` a node that is not ready, you did not confirm
+      1  the answer is no: `doctor` found a problem, `status` a node that is not ready, `replay` a difference,
+         you did not confirm
       2  wrong input or configuration, or the node refused
       3  storage: the folder is in use, damaged, full or missing
       4  `run`: keys, certificates, ports or transport; the others: the node does not answer
@@ -210,6 +211,22 @@ def schema(which: str) -> None:
     from dpcrowd.node.config import schema as schemas
 
     click.echo(json.dumps(schemas.network_schema() if which == "network" else schemas.node_schema(), indent=2))
+
+
+@node.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@options.as_json
+def replay(file: Path, as_json: bool) -> int:
+    """Run a recording (`[debug] record` of node.toml) through a fresh state machine.
+
+    The same stimuli have to give the same instructions, bit for bit; exit code 1 if they do not.
+    """
+    from dpcrowd.cli.node_show import show_replay
+    from dpcrowd.node.recording.replay import replay as run_again
+
+    if find_spec("cryptography") is None:
+        raise MissingExtra("cryptography", "node", "dpcrowd node replay")
+    return show_replay(run_again(file), as_json=as_json)
 
 
 @node.command()

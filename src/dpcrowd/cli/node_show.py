@@ -11,8 +11,9 @@ import click
 
 if TYPE_CHECKING:
     from dpcrowd.node.doctor import Finding
+    from dpcrowd.node.recording.replay import Replayed
 
-__all__ = ["show_budget", "show_findings", "show_peers", "show_status"]
+__all__ = ["show_budget", "show_findings", "show_peers", "show_replay", "show_status"]
 
 
 def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
@@ -27,6 +28,20 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
             click.echo(f"        {'FIX':<7} {_plain(one.fix)}")
     click.echo("doctor: PASSED" if not problems else f"doctor: {problems} problem{'s' if problems > 1 else ''}")
     return 1 if problems else 0
+
+
+def show_replay(replayed: Replayed, *, as_json: bool) -> int:
+    """Whether a recording gave the same instructions again; 1 if it did not."""
+    if as_json:
+        click.echo(json.dumps({"same": replayed.difference is None, **asdict(replayed)}, indent=2))
+    else:
+        lives = f"{replayed.lives} li{'fe' if replayed.lives == 1 else 'ves'} of a node"
+        click.echo(f"{replayed.steps} stimuli of {lives}, recorded by dpcrowd {', '.join(replayed.versions)}.")
+        if replayed.ended:
+            click.echo(f"The recording ends before the last life did: {_plain(replayed.ended)}.")
+        same = "The same instructions came out, bit for bit."
+        click.echo(same if replayed.difference is None else f"DIFFERENT: {_plain(str(replayed.difference))}")
+    return 0 if replayed.difference is None else 1
 
 
 def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from dpcrowd.experiments.run import Progress, Tick
+    from dpcrowd.experiments.points.run import Progress, Tick
 
 __all__ = ["reproduce"]
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from dpcrowd.demo.crowd import Present, change_variance
 from dpcrowd.errors import BadInput, MissingExtra, unknown_name
-from dpcrowd.sim.data.checkins import checkin_columns, checkins_from_table
+from dpcrowd.sim.data.checkins import SECOND, checkin_columns, checkins_from_table, slot_length_us
 from dpcrowd.sim.data.tables import Table, read_table
-from dpcrowd.sim.data.times import SECOND, slot_length_us
 
 __all__ = ["Replay", "find_source", "read_checkins", "read_flights"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.experiments.claims import judge_all
+from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.draw import draw
 from dpcrowd.experiments.figures import find_figures
-from dpcrowd.experiments.plan import Additions, make_plan
+from dpcrowd.experiments.figures.tables import write_tables
+from dpcrowd.experiments.points.plan import Additions, make_plan
+from dpcrowd.experiments.points.run import Progress, Tick, run_points
+from dpcrowd.experiments.points.store import Store
 from dpcrowd.experiments.report import Facts, page_template, write_report
-from dpcrowd.experiments.run import Progress, Tick, run_points
-from dpcrowd.experiments.slot_cost import measure_slot_cost
-from dpcrowd.experiments.store import Store
-from dpcrowd.experiments.tables import write_tables
 from dpcrowd.sim.backends import Backend
 
 __all__ = ["Reproduction", "reproduce"]

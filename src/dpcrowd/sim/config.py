@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.arrays import Shares
+from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.privacy import Accounting, Guarantee, Users
 from dpcrowd.schemes.base import Form, Scheme
@@ -19,18 +17,10 @@ from dpcrowd.sim.topology import NetworkSpec
 if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet
 
-__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for", "whole_number"]
+__all__ = ["DEFAULT_WINDOW", "Entrant", "SimulationConfig", "guarantee_for"]
 
 DEFAULT_WINDOW = 100
 MOST_RUNS = 1_000_000
-
-
-def whole_number(name: str, value: object, least: int, most: int | None = None, why: str = "") -> None:
-    """Refuse anything but a whole number from `least` to `most`."""
-    whole = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
-    if whole is None or whole < least or (most is not None and whole > most):
-        span = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise BadInput(f"{name} must be a whole number {span}{why}; given {value}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +44,7 @@ class SimulationConfig:
     network: NetworkSpec
     runs: int
     seed: int
-    shares: str | NDArray[np.float64]
+    shares: str | Shares
     observation: Observation
     users: Users
     accounting: Accounting

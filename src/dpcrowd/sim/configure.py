@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
@@ -21,9 +21,9 @@ from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_number
+from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned

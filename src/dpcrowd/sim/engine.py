@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters import ProcessModel
 from dpcrowd.grouping import compiled_grouper
 from dpcrowd.network.gather import neighbour_sums
@@ -28,13 +28,11 @@ from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
+from dpcrowd.sim.data.seeds import Purpose, sequence
 from dpcrowd.sim.recorder import Recorder, RunRecords
-from dpcrowd.sim.seeds import Purpose, sequence
 from dpcrowd.sim.topology import Networks
 
 __all__ = ["fast_engine", "fast_noise", "fast_pid", "run_batch"]
-
-Floats = NDArray[np.float64]
 
 
 def fast_engine() -> str:
@@ -126,7 +124,7 @@ class _Racer:
     """One scheme with its state and its recorder."""
 
     def __init__(
-        self, config: SimulationConfig, entrant: Entrant, runs: NDArray[np.int64], world: _World, networks: Networks
+        self, config: SimulationConfig, entrant: Entrant, runs: Ints, world: _World, networks: Networks
     ) -> None:
         self.entrant = entrant
         interval = staggered_interval(entrant.scheme)

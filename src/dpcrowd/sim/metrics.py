@@ -11,13 +11,11 @@ Entries without an estimate (NaN) are left out of the means. Shapes: estimates (
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Estimates, Floats
 from dpcrowd.schemes.base import half_width
 
 __all__ = ["consensus_error", "covered", "nan_mean", "relative_error", "squared_error"]
-
-Floats = NDArray[np.float64]
 
 FLOOR = 1.0  # delta of Eq. (are)
 
@@ -32,25 +30,25 @@ def nan_mean(values: Floats, axes: tuple[int, ...]) -> Floats:
     return means
 
 
-def relative_error(estimates: Floats, truth: Floats) -> Floats:
+def relative_error(estimates: Estimates, truth: Floats) -> Floats:
     """ARE of each slot and run, (B, runs)."""
     weight = 1.0 / np.maximum(truth, FLOOR)
     return nan_mean(np.abs(estimates - truth[:, :, None, :]) * weight[:, :, None, :], (2, 3))
 
 
-def squared_error(estimates: Floats, truth: Floats) -> Floats:
+def squared_error(estimates: Estimates, truth: Floats) -> Floats:
     """Mean squared error of each slot and run, (B, runs)."""
     with np.errstate(over="ignore"):
         return nan_mean(np.square(estimates - truth[:, :, None, :]), (2, 3))
 
 
-def consensus_error(estimates: Floats) -> Floats:
+def consensus_error(estimates: Estimates) -> Floats:
     """ACE of each slot and run, (B, runs)."""
     average = nan_mean(estimates, (2,))
     return nan_mean(np.abs(estimates - average[:, :, None, :]), (2, 3))
 
 
-def covered(estimates: Floats, variances: Floats, truth: Floats) -> Floats:
+def covered(estimates: Estimates, variances: Estimates, truth: Floats) -> Floats:
     """Share of 95% intervals of each slot and run that contain the truth, (B, runs); NaN where there are none."""
     half = half_width(variances)
     error = np.abs(estimates - truth[:, :, None, :])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints, PerRun, PerRunAndSlot
 from dpcrowd.network.costs import last_arrival, message_bytes, packets
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
@@ -19,8 +20,6 @@ from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_err
 from dpcrowd.sim.topology import Links
 
 __all__ = ["Recorder", "RunRecords"]
-
-Floats = NDArray[np.float64]
 
 _BLOCK = 32
 _LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in so many evenly spread slots
@@ -38,19 +37,19 @@ class RunRecords:
     """
 
     label: str
-    runs: NDArray[np.int64]
-    are: Floats
-    ace: Floats
-    frequency: Floats
-    packets_per_slot: Floats
-    bytes_per_slot: Floats
-    latency_ms: Floats
-    coverage95: Floats
-    missing: Floats
-    mse: Floats
-    claimed_mse: Floats
-    are_by_slot: Floats
-    ace_by_slot: Floats
+    runs: Ints
+    are: PerRun
+    ace: PerRun
+    frequency: PerRun
+    packets_per_slot: PerRun
+    bytes_per_slot: PerRun
+    latency_ms: PerRun
+    coverage95: PerRun
+    missing: PerRun
+    mse: PerRun
+    claimed_mse: PerRun
+    are_by_slot: PerRunAndSlot
+    ace_by_slot: PerRunAndSlot
     paid: tuple[Paid, ...]
     seconds: float
     server_slots: int
@@ -61,7 +60,7 @@ class RunRecords:
 class Recorder:
     """Of one scheme in one batch."""
 
-    def __init__(self, config: SimulationConfig, entrant: Entrant, runs: NDArray[np.int64], truth: Floats) -> None:
+    def __init__(self, config: SimulationConfig, entrant: Entrant, runs: Ints, truth: Floats) -> None:
         slots, servers, regions = config.data.slots, config.servers, len(config.data.regions)
         self._config, self._entrant, self._runs, self._truth = config, entrant, runs, truth
         self._shape = (len(runs), servers, regions)

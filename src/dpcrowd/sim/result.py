@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.metrics import nan_mean
@@ -118,7 +118,7 @@ def _shown(metric: dict[str, Any]) -> str:
     return f"{metric['mean']:.4g}{half}"
 
 
-def _listed(values: NDArray[np.float64]) -> list[float | None]:
+def _listed(values: Floats) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 

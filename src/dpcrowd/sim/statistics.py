@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints, PerRun
 from dpcrowd.errors import BadInput
 
 __all__ = ["Comparison", "Mean", "compare_paired", "half_width", "mean_with_interval", "means_with_halves"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Mean:
     ci95: tuple[float, float] | None
 
 
-def mean_with_interval(values: Floats) -> Mean:
+def mean_with_interval(values: PerRun) -> Mean:
     """Of the defined values; the interval needs at least two. A run that diverged leaves no mean."""
     there = values[~np.isnan(values)]
     if there.size == 0 or np.isinf(there).any():
@@ -36,7 +34,7 @@ def mean_with_interval(values: Floats) -> Mean:
     return Mean(mean, (mean - half, mean + half))
 
 
-def half_width(values: Floats, mistakes: float = 0.05) -> float:
+def half_width(values: PerRun, mistakes: float = 0.05) -> float:
     """Half the width of Student's interval for the mean of two values or more, wrong in so many cases."""
     return float(_t_quantile(values.size - 1, mistakes)) * float(values.std(ddof=1)) / math.sqrt(values.size)
 
@@ -53,7 +51,7 @@ def means_with_halves(values: Floats) -> tuple[Floats, Floats]:
     return mean, half  # 0/0 is NaN: no runs have no mean, and one run has no interval
 
 
-def _t_quantile(freedom: int | NDArray[np.int64], mistakes: float = 0.05) -> Any:
+def _t_quantile(freedom: int | Ints, mistakes: float = 0.05) -> Any:
     from scipy.special import stdtrit
 
     return stdtrit(freedom, 1.0 - mistakes / 2)
@@ -90,7 +88,7 @@ class Comparison:
         )
 
 
-def compare_paired(first: str, second: str, metric: str, a: Floats, b: Floats) -> Comparison:
+def compare_paired(first: str, second: str, metric: str, a: PerRun, b: PerRun) -> Comparison:
     """Compare two schemes' values of the same runs."""
     both = ~(np.isnan(a) | np.isnan(b)) if a.shape == b.shape else np.zeros(1, dtype=np.bool_)
     if not both.any():

@@ -14,21 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.errors import BadInput
+from dpcrowd.arrays import Floats, Ints
+from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
-from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph, draw_latency
 from dpcrowd.network.topologies import TOPOLOGIES, build
-from dpcrowd.plugins import find_plugin
+from dpcrowd.plugins import Plugin, find_plugin
 from dpcrowd.sampling.schedule import spread_phases
-from dpcrowd.sim.plugin_topology import draw_plugin
-from dpcrowd.sim.seeds import Purpose, generator
+from dpcrowd.sim.data.seeds import Purpose, generator
 
 __all__ = ["Links", "NetworkSpec", "Networks"]
-
-Floats = NDArray[np.float64]
 
 # Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
 _SLOTS_AT_A_TIME = 16
@@ -69,8 +67,26 @@ class NetworkSpec:
         """One network."""
         plugin = None if self.name in TOPOLOGIES else find_plugin("topology", self.name)
         if plugin is not None:
-            return draw_plugin(plugin, self.servers, self.density, rng)
+            return _draw_plugin(plugin, self.servers, self.density, rng)
         return build(self.name, self.servers, rng, self.density, **self._extra)
+
+
+def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Generator) -> Graph:
+    """One network of another package, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
+
+    Links without a latency get one from U(50, 150) ms, as in every other topology.
+    """
+    value: Any = plugin.call(servers, density, rng)
+    try:
+        graph = value if isinstance(value, Graph) else Graph.from_edges(servers, *value)
+    except (DpcrowdError, TypeError, ValueError) as error:
+        raise plugin.broken(f"it returned neither a dpcrowd.Graph nor links ({error})") from error
+    if graph.servers != servers or (graph.degree == 0).any():
+        raise plugin.broken(f"its network must link all of {servers} servers; given {graph!r}")
+    if graph.latency_ms is not None:
+        return graph
+    sources, targets, _ = graph.pairs()
+    return Graph.from_edges(servers, sources, targets, draw_latency(rng, sources.size, LATENCY_MS))
 
 
 class Links:
@@ -160,7 +176,7 @@ class Networks:
         """The links of all slots, if they never change."""
         return self._static
 
-    def phases(self, interval: int) -> NDArray[np.int64]:
+    def phases(self, interval: int) -> Ints:
         """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
         servers = self.spec.servers
         if self._static is None:

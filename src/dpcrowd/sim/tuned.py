@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import ProcessModel
 from dpcrowd.schemes.registry import SCHEMES
@@ -127,7 +127,7 @@ class Tuned:
         return counts_digest(truth[start : start + self.last - self.first])
 
 
-def counts_digest(counts: NDArray[np.int64]) -> str:
+def counts_digest(counts: Truth) -> str:
     """SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
     shape = "x".join(str(length) for length in counts.shape)
     return hashlib.sha256(shape.encode() + b"\n" + np.ascontiguousarray(counts, dtype="<i8").tobytes()).hexdigest()

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise, SeededNoise
 from dpcrowd.schemes.base import Release, Scheme, run_slot
@@ -115,7 +115,7 @@ def check_dropped(trial: Trial) -> None:
     """Counts are looked at in perturb() only: if they are overwritten afterwards, nothing changes."""
 
     def scribbled(
-        scheme: Scheme, state: Any, slot: int, shares: Any, counts: NDArray[np.int64], noise: Noise, hearing: Hearing
+        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing
     ) -> Release:
         plan = scheme.plan(state, slot, shares)
         reading = scheme.perturb(state, plan, counts, noise)

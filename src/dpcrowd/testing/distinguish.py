@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.privacy import SeededNoise
@@ -21,7 +21,6 @@ from dpcrowd.testing.trial import ContractBroken
 
 __all__ = ["MARGIN", "SERVERS", "check_distinguishability", "excess"]
 
-Floats = NDArray[np.float64]
 MARGIN = 6.0
 _FEWEST = 60  # occurrences before the ratio of an event is judged
 SERVERS = 6000

@@ -15,8 +15,8 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Noise, worst_paid
@@ -27,7 +27,6 @@ from dpcrowd.testing.world import BlindNoise, Read, bits, charges_of, same
 
 __all__ = ["CHECKS"]
 
-Counts = NDArray[np.int64]
 _EMPTY_FROM = 10
 
 
@@ -85,7 +84,7 @@ def check_charges(trial: Trial) -> None:
 
 def check_fresh_draws(trial: Trial) -> None:
     """No draw is used for two reads: their difference would be free of noise."""
-    seen: dict[tuple[int, int], NDArray[np.bool_]] = {}
+    seen: dict[tuple[int, int], Bools] = {}
     for read in trial.blind.reads:
         key = (read.slot, read.number)
         where = np.zeros((len(read.where), trial.world.regions), dtype=np.bool_)
@@ -100,11 +99,11 @@ def check_fresh_draws(trial: Trial) -> None:
 
 def check_ledger(trial: Trial) -> None:
     """The ledger in the state knows all that the releases say was paid: a payment that it forgets is spent again."""
-    charges: list[Counts] = []
+    charges: list[Ints] = []
     guarantee = trial.setting.need_guarantee()
 
     def step(
-        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Counts, noise: Noise, hearing: Hearing
+        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing
     ) -> Release:
         release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
         ledger = deepcopy(ledger_of(state))
@@ -155,7 +154,7 @@ def check_empty_account(trial: Trial) -> None:
     noise = BlindNoise(trial.world.noise())
 
     def step(
-        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Counts, noise: Noise, hearing: Hearing
+        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing
     ) -> Release:
         ledger = ledger_of(state)
         if slot >= _EMPTY_FROM and ledger is not None:
@@ -202,7 +201,7 @@ def _aligned(first: list[Read], second: list[Read]) -> bool:
     return [frame(read) for read in first] == [frame(read) for read in second]
 
 
-def _users(trial: Trial, reads: list[Read]) -> Iterator[tuple[str, Counts]]:
+def _users(trial: Trial, reads: list[Read]) -> Iterator[tuple[str, Ints]]:
     """Users as (description, counts that they add): the guarantee's, over a horizon or in some windows.
 
     One stays, one goes in each slot where the reads are dearest, and one is there in every third slot only: deviations
@@ -232,7 +231,7 @@ def _users(trial: Trial, reads: list[Read]) -> Iterator[tuple[str, Counts]]:
             yield f"a user of slots {first} to {last - 1}", presence
 
 
-def _spans(trial: Trial, prices: NDArray[np.float64]) -> list[tuple[int, int]]:
+def _spans(trial: Trial, prices: Floats) -> list[tuple[int, int]]:
     slots, window = trial.world.slots, trial.window
     if window is None:
         return [(0, slots)]

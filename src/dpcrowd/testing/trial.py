@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
@@ -72,7 +73,7 @@ class Trial:
         """Entirely different counts under the same noise."""
         return self.record(np.random.default_rng(1).integers(0, 5000, self.world.counts.shape))
 
-    def record(self, counts: NDArray[np.int64]) -> Record:
+    def record(self, counts: Ints) -> Record:
         """Run all slots on these counts under blind noise, and look at every step."""
         noise = BlindNoise(self.world.noise())
         state = self.scheme.start(self.setting)
@@ -112,7 +113,7 @@ class _PaidFirst:
         self._before = self._remaining()
         self._cost = np.zeros(setting.servers)
 
-    def _remaining(self) -> NDArray[np.int64] | None:
+    def _remaining(self) -> Ints | None:
         # Of a copy: a ledger that is asked of a slot goes there, and schemes look at where their ledger is.
         return None if self._ledger is None else deepcopy(self._ledger).remaining(self._slot)
 
@@ -133,7 +134,7 @@ class _PaidFirst:
         return value
 
 
-def cost_of(read: Read, unit: int) -> NDArray[np.float64]:
+def cost_of(read: Read, unit: int) -> Floats:
     """Nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
     cost = np.where(read.where, read.charge * (unit / np.maximum(read.sensitivity, 1)), 0.0)
     return np.asarray(cost.max(axis=1))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import default_gain
 from dpcrowd.network.costs import components
 from dpcrowd.network.graph import Graph, union
@@ -51,8 +52,8 @@ TUNING = Tuning(xi=0.2, sample_fraction=0.5, rescue_theta=2.0, epsilon_max=0.5, 
 class World:
     """counts (slots, servers, regions), shares (servers, 1), and one graph per slot or one for all."""
 
-    counts: NDArray[np.int64]
-    shares: NDArray[np.float64]
+    counts: Ints
+    shares: Floats
     graphs: tuple[Graph, ...]
     seed: int = 0
 
@@ -124,7 +125,7 @@ def play(
     world: World,
     *,
     noise: Noise | None = None,
-    counts: NDArray[np.int64] | None = None,
+    counts: Ints | None = None,
     step: Callable[..., Release] = run_slot,
 ) -> list[Release]:
     """Run every slot of a world, all servers in one batch; `step` drives one slot."""
@@ -139,7 +140,7 @@ def play(
     return releases
 
 
-def charges_of(releases: Sequence[Release], regions: int) -> NDArray[np.int64]:
+def charges_of(releases: Sequence[Release], regions: int) -> Ints:
     """Nano-epsilon that each release says was paid, (slots, servers, regions)."""
     return np.stack([np.broadcast_to(r.charge, (len(r.charge), regions)) for r in releases])
 
@@ -166,10 +167,10 @@ class Read:
 
     slot: int
     number: int
-    counts: NDArray[np.int64]
-    charge: NDArray[np.int64]
-    sensitivity: NDArray[np.int64]
-    where: NDArray[np.bool_]
+    counts: Ints
+    charge: Ints
+    sensitivity: Ints
+    where: Bools
 
     @property
     def blank(self) -> bool:

@@ -1,36 +1,33 @@
-"""From results to a verdict: the cases of a claim are gathered first; each then knows how many intervals all take."""
+"""From questions to a verdict: the cases of a claim are gathered first; each then knows how many intervals all take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from dpcrowd.experiments.claims.curves import Curve
-from dpcrowd.experiments.claims.judge import ROUNDING, Finding, Values
-from dpcrowd.experiments.claims.verdict import Outcome, Part, Verdict, combine
+from dpcrowd.experiments.claims.claim import Outcome, Part, Verdict, combine
+from dpcrowd.experiments.claims.findings import (
+    FAR,
+    FLAT,
+    Finding,
+    Points,
+    agrees,
+    at_most,
+    below,
+    below_everywhere,
+    falls,
+    flat,
+    grows,
+    negligible,
+    u_shaped,
+    varies,
+    within,
+    worst_of,
+)
+from dpcrowd.experiments.figures import Values
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.rosters import STYLES
-from dpcrowd.experiments.run import Results
 
-__all__ = ["Asked", "Case", "curve_of", "decide", "decide_most", "name_of", "on", "renamed", "values_of"]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a reason is looked for: the cases that fail, and how many intervals the claim takes."""
-
-    failed: tuple[str, ...]
-    tests: int
-
-    def fails_on(self, data: str) -> bool:
-        """Whether a case of a data set fails."""
-        return any(name.startswith(on(data)) for name in self.failed)
-
-
-Reason = Callable[[Asked], str]
+__all__ = ["Asked", "Case", "Reason", "decide", "decide_most", "noted", "steps"]
 
 
 @dataclass(frozen=True)
@@ -42,49 +39,123 @@ class Case:
     ask: Callable[[int], Finding]
 
 
-def name_of(label: str) -> str:
-    """How a scheme is called in the report."""
-    return STYLES[label].name if label in STYLES else label
+@dataclass(frozen=True)
+class Asked:
+    """What a reason is looked for: the cases that fail, and how many intervals the claim takes."""
+
+    failed: tuple[str, ...]
+    tests: int
+
+    def fails_on(self, data: str) -> bool:
+        """Whether a case of a data set fails."""
+        return any(name.startswith(DATA_NAMES.get(data, data)) for name in self.failed)
 
 
-def on(data: str) -> str:
-    """How a data set is called in the report."""
-    return DATA_NAMES.get(data, data)
+Reason = Callable[[Asked], str]
 
 
-def values_of(results: Results, point: Point, label: str, metric: str) -> Values:
-    """What a scheme scored at a point, by run; consensus errors of mere rounding are none."""
-    runs = np.asarray(getattr(results[point][label], metric), dtype=np.float64)
-    if metric == "ace":
-        runs = np.where(np.abs(runs) < ROUNDING, 0.0, runs)
-    return Values(name_of(label), runs)
+def noted(case: Case, note: str) -> Case:
+    """The same case with something to add to its numbers."""
+
+    def ask(tests: int) -> Finding:
+        found = case.ask(tests)
+        return replace(found, numbers=f"{found.numbers} {note}".strip())
+
+    return Case(case.name, case.intervals, ask)
 
 
-def curve_of(results: Results, swept: Iterable[tuple[float, Point]], label: str, metric: str, x: str) -> Curve:
-    """What a scheme scored along a sweep; `x` names the swept setting."""
-    return [(f"{x}={value:g}", values_of(results, point, label, metric)) for value, point in swept]
+# ----------------------------------------------------------------------------------------------- kinds of questions
 
 
-def renamed(curve: Curve, name: str) -> Curve:
-    """The same curve under another name, where both sides of a comparison are of one scheme."""
-    return [(at, Values(name, values.runs)) for at, values in curve]
+def under(name: str, first: Values, second: Values, factor: float = 1.0) -> Case:
+    """Is one value below another?"""
+    return Case(name, 1, lambda tests: below(first, second, tests, factor))
 
 
-def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "", likely: str = "") -> Verdict:
-    """Ask all cases.
+def equal(name: str, first: Values, second: Values) -> Case:
+    """Do two values agree?"""
+    return Case(name, 1, lambda tests: agrees(first, second, tests))
 
-    reason     looked for in the results where a case fails
-    likely     what to suspect where the results show no reason
-    undecided  stands where no case fails
-    """
-    parts, findings, tests = _asked(cases)
+
+def close(name: str, first: Values, second: Values, margin: float, unit: str) -> Case:
+    """Do two values differ by less than a margin?"""
+    return Case(name, 1, lambda tests: within(first, second, margin, unit, tests))
+
+
+def lower(name: str, first: Points, second: Points, factor: float = 1.0) -> Case:
+    """Is one curve below another everywhere?"""
+    return Case(name, len(first), lambda tests: below_everywhere(first, second, tests, factor))
+
+
+def falling(name: str, points: Points) -> Case:
+    """Does it fall?"""
+    return Case(name, steps(len(points)), lambda tests: falls(points, tests))
+
+
+def growing(name: str, points: Points) -> Case:
+    """Does it grow?"""
+    return Case(name, steps(len(points)), lambda tests: grows(points, tests))
+
+
+def level(name: str, points: Points, margin: float = FLAT) -> Case:
+    """Does it stay level?"""
+    return Case(name, len(points) * (len(points) - 1) // 2, lambda tests: flat(points, tests, margin))
+
+
+def uneven(name: str, points: Points, factor: float = FAR) -> Case:
+    """Is some value far above another? Every pair may be the one, so every pair counts."""
+    return Case(name, len(points) * (len(points) - 1) // 2, lambda tests: varies(points, tests, factor))
+
+
+def valley(name: str, points: Points) -> Case:
+    """Is it lowest in between?"""
+    return Case(name, max(2 * (len(points) - 2), 0), lambda tests: u_shaped(points, tests))
+
+
+def zero(name: str, points: Points) -> Case:
+    """Is it zero up to rounding at every point? No interval: nothing is estimated."""
+    return _each(name, points, [negligible(values) for values in points], "Zero")
+
+
+def capped(name: str, points: Points, limits: Sequence[float], what: str) -> Case:
+    """Does every run keep below a limit at every point? No interval: nothing is estimated."""
+    pairs = zip(points, limits, strict=True)
+    return _each(name, points, [at_most(values, limit, what) for values, limit in pairs], "So")
+
+
+def _each(name: str, points: Points, findings: list[Finding], so: str) -> Case:
+    """The worst of findings that need no interval: one that fails, then the one with the largest value."""
+
+    def ask(_: int) -> Finding:
+        sizes = [float(abs(values.runs).max()) if values.runs.size else 0.0 for values in points]
+        worst = max(range(len(points)), key=lambda i: (findings[i].outcome != "holds", sizes[i]))
+        count = sum(finding.outcome == "holds" for finding in findings)
+        where = f"{so} at {count} of {len(points)} points; the largest is at {points[worst].at}: "
+        outcome = worst_of([finding.outcome for finding in findings])
+        numbers = ("" if len(points) == 1 else where) + findings[worst].numbers
+        return replace(findings[worst], outcome=outcome, numbers=numbers)
+
+    return Case(name, 0, ask)
+
+
+def steps(points: int) -> int:
+    """The intervals that a trend takes: from end to end, and every step between."""
+    return points if points > 2 else max(points - 1, 1)
+
+
+# ------------------------------------------------------------------------------------------------------- the verdict
+
+
+def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "") -> Verdict:
+    """Ask all cases; `reason` is looked for where a case fails, `undecided` stands where none does."""
+    parts, findings, tests = _ask(cases)
     verdict = combine(parts)
-    return combine(parts, _why(verdict.outcome, parts, findings, tests, reason, undecided, likely))
+    return replace(verdict, reason=_why(verdict.outcome, parts, findings, tests, reason, undecided))
 
 
 def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
     """For claims about most cases: holds if it does in more than half of them, fails if it fails in half of them."""
-    parts, findings, tests = _asked(cases)
+    parts, findings, tests = _ask(cases)
     better = sum(part.outcome == "holds" for part in parts)
     worse = sum(part.outcome == "does not hold" for part in parts)
     outcome: Outcome = "undecided"
@@ -96,7 +167,7 @@ def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
         f"So in {better} of {len(parts)} cases, the opposite in {worse}, undecided in {len(parts) - better - worse}."
     )
     all_cases = Part("count of the cases below", outcome, counted, parts[0].confidence if parts else "")
-    return Verdict(outcome, (all_cases, *parts), _why(outcome, parts, findings, tests, reason, ""))
+    return Verdict(outcome, (all_cases, *parts), _why(outcome, parts, findings, tests, reason))
 
 
 def _why(
@@ -105,15 +176,14 @@ def _why(
     findings: Sequence[Finding],
     tests: int,
     reason: Reason | str,
-    undecided: str,
-    likely: str = "",
+    undecided: str = "",
 ) -> str:
     if outcome == "holds":
         return ""
     if outcome == "does not hold":
         failed = tuple(part.case for part in parts if part.outcome == "does not hold")
-        found = reason if isinstance(reason, str) else reason(Asked(failed, tests))
-        return found or likely or "The recorded numbers point to no reason."
+        text = reason if isinstance(reason, str) else reason(Asked(failed, tests))
+        return text or "The recorded numbers point to no reason."
     unclear = [finding for finding in findings if finding.outcome == "undecided"]
     causes = dict.fromkeys(finding.cause for finding in unclear if finding.cause)
     if any(not finding.cause for finding in unclear):
@@ -121,7 +191,7 @@ def _why(
     return " ".join(text for text in (undecided, *causes) if text)
 
 
-def _asked(cases: Sequence[Case]) -> tuple[list[Part], list[Finding], int]:
+def _ask(cases: Sequence[Case]) -> tuple[list[Part], list[Finding], int]:
     tests = max(1, sum(case.intervals for case in cases))
     findings = [case.ask(tests) for case in cases]
     pairs = zip(cases, findings, strict=True)

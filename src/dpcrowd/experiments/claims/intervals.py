@@ -11,13 +11,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import PerRun
 from dpcrowd.sim.statistics import half_width
 
-__all__ = ["Floats", "Gap", "Interval", "compare", "difference", "number", "ratio", "ratio_by_run"]
-
-Floats = NDArray[np.float64]
+__all__ = ["Gap", "Interval", "compare", "difference", "number", "ratio", "ratio_by_run"]
 
 MISTAKES = 0.05
 _ROUNDING = 1e-12  # of the larger value: what is closer than this differs by rounding only
@@ -35,7 +33,7 @@ class Interval:
         return f"{number(self.low)} to {number(self.high)}"
 
 
-def difference(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
+def difference(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
     """Of the means of two paired sets of runs, a - b; None without two runs to pair."""
     if a.shape != b.shape or a.size < 2:
         return None
@@ -45,7 +43,7 @@ def difference(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
     return Interval(mean, mean - half, mean + half)
 
 
-def ratio_by_run(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
+def ratio_by_run(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
     """The geometric mean of a/b over paired runs; None without two runs to pair, or where a value is not above 0."""
     if a.shape != b.shape or a.size < 2 or not ((a > 0).all() and (b > 0).all()):
         return None
@@ -88,7 +86,7 @@ class Gap:
         return f"difference {number(self.interval.value)}, interval {self.interval}"
 
 
-def compare(a: Floats, b: Floats, tests: int = 1, factor: float = 1.0) -> Gap | None:
+def compare(a: PerRun, b: PerRun, tests: int = 1, factor: float = 1.0) -> Gap | None:
     """Of `factor` times a with b, paired by run; None without two runs to pair."""
     quotient = ratio_by_run(a, b, tests)
     if quotient is not None:
@@ -100,7 +98,7 @@ def compare(a: Floats, b: Floats, tests: int = 1, factor: float = 1.0) -> Gap | 
     return Gap(gap, 0.0, False, gap.value / scale if scale else 0.0)
 
 
-def ratio(a: Floats, b: Floats, tests: int = 1) -> Interval | None:
+def ratio(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
     """Of the means, mean(a)/mean(b), by the delta method: the spread of a - ratio·b over mean(b)."""
     if a.shape != b.shape or a.size < 2:
         return None

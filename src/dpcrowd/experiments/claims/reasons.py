@@ -1,55 +1,78 @@
 """Likely reasons, each worked out from the results or from what they stand on; never a guess without a number.
 
-Where a reason compares, it takes the intervals of the claim: what they do not decide is not said.
+Where a reason compares, it takes the intervals of the claim: what they do not decide is not said. A reason that the
+results do not bear out is an empty text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
-from dpcrowd.experiments.claims.cases import name_of, on, values_of
-from dpcrowd.experiments.claims.intervals import Gap, compare, number
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.claims.cases import Asked
+from dpcrowd.experiments.claims.evidence import Evidence
+from dpcrowd.experiments.claims.findings import FLAT, MATCH, Points, below, u_shaped
+from dpcrowd.experiments.claims.intervals import Gap, Interval, compare, number, ratio, ratio_by_run
+from dpcrowd.experiments.claims.slot_cost import LIMIT_MS
+from dpcrowd.experiments.figures import Sweep
+from dpcrowd.experiments.figures.figure import DATA_NAMES
+from dpcrowd.experiments.figures.rosters import name_of
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.costs import components
-from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph
 
-__all__ = [
-    "LESS_OFTEN",
-    "LITTLE_TO_GROUP",
-    "against_the_limit",
-    "falls_apart",
-    "few_neighbours",
-    "mean_of",
-    "overpaid",
-    "overpayment",
-    "unspent",
-    "versus",
-]
+__all__ = ["REASONS", "at_once", "overpaid"]
 
 _DRAWN = 200
-_LIMIT = "central"
-LESS_OFTEN = (
-    "Likely: the accounting and the network. Under the sound ledger DPCrowd+ can pay for fewer samples than under the "
-    "paper's, and estimates drift apart between them; grouping takes noise out of small regions, while most of the "
-    "ACE, which counts people, comes from large ones."
+_MEAN_SHARE = 0.525  # of U(0.05, 1), from which shares are drawn
+_CORRECTED_START = (
+    "Likely: the corrected start (corrections 1, 8 and 9). Algorithm 1 as printed begins with the raw count of a "
+    "server's own users, which is not private, and does not divide it by the server's share H: a relative error of "
+    f"1 − H, {1 - _MEAN_SHARE:.3g} on average for these shares, to recover from. Here every server begins with a noisy "
+    "sample, paid like any other and divided by its share."
 )
-LITTLE_TO_GROUP = (
-    "Likely: the data. Grouping helps where regions have few people; most regions of Multi-Linear have many, and there "
-    "is little to gain."
-)
+_TEXTS = {
+    "corrected start": _CORRECTED_START,
+    "model of Flu": (
+        "Likely: parameters and data. The paper gives neither the density nor Q of this figure; with ours DPCrowd is "
+        "better, but not by half. A random walk with one constant Q is not how Flu moves, which all three schemes "
+        "assume."
+    ),
+    "two sentences": (
+        "The paper goes on to say that longer intervals naturally lead to better consensus: the two sentences do not "
+        "agree with each other; see the claim that ACE falls with the interval."
+    ),
+    "blocks": (
+        "Likely: how windows fall on the stream. A scheme that begins anew with each block of w slots, or spends a "
+        "window in a few samples, meets other parts of the data with every w; its error moves by some per cent either "
+        "way."
+    ),
+    "few samples": (
+        "Likely: the accounting. Samples that disturb the agreement get fewer as w grows, those that bring news too; "
+        "which of the two weighs more depends on how many samples the ledger allows."
+    ),
+    "less often": (
+        "Likely: the accounting and the network. Under the sound ledger DPCrowd+ can pay for fewer samples than under "
+        "the paper's, and estimates drift apart between them; grouping takes noise out of small regions, while most of "
+        "the ACE, which counts people, comes from large ones."
+    ),
+    "little to group": (
+        "Likely: the data. Grouping helps where regions have few people; most regions of Multi-Linear have many, and "
+        "there is little to gain."
+    ),
+}
 
 
-def mean_of(results: Results, point: Point, label: str, metric: str) -> float:
-    """Over the runs; NaN if one of them diverged."""
-    return float(np.mean(getattr(results[point][label], metric)))
+# -------------------------------------------------------------------------------------------------------- the network
 
 
-def falls_apart(plan: Plan, density: float) -> str:
+def _in_parts(plan: Plan, density: float) -> str:
     """How often a random network of some density is not connected, by drawing some."""
-    drawn = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _DRAWN)
-    split = sum(int(components(graph).max()) > 0 for graph in drawn)
+    networks = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _DRAWN)
+    split = sum(int(components(graph).max()) > 0 for graph in networks)
     if not split:
         return ""
     return (
@@ -58,41 +81,235 @@ def falls_apart(plan: Plan, density: float) -> str:
     )
 
 
-def few_neighbours(plan: Plan) -> str:
+def _few_neighbours(evidence: Evidence, _: Asked) -> str:
     """What to suspect where servers agree less than the paper says."""
-    heard = plan.default_density * (plan.servers - 1)
+    plan = evidence.plan
     return (
         f"Likely: a parameter. The paper gives neither the density nor the consensus step of this figure. At "
-        f"ρ={plan.default_density:g} a server hears {heard:.2g} others on average, and figure 2 shows that more "
-        "neighbours bring servers closer."
+        f"ρ={plan.default_density:g} a server hears {plan.default_density * (plan.servers - 1):.2g} others on average, "
+        "and figure 2 shows that more neighbours bring servers closer."
     )
 
 
-def unspent(plan: Plan, results: Results, point: Point, label: str) -> str:
-    """How much of its budget adaptive sampling leaves: it pays ε/T_s a sample, for at most T_s samples."""
-    allowed = plan.data[point.data].tuning.sample_fraction
-    used = mean_of(results, point, label, "frequency")
-    if not used < 0.95 * allowed:
+def _fast_paths(evidence: Evidence, asked: Asked) -> str:
+    """Whether flooding is fast where the network is dense."""
+    sweep, slowest = evidence.sweeps[0], LATENCY_MS[1]
+    mine, other = (evidence.points(sweep, label, "latency_ms") for label in ("dpcrowd", "dfast"))
+    where = [
+        f"{a.at} ({number(b.mean)} ms against {number(a.mean)} ms)"
+        for a, b in zip(mine, other, strict=True)
+        if b.mean <= slowest and below(a, b, asked.tests).outcome == "does not hold"
+    ]
+    if not where:
         return ""
     return (
-        f"{name_of(label)} samples {used:.1%} of the slots on {on(point.data)} where {allowed:.0%} are paid for: "
-        f"{1 - used / allowed:.0%} of its budget is never spent."
+        "Likely: in a dense network flooding goes round slow links by faster paths, while one hop must wait for "
+        f"the slowest link of up to {slowest:g} ms: DFAST is not slower at {', '.join(where)}."
     )
 
 
-def versus(results: Results, point: Point, first: str, second: str, tests: int, metric: str = "are") -> Gap | None:
-    """Two schemes at a point, with the interval that the claim itself would take; None where a run diverged."""
-    a, b = (values_of(results, point, label, metric) for label in (first, second))
-    return None if a.diverged or b.diverged else compare(a.runs, b.runs, tests)
+def _beside_the_limit(evidence: Evidence, asked: Asked) -> str:
+    """Whether a sparse network keeps from a server what a central filter makes of the same samples."""
+    texts, epsilon = [], max(evidence.plan.density_epsilons)
+    for data in filter(asked.fails_on, evidence.plan.single):
+        points = evidence.by_budget(data)[0].of("dpcrowd")
+        ends = points[0], points[-1]
+        sparse, dense = (_versus(evidence.results, point, "dpcrowd", "central", asked.tests) for _, point in ends)
+        if sparse is None or dense is None or not (sparse.by_ratio and dense.by_ratio):
+            continue
+        if sparse.interval.low > max(1 + FLAT, dense.interval.high):
+            texts.append(
+                f"on {DATA_NAMES[data]} {number(sparse.interval.value)} times (interval {sparse.interval}) at "
+                f"ρ={ends[0][0]:g} and {number(dense.interval.value)} times at ρ={ends[1][0]:g}"
+            )
+    if not texts:
+        return ""
+    return (
+        f"At ε={epsilon:g}, too, a server learns much from more neighbours: beside the ARE of a central filter that "
+        f"hears all samples, DPCrowd's is {', '.join(texts)}."
+    )
 
 
-def against_the_limit(results: Results, point: Point, mine: str, rival: str, where: str, tests: int) -> str:
+def _as_with_more_noise(evidence: Evidence, asked: Asked) -> str:
+    """The paper explains it by less noise: does ACE fall with the density more, not less, where there is less noise?"""
+    texts = []
+    for data in filter(asked.fails_on, evidence.plan.single):
+        weak, strong = evidence.by_budget(data)
+        quiet, noisy = (evidence.points(s, "dpcrowd", "ace", "below full density") for s in (weak, strong))
+        ends = (quiet[0], quiet[-1], noisy[0], noisy[-1])
+        if any(values.diverged for values in ends):
+            continue
+        kept = [ratio_by_run(points[-1].runs, points[0].runs, asked.tests) for points in (quiet, noisy)]
+        if kept[0] is None or kept[1] is None:
+            continue
+        gap = compare(ends[1].runs * ends[2].runs, ends[0].runs * ends[3].runs, asked.tests)
+        if gap is not None and gap.below:
+            texts.append(
+                f"on {DATA_NAMES[data]} from {quiet[0].at} to {quiet[-1].at} to {number(kept[0].value)} times at "
+                f"{weak.setting} and to {number(kept[1].value)} times at {strong.setting}"
+            )
+    if not texts:
+        return ""
+    return (
+        "The paper's reason, that with less noise few neighbours are enough to agree, is not borne out. ACE falls more "
+        f"where there is less noise: {', '.join(texts)}."
+    )
+
+
+# ----------------------------------------------------------------------------------------------- sampling over time
+
+
+def at_once(first: Points, second: Points) -> str:
+    """Whether there is any convergence to compare."""
+    settled = (first[0], second[0])
+    share = np.all([values.runs == 0 for values in settled], axis=0).mean() if first[0].runs.size else 0.0
+    if share < 0.5:
+        return ""
+    names = " and ".join(values.name for values in settled)
+    return f"In {share:.0%} of the runs {names} are at their level from slot 0 on: there is nothing to converge from."
+
+
+def _settled_at_once(evidence: Evidence, _: Asked) -> str:
+    comparison = evidence.claim.comparisons[0]
+    labels = (comparison.of[0], comparison.than[0])
+    first, second = (evidence.points(evidence.sweeps[0], label, "are", "settling slot") for label in labels)
+    return _CORRECTED_START if at_once(first, second) else ""
+
+
+def _good_start(evidence: Evidence, asked: Asked) -> str:
+    """Whether the error is lower in slot 0 than later."""
+    texts = []
+    for label in evidence.claim.comparisons[0].of:
+        (start,), (late,) = (
+            evidence.points(evidence.sweeps[0], label, "are", view) for view in ("start", "second half")
+        )
+        if below(start, late, asked.tests).outcome == "holds":
+            texts.append(f"{start.name} {number(start.mean)} against {number(late.mean)}")
+    if not texts:
+        return ""
+    return f"ARE is lower in slot 0 than in the second half of the stream ({'; '.join(texts)}). {_CORRECTED_START}"
+
+
+def _late_start(_: Evidence, asked: Asked) -> str:
+    return _CORRECTED_START if any("slot" in name for name in asked.failed) else ""
+
+
+def _server_alone(evidence: Evidence, asked: Asked) -> str:
+    """Whether hearing neighbours takes the valley away: a server alone that takes the same samples may have one."""
+    texts = []
+    for sweep in evidence.sweeps:
+        if not asked.fails_on(sweep.data):
+            continue
+        found = u_shaped(evidence.points(sweep, "fast-fixed", "are"), asked.tests)
+        numbers = found.numbers.rstrip(".")
+        if found.outcome == "holds":
+            texts.append(
+                f"On {sweep.name} a server alone does have a best interval in between ({numbers}): what neighbours "
+                "bring makes up for the noise of short intervals."
+            )
+        elif found.outcome == "does not hold":
+            texts.append(
+                f"On {sweep.name} a server alone has no best interval in between either ({numbers}): there, skipping "
+                "slots costs more than it saves in noise, with neighbours and without."
+            )
+    return " ".join(texts)
+
+
+def _unspent_budget(evidence: Evidence, asked: Asked) -> str:
+    """How much of its budget adaptive sampling leaves: it pays ε/T_s a sample, for at most T_s samples."""
+    texts, label = [], "dpcrowd-adaptive"
+    for sweep in evidence.sweeps:
+        allowed = evidence.plan.data[sweep.data].tuning.sample_fraction
+        used = evidence.points(sweep, label, "frequency")[0].mean
+        if asked.fails_on(sweep.data) and used < 0.95 * allowed:
+            texts.append(
+                f"{name_of(label)} samples {used:.1%} of the slots on {sweep.name} where {allowed:.0%} are paid for: "
+                f"{1 - used / allowed:.0%} of its budget is never spent."
+            )
+    return " ".join(texts)
+
+
+# ------------------------------------------------------------------------------------------------- the error analysis
+
+
+def _quotient(evidence: Evidence, label: str, tests: int) -> list[tuple[str, Interval | None]]:
+    """Measured over predicted error of a scheme at each interval; None where a run diverged."""
+    measured, predicted = (evidence.points(evidence.sweeps[0], label, metric) for metric in ("mse", "claimed_mse"))
+    return [
+        (a.at, None if a.diverged or b.diverged else ratio(a.runs, b.runs, tests))
+        for a, b in zip(measured, predicted, strict=True)
+    ]
+
+
+def _far_from_one(quotient: Interval) -> bool:
+    return quotient.low > 1 + MATCH or quotient.high < 1 - MATCH
+
+
+def _consensus_term(evidence: Evidence, asked: Asked) -> str:
+    """Where DPCrowd's ratio is off: is that of a filter without the consensus term right?"""
+    texts = []
+    pairs = zip(*(_quotient(evidence, who, asked.tests) for who in ("dpcrowd-fixed", "fast-fixed")), strict=True)
+    for (at, fused), (_, alone) in pairs:
+        if fused is None or alone is None or not _far_from_one(fused):
+            continue
+        if alone.low > 1 - MATCH and alone.high < 1 + MATCH:
+            texts.append(f"{number(fused.value)} at {at}, where FAST-fixed has {number(alone.value)}")
+    if not texts:
+        return ""
+    return (
+        f"Measured over predicted error is {'; '.join(texts)}: a filter without the consensus term is right about "
+        "itself. Likely: the pull towards the neighbours' priors, C·Σ(x̄_j − x̄_i), brings what they heard earlier, and "
+        "M does not count it."
+    )
+
+
+def _random_walk(evidence: Evidence, asked: Asked) -> str:
+    """Whether a server alone does not have its predicted error either."""
+    off = [
+        f"{number(quotient.value)} at {at}"
+        for at, quotient in _quotient(evidence, "fast-fixed", asked.tests)
+        if quotient is not None and _far_from_one(quotient)
+    ]
+    if not off:
+        return ""
+    return (
+        "A server alone, whose filter has no neighbours to account for, does not have its predicted error either "
+        f"(measured over predicted for FAST-fixed: {', '.join(off)}): the random walk with one constant Q is not "
+        "how Flu moves."
+    )
+
+
+def _printed_form(evidence: Evidence, asked: Asked) -> str:
+    """Whether the printed recursion describes a server alone."""
+    printed, full = (
+        evidence.points(evidence.sweeps[0], who, "claimed_mse")[0] for who in ("fast-fixed", "dpcrowd-fixed")
+    )
+    gap = None if printed.diverged or full.diverged else compare(full.runs, printed.runs, asked.tests)
+    if gap is None or not gap.below:
+        return ""
+    return (
+        "The printed form drops the neighbours' information from Y_i, and so describes a server alone: at "
+        f"{printed.at} it predicts {number(printed.mean)}, with the neighbours' information "
+        f"{number(full.mean)} ({gap})."
+    )
+
+
+# --------------------------------------------------------------------------------------------------- who beats whom
+
+
+def _versus(results: Results, point: Point, first: str, second: str, tests: int) -> Gap | None:
+    """The ARE of two schemes at a point, with the interval that the claim would take; None where a run diverged."""
+    a, b = (np.asarray(results[point][label].are, dtype=np.float64) for label in (first, second))
+    return compare(a, b, tests) if np.isfinite(a).all() and np.isfinite(b).all() else None
+
+
+def _against_the_limit(results: Results, point: Point, mine: str, rival: str, where: str, tests: int) -> str:
     """Whether the samples or the fusion are to blame: the central filter hears all samples of `mine` at once.
 
     Only if `mine` is shown to lose to its rival and to the central filter, and these two are shown to differ.
     """
     lost, apart, limit = (
-        versus(results, point, *pair, tests) for pair in ((mine, rival), (mine, _LIMIT), (_LIMIT, rival))
+        _versus(results, point, *pair, tests) for pair in ((mine, rival), (mine, "central"), ("central", rival))
     )
     if lost is None or apart is None or limit is None or not (lost.above and apart.above):
         return ""
@@ -110,16 +327,123 @@ def against_the_limit(results: Results, point: Point, mine: str, rival: str, whe
     return ""
 
 
-def overpayment(results: Results, point: Point, label: str) -> float:
-    """The largest multiple of ε that a user who moves between regions paid in any run."""
-    paid = results[point][label].paid
-    return max((p.epsilons()["moving"] / point.epsilon for p in paid), default=0.0)
+def _central_filter(evidence: Evidence, asked: Asked) -> str:
+    """The first point at which the central filter tells why DPCrowd is beaten."""
+    ((mine,), (rival,)) = (evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than)
+    for sweep in evidence.sweeps:
+        for x, point in sweep.of(mine):
+            where = f"{sweep.name}, {sweep.symbol}={x:g}"
+            if text := _against_the_limit(evidence.results, point, mine, rival, where, asked.tests):
+                return text
+    return ""
 
 
-def overpaid(results: Results, points: list[Point], labels: tuple[str, ...]) -> str:
-    """What moving users really pay under the paper's ledger; nothing where it is what was promised."""
-    if not points or points[0].accounting == "sound":
+def _beaten(evidence: Evidence, asked: Asked) -> str:
+    """For the worst defeat in ARE on each data set: the samples or the fusion, and how often each samples."""
+    texts, results = [], evidence.results
+    (mine,), rivals = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
+    for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
+        defeat = _worst_defeat(results, sweep, ((mine, rival) for rival in rivals), asked.tests)
+        if defeat is not None:
+            _, where, point, _, rival = defeat
+            cause = _against_the_limit(results, point, mine, rival, where, asked.tests)
+            texts.append(cause + (_how_often(results, point, mine, rival) if cause else ""))
+    return " ".join(text for text in texts if text)
+
+
+def _not_worst(evidence: Evidence, asked: Asked) -> str:
+    """Who is worse than the scheme that should be the worst, and what the two pay."""
+    texts, results = [], evidence.results
+    others, (worst,) = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
+    for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
+        defeat = _worst_defeat(results, sweep, ((other, worst) for other in others), asked.tests)
+        if defeat is None:
+            continue
+        gap, where, point, other, _ = defeat
+        text = f"{where}: {name_of(other)} has a higher ARE than {name_of(worst)} ({gap})"
+        paid = [_overpayment(results, point, label) for label in (other, worst)]
+        if paid[1] > 1.01 * max(paid[0], 1.0):
+            text += f", whose moving users pay {number(paid[1])} ε where those of the other pay {number(paid[0])} ε"
+        texts.append(f"{text}.{_how_often(results, point, worst, other)}")
+    return " ".join(texts)
+
+
+def _worst_defeat(
+    results: Results, sweep: Sweep, pairs: Iterable[tuple[str, str]], tests: int
+) -> tuple[Gap, str, Point, str, str] | None:
+    """Where a first scheme is shown to be worst beside a second in ARE."""
+    lost = [
+        (gap, f"{DATA_NAMES[sweep.data]}, {sweep.symbol}={x:g}", point, first, second)
+        for first, second in pairs
+        for x, point in sweep.of(first)
+        if (gap := _versus(results, point, first, second, tests)) is not None and gap.above
+    ]
+    return max(lost, key=lambda defeat: defeat[0].size, default=None)
+
+
+def _how_often(results: Results, point: Point, mine: str, rival: str) -> str:
+    """How often the two sample."""
+    often = [float(np.mean(results[point][label].frequency)) for label in (mine, rival)]
+    if not np.isfinite(often).all() or round(100 * often[0]) == round(100 * often[1]):
         return ""
-    most = {label: max(overpayment(results, point, label) for point in points) for label in labels}
-    told = ", ".join(f"{name_of(label)} {number(times)} ε" for label, times in most.items() if times > 1.0)
-    return f"A moving user really pays up to: {told}." if told else ""
+    return f" {name_of(mine)} samples {often[0]:.0%} of the slots there, {name_of(rival)} {often[1]:.0%}."
+
+
+def _overpayment(results: Results, point: Point, label: str) -> float:
+    """The largest multiple of ε that a user who moves between regions paid in any run."""
+    return max((p.epsilons()["moving"] / point.epsilon for p in results[point][label].paid), default=0.0)
+
+
+def overpaid(results: Results, sweep: Sweep, labels: Iterable[str]) -> str:
+    """What moving users really pay under the paper's ledger; nothing where it is what was promised."""
+    if sweep.points[0][1].accounting == "sound":
+        return ""
+    most = {label: max(_overpayment(results, point, label) for _, point in sweep.of(label)) for label in labels}
+    texts = [f"{name_of(label)} {number(times)} ε" for label, times in most.items() if times > 1.0]
+    return f"A moving user really pays up to: {', '.join(texts)}." if texts else ""
+
+
+# ----------------------------------------------------------------------------------------------------- time of a slot
+
+
+def _interpreted_code(evidence: Evidence, _: Asked) -> str:
+    timings = () if evidence.slot_cost is None else evidence.slot_cost.timings
+    slow = [timing for timing in timings if not timing.secure and timing.median >= LIMIT_MS]
+    if len(slow) < 2 or slow[-1].median > 3 * slow[0].median:
+        return ""
+    return (
+        f"One live server takes {number(slow[0].median)} ms for {slow[0].regions} region and "
+        f"{number(slow[-1].median)} ms for {slow[-1].regions}: its time depends little on how much is computed. "
+        "Likely: it goes into calls of interpreted code, which the simulator shares among all servers of a batch."
+    )
+
+
+def _always(text: str) -> Callable[[Evidence, Asked], str]:
+    return lambda *_: text
+
+
+REASONS: dict[str, Callable[[Evidence, Asked], str]] = {
+    **{name: _always(text) for name, text in _TEXTS.items()},
+    "network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.default_density),
+    "sparsest network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.densities[0]),
+    "networks in parts": lambda evidence, _: " ".join(
+        text for density in evidence.plan.densities if (text := _in_parts(evidence.plan, density))
+    ),
+    "few neighbours": _few_neighbours,
+    "fast paths": _fast_paths,
+    "beside the limit": _beside_the_limit,
+    "as with more noise": _as_with_more_noise,
+    "settled at once": _settled_at_once,
+    "good start": _good_start,
+    "late start": _late_start,
+    "server alone": _server_alone,
+    "unspent budget": _unspent_budget,
+    "consensus term": _consensus_term,
+    "random walk": _random_walk,
+    "printed form": _printed_form,
+    "central filter": _central_filter,
+    "beaten": _beaten,
+    "not worst": _not_worst,
+    "interpreted code": _interpreted_code,
+}
+"""By the names that stand in `claims.toml`."""

@@ -1,4 +1,4 @@
-"""One pair of axes: curves, bands for the 95% interval, and scales.
+"""One pair of axes, drawn and in words: curves, bands for the 95% interval, scales, and a text alternative.
 
 Where flooding reaches every server all agree, and what is left of ACE is rounding, 1e-13 or so. A logarithmic axis
 that reached down there would show nothing else: such a curve is drawn at the lower edge, and a note below the title
@@ -10,16 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.experiments.figures.figure import Curve, Panel
-from dpcrowd.experiments.rosters import STYLES
+from dpcrowd.experiments.figures.figure import NEGLIGIBLE, Curve, Panel
+from dpcrowd.experiments.figures.rosters import STYLES
 
-__all__ = ["NEGLIGIBLE", "draw_panel", "limits", "look"]
+__all__ = ["describe", "draw_panel", "limits", "look"]
 
-Floats = NDArray[np.float64]
-
-NEGLIGIBLE = 1e-6
 _LONG = 100  # curves of more points have no markers
 _BAND_STEP = 4  # and their bands show every fourth point: half a point of paper, and a much smaller file
 # Curves without markers differ in grey by their dashes alone.
@@ -144,3 +140,29 @@ def _given_ticks(axis: Any, panel: Panel) -> None:
     axis.set_major_locator(FixedLocator(sorted({float(x) for curve in panel.curves for x in curve.x})))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
+
+
+def describe(panel: Panel) -> str:
+    """The text alternative of a panel."""
+    curves = "; ".join(_describe_curve(curve) for curve in panel.curves)
+    return f"{panel.title}. {panel.y_label} against {panel.x_label}. {curves}."
+
+
+def _describe_curve(curve: Curve) -> str:
+    name = STYLES[curve.label].name + (f" ({curve.note})" if curve.note else "")
+    there = np.flatnonzero(np.isfinite(curve.mean))
+    if there.size == 0:
+        return f"{name}: undefined"
+    x, y = curve.x[there], curve.mean[there]
+    if (np.abs(y) < NEGLIGIBLE).all():
+        return f"{name}: about 0 throughout"
+    if len(y) == 1:
+        return f"{name}: {_number(y[0])} at {x[0]:g}"
+    text = f"{name}: {_number(y[0])} at {x[0]:g}, {_number(y[-1])} at {x[-1]:g}"
+    extremes = [("lowest", int(np.argmin(y))), ("highest", int(np.argmax(y)))]
+    inner = [f"{word} {_number(y[i])} at {x[i]:g}" for word, i in extremes if 0 < i < len(y) - 1]
+    return ", ".join([text, *inner])
+
+
+def _number(value: float) -> str:
+    return "about 0" if abs(value) < NEGLIGIBLE else f"{value:.3g}"

@@ -4,26 +4,28 @@ A page that is read on a phone cannot show two panels side by side, so it gets t
 arranges them itself. Margins and legends are measured: whatever the numbers are, nothing is cut off. Only matplotlib's
 own classes are used: no pyplot, no global state, no display. Equal input gives equal files: no dates, and identifiers
 that depend on the content alone.
+
+Schemes of the one-region figures and those of the many-region ones have the same looks (FAST and RescueDP, DPCrowd
+and DPCrowd+): one legend for both would name two schemes by one line. Rows that cannot share a legend get one each.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput, MissingExtra
-from dpcrowd.experiments.draw.axes import draw_panel
-from dpcrowd.experiments.draw.describe import describe
-from dpcrowd.experiments.draw.legends import Row, blocks, columns_that_fit, legend_entries, note_entries, renderer_of
+from dpcrowd.experiments.draw.axes import describe, draw_panel, look
 from dpcrowd.experiments.draw.svg import inline_svg, small_svg
-from dpcrowd.experiments.figures.figure import Figure, Panel
+from dpcrowd.experiments.figures.figure import Curve, Figure, Panel
+from dpcrowd.experiments.figures.rosters import STYLES
 from dpcrowd.sim.export import refuse_failed_write
 
-__all__ = ["Block", "Drawn", "draw"]
+__all__ = ["Block", "Drawn", "blocks", "columns_that_fit", "draw", "legend_entries", "note_entries", "renderer_of"]
 
 _WIDTH, _HEIGHT = 3.7, 2.65  # of a panel, in inches
 _LEFT, _RIGHT, _TOP, _BELOW = 0.62, 0.12, 0.38, 0.45  # its margins, the left one at least
@@ -41,6 +43,7 @@ _NOTES: dict[str, Any] = {
     "handletextpad": 0.4,
 }
 _DPI = 160  # of the PNG
+_AIR = 0.97  # of the width: a viewer's font may be a little wider than the one that is measured
 _SETTINGS = {
     "font.family": "sans-serif",
     "font.size": 8.0,
@@ -50,6 +53,8 @@ _SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
+
+Row = Sequence[Panel]
 
 
 @dataclass(frozen=True)
@@ -224,3 +229,82 @@ def _svg(canvas: Any) -> str:
     file = io.StringIO()
     canvas.savefig(file, format="svg")
     return file.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------------------- legends
+
+
+def blocks(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that stand together above one legend; a new block begins where two schemes would look alike."""
+    together: list[list[Row]] = []
+    seen: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        mine = {_sight(curve): curve.label for panel in row for curve in panel.curves}
+        if not together or any(seen.get(sight, label) != label for sight, label in mine.items()):
+            together.append([])
+            seen = {}
+        together[-1].append(row)
+        seen |= mine
+    return together
+
+
+def _sight(curve: Curve) -> tuple[str, str, str]:
+    style = STYLES[curve.label]
+    return style.colour, style.marker, style.line
+
+
+def legend_entries(panels: Iterable[Panel]) -> list[Any]:
+    """One for each scheme of all panels, in the order of first appearance, and one for the band.
+
+    Notes are left out: what a moving user pays differs between panels, which have legends of their own for it.
+    """
+    from matplotlib.patches import Patch
+
+    curves: dict[str, Curve] = {}
+    for panel in panels:
+        for curve in panel.curves:
+            curves.setdefault(curve.label, curve)
+    entries = [_entry(curve, STYLES[label].name) for label, curve in curves.items()]
+    return [*entries, Patch(color="#777777", alpha=0.25, linewidth=0, label="band: 95% interval")]
+
+
+def note_entries(panel: Panel) -> tuple[str, list[Any]]:
+    """(title, entries) of a panel's own legend of its noted curves; what all notes begin with becomes the title."""
+    noted = [curve for curve in panel.curves if curve.note]
+    words = [curve.note.split() for curve in noted]
+    shared = 0
+    if len(noted) > 1:
+        while all(len(some) > shared + 1 and some[shared] == words[0][shared] for some in words):
+            shared += 1
+    names = (f"{STYLES[curve.label].name}: {' '.join(some[shared:])}" for curve, some in zip(noted, words, strict=True))
+    return " ".join(words[0][:shared]) if noted else "", [_entry(*pair) for pair in zip(noted, names, strict=True)]
+
+
+def columns_that_fit(handles: Sequence[Any], width: float, **options: Any) -> int:
+    """The most columns of a legend that is no wider than `width` inches, in as few lines as that many allow."""
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(width, 1.0))
+    renderer = renderer_of(canvas)
+    for columns in range(len(handles), 1, -1):
+        legend = canvas.legend(handles=handles, ncols=columns, **options)
+        wide = legend.get_window_extent(renderer).width / canvas.dpi
+        legend.remove()
+        if wide <= _AIR * width:
+            lines = -(-len(handles) // columns)
+            return -(-len(handles) // lines)
+    return 1
+
+
+def renderer_of(canvas: Any) -> Any:
+    """What measures the texts of a canvas."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    pixels: Any = FigureCanvasAgg(canvas)
+    return pixels.get_renderer()
+
+
+def _entry(curve: Curve, name: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=name, **look(curve))

@@ -1,21 +1,26 @@
-"""What a figure is: the points that it needs, and the panels that it shows of their results."""
+"""What a figure is: sweeps of points that are simulated, and panels of curves that show their results.
+
+A figure makes its points once, in its sweeps. They say what has to be simulated, what is drawn, and what the claims
+compare: all three ask a sweep for the curve of a scheme.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Point
-from dpcrowd.experiments.run import Results
-from dpcrowd.sim.statistics import mean_with_interval, means_with_halves
+from dpcrowd.arrays import Floats, PerRun
+from dpcrowd.experiments.figures.rosters import name_of
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.run import Results
+from dpcrowd.sim.statistics import means_with_halves
 
-__all__ = ["DATA_NAMES", "METRIC_NAMES", "Curve", "Figure", "Panel", "curve", "sweep"]
-
-Floats = NDArray[np.float64]
+__all__ = ["DATA_NAMES", "METRIC_NAMES", "NEGLIGIBLE", "Curve", "Figure", "Panel", "Sweep", "Values", "error_panels"]
 
 DATA_NAMES = {"linear": "Linear", "flu": "Flu", "multi-linear": "Multi-Linear", "multi-flu": "Multi-Flu"}
 METRIC_NAMES = {
@@ -25,17 +30,101 @@ METRIC_NAMES = {
     "packets_per_slot": "packets a slot",
     "frequency": "share of slots sampled",
 }
+ERRORS = ("are", "ace")
+NEGLIGIBLE = 1e-6  # people: sums of the same numbers in another order differ by less
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What a scheme scored in each run at one setting; `at` names the setting, such as "ε=0.1"."""
+
+    name: str
+    runs: PerRun
+    at: str = ""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the runs; NaN without any."""
+        return float(self.runs.mean()) if self.runs.size else math.nan
+
+    @property
+    def diverged(self) -> int:
+        """The number of runs without a finite value."""
+        return int((~np.isfinite(self.runs)).sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Means over the runs and half the widths of their 95% intervals; `note` is added to its name in the legend."""
+    """What a scheme scored along an axis: the values of all runs at each x; `note` is added to its name in a legend."""
 
     label: str
     x: Floats
-    mean: Floats
-    half: Floats
+    points: tuple[Values, ...]
     note: str = ""
+
+    @cached_property
+    def _summary(self) -> tuple[Floats, Floats]:
+        runs = np.stack([values.runs for values in self.points], axis=1)
+        mean, half = means_with_halves(runs)
+        return np.where(np.isinf(runs).any(axis=0), np.nan, mean), np.where(np.isnan(half), 0.0, half)
+
+    @property
+    def mean(self) -> Floats:
+        """The mean over the runs at each x; NaN where a run diverged to infinity, or where there is none."""
+        return self._summary[0]
+
+    @property
+    def half(self) -> Floats:
+        """Half the width of the 95% interval of the mean at each x; 0 where there is none."""
+        return self._summary[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Points on one data set that differ in one setting.
+
+    symbol   of the setting that is swept
+    points   (x, point); the curve of a scheme goes through the points that have it, so two of them may share an x
+    setting  what tells the sweep from others of its figure on the same data set
+    """
+
+    data: str
+    symbol: str
+    points: tuple[tuple[float, Point], ...]
+    setting: str = ""
+
+    @property
+    def name(self) -> str:
+        """The data set and what else tells the sweep from others."""
+        return ", ".join(part for part in (DATA_NAMES.get(self.data, self.data), self.setting) if part)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All schemes of the sweep."""
+        return tuple(dict.fromkeys(entry.label for _, point in self.points for entry in point.entries))
+
+    def of(self, label: str) -> list[tuple[float, Point]]:
+        """(x, point) for the points that have a scheme."""
+        return [(x, point) for x, point in self.points if any(entry.label == label for entry in point.entries)]
+
+    def curve(self, results: Results, label: str, metric: str, note: str = "") -> Curve:
+        """What a scheme scored along the sweep; a consensus error of mere rounding is none."""
+        points = self.of(label)
+        runs = [np.asarray(getattr(results[point][label], metric), dtype=np.float64) for _, point in points]
+        if metric == "ace":
+            runs = [np.where(np.abs(scores) < NEGLIGIBLE, 0.0, scores) for scores in runs]
+        values = (
+            Values(name_of(label), scores, f"{self.symbol}={x:g}") for (x, _), scores in zip(points, runs, strict=True)
+        )
+        return Curve(label, np.array([x for x, _ in points], dtype=np.float64), tuple(values), note)
+
+    def over_time(self, results: Results, label: str, metric: str) -> Curve:
+        """What a scheme scored in each slot of the sweep's only point."""
+        ((_, point),) = self.points
+        by_slot = getattr(results[point][label], f"{metric}_by_slot")
+        slots = range(by_slot.shape[1])
+        values = (Values(name_of(label), by_slot[:, slot], f"slot {slot}") for slot in slots)
+        return Curve(label, np.array(slots, dtype=np.float64), tuple(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +140,17 @@ class Panel:
     log_y: bool = True
 
 
+Layout = Callable[[Sequence[Sweep], Results], list[Panel]]
+
+
 @dataclass(frozen=True, eq=False)
 class Figure:
     """A figure of the paper, or one that we add.
 
     number, name   how it is asked for
     place          the figure of the paper that it answers to
-    points         what has to be simulated for it
-    panels         what it shows
+    sweeps         what is simulated for it
+    layout         which panels show the results of its sweeps
     about          what a reader has to know
     """
 
@@ -66,37 +158,39 @@ class Figure:
     name: str
     title: str
     place: str
-    points: Callable[[Plan], list[Point]]
-    panels: Callable[[Plan, Results], list[Panel]]
+    sweeps: Callable[[Plan], list[Sweep]]
+    layout: Layout
     about: str
+
+    def points(self, plan: Plan) -> list[Point]:
+        """Every point that has to be simulated, once."""
+        return list(dict.fromkeys(point for sweep in self.sweeps(plan) for _, point in sweep.points))
+
+    def panels(self, plan: Plan, results: Results) -> list[Panel]:
+        """What the figure shows."""
+        return self.layout(self.sweeps(plan), results)
 
     @property
     def file(self) -> str:
-        """Of its drawings and tables, without an ending."""
+        """The name of its drawings and tables, without an ending."""
         return f"figure{self.number}-{self.name}"
 
 
-def sweep(
-    results: Results, points: Sequence[tuple[float, Point]], metric: str, labels: Iterable[str]
-) -> tuple[Curve, ...]:
-    """A curve for each label over the x values of some points; a label that is never defined has none."""
-    curves = (curve(label, [(x, getattr(results[point][label], metric)) for x, point in points]) for label in labels)
-    return tuple(drawn for drawn in curves if np.isfinite(drawn.mean).any())
+def error_panels(x_label: str, *, log_x: bool = False, labels: tuple[str, ...] = ()) -> Layout:
+    """A row per sweep: its ARE and its ACE, of all its schemes or of those named."""
 
+    def layout(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+        return [
+            Panel(
+                f"{sweep.name}: {metric.upper()}",
+                x_label,
+                METRIC_NAMES[metric],
+                tuple(sweep.curve(results, label, metric) for label in labels or sweep.labels),
+                row=row,
+                log_x=log_x,
+            )
+            for row, sweep in enumerate(sweeps)
+            for metric in ERRORS
+        ]
 
-def curve(label: str, values: Sequence[tuple[float, Floats]], note: str = "") -> Curve:
-    """From (x, values of all runs) to means with intervals."""
-    means = [mean_with_interval(runs) for _, runs in values]
-    return Curve(
-        label,
-        np.array([x for x, _ in values], dtype=np.float64),
-        np.array([np.nan if m.mean is None else m.mean for m in means]),
-        np.array([0.0 if m.mean is None or m.ci95 is None else m.ci95[1] - m.mean for m in means]),
-        note,
-    )
-
-
-def over_time(label: str, by_slot: Floats) -> Curve:
-    """From (runs, slots) to a curve over the slots."""
-    mean, half = means_with_halves(by_slot)
-    return Curve(label, np.arange(by_slot.shape[1], dtype=np.float64), mean, np.where(np.isnan(half), 0.0, half))
+    return layout

@@ -6,71 +6,60 @@ window only gets all slots as its window, as Uniform and Sample do in the other 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES, Curve, Figure, Panel, sweep
-from dpcrowd.experiments.plan import Plan
-from dpcrowd.experiments.point import Entry, Point
-from dpcrowd.experiments.rosters import single
-from dpcrowd.experiments.run import Results
+from dpcrowd.experiments.figures.figure import ERRORS, METRIC_NAMES, Panel, Sweep
+from dpcrowd.experiments.figures.rosters import single
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
 from dpcrowd.plugins import package_of, scheme_class
 
-__all__ = ["FIGURE"]
+__all__ = ["plugin_panels", "plugin_sweeps"]
 
 
-def _roster(plan: Plan) -> tuple[Entry, ...]:
-    known = single("fast", "dfast", "dpcrowd")
-    labels = {entry.label for entry in known}
-    added = []
-    for name in plan.added.schemes:
+def plugin_sweeps(plan: Plan) -> list[Sweep]:
+    """What was added, and the paper's schemes, at each budget; on Linear if no data set was added."""
+    added = plan.added
+    roster = (*single("fast", "dfast", "dpcrowd"), *_entries(added.schemes))
+
+    def point(data: str, epsilon: float) -> Point:
+        return Point(data, roster, epsilon=epsilon, density=plan.default_density, graph=added.graph)
+
+    return [
+        Sweep(data, "ε", tuple((epsilon, point(data, epsilon)) for epsilon in plan.epsilons))
+        for data in added.data or ("linear",)
+    ]
+
+
+def _entries(names: Sequence[str]) -> list[Entry]:
+    known = {entry.label for entry in single("fast", "dfast", "dpcrowd")}
+    entries = {}
+    for name in names:
         scheme = scheme_class(name)
-        if scheme.name not in labels:
-            labels.add(scheme.name)
-            added.append(Entry(scheme.name, name, whole=scheme.kinds == frozenset({"window"})))
-    return (*known, *added)
+        if scheme.name not in known:
+            entries[scheme.name] = Entry(scheme.name, name, whole=scheme.kinds == frozenset({"window"}))
+    return list(entries.values())
 
 
-def _point(plan: Plan, data: str, epsilon: float) -> Point:
-    return Point(data, _roster(plan), epsilon=epsilon, density=plan.default_density, graph=plan.added.graph)
+def plugin_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+    """A row per sweep: its ARE and its ACE; the curve of another package's scheme says who makes its promise."""
+    return [
+        Panel(
+            f"{sweep.name}: {metric.upper()}",
+            "privacy budget ε",
+            METRIC_NAMES[metric],
+            tuple(sweep.curve(results, label, metric, _note(sweep, results, label)) for label in sweep.labels),
+            row=row,
+        )
+        for row, sweep in enumerate(sweeps)
+        for metric in ERRORS
+    ]
 
 
-def _data(plan: Plan) -> tuple[str, ...]:
-    return plan.added.data or ("linear",)
-
-
-def _points(plan: Plan) -> list[Point]:
-    return [_point(plan, data, epsilon) for data in _data(plan) for epsilon in plan.epsilons]
-
-
-def _panels(plan: Plan, results: Results) -> list[Panel]:
-    panels = []
-    for row, data in enumerate(_data(plan)):
-        points = [(epsilon, _point(plan, data, epsilon)) for epsilon in plan.epsilons]
-        promises = results[points[0][1]].guarantees
-        for metric in ("are", "ace"):
-            curves = sweep(results, points, metric, [entry.label for entry in _roster(plan)])
-            noted = tuple(_noted(curve, plan, promises[curve.label]) for curve in curves)
-            title = f"{DATA_NAMES.get(data, data)}: {metric.upper()}"
-            panels.append(Panel(title, "privacy budget ε", METRIC_NAMES[metric], noted, row=row))
-    return panels
-
-
-def _noted(curve: Curve, plan: Plan, promise: str | None) -> Curve:
-    """The curve of another package's scheme says who makes its promise: "claimed by PACKAGE", or "promised by"."""
-    names = {entry.label: entry.scheme for entry in _roster(plan)}
-    if package_of(scheme_class(names[curve.label])) is None or promise is None:
-        return curve
-    return replace(curve, note=promise.partition(",")[0])
-
-
-FIGURE = Figure(
-    10,
-    "plugins",
-    "Schemes, data and networks of other packages",
-    "none: what was added to this report",
-    _points,
-    _panels,
-    "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
-    "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
-    "and 'claimed by' it where it does not.",
-)
+def _note(sweep: Sweep, results: Results, label: str) -> str:
+    """ "claimed by PACKAGE" or "promised by PACKAGE"; nothing for dpcrowd's own schemes and those without a promise."""
+    point = sweep.of(label)[0][1]
+    (name,) = (entry.scheme for entry in point.entries if entry.label == label)
+    promise = results[point].guarantees[label]
+    return "" if promise is None or package_of(scheme_class(name)) is None else promise.partition(",")[0]

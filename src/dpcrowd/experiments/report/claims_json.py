@@ -6,7 +6,7 @@ from typing import Any
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.claims import why_not_judged
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.verdicts import NOT_JUDGED, Judged, summary
 
 __all__ = ["VERSION", "claims_as_json"]

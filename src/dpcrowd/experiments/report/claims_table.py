@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
-from dpcrowd.experiments.figures.regions import LEDGER_NAMES
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.figures import LEDGER_NAMES
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.verdicts import Judged, outcome_of
 
 __all__ = ["ClaimRow", "claim_rows"]

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.figures import ADDED, FIGURES
-from dpcrowd.experiments.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
 
 __all__ = ["Facts", "command", "how_it_was_made"]
 

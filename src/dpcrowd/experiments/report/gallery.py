@@ -8,9 +8,9 @@ from pathlib import Path
 from dpcrowd.experiments.draw import Drawn
 from dpcrowd.experiments.draw.canvas import Block
 from dpcrowd.experiments.figures.figure import Figure
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.figures.tables import by_slot_file, table_file
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report.parameters import shares_label
-from dpcrowd.experiments.tables import by_slot_file, table_file
 
 __all__ = ["ShownFigure", "shown_figures"]
 

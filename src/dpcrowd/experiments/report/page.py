@@ -13,7 +13,7 @@ from typing import Any
 from dpcrowd.__about__ import __version__
 from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.draw import Drawn
-from dpcrowd.experiments.plan import Plan
+from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report import parameters, sources
 from dpcrowd.experiments.report.claims_json import claims_as_json
 from dpcrowd.experiments.report.claims_table import claim_rows

@@ -17,16 +17,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.experiments.tune.samples import Samples
+from dpcrowd.arrays import Bools, Floats, Ints, PerRegion
 from dpcrowd.filters import Observation, ProcessModel, observation_info, observation_var, predict, update
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Noise
+from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
+from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.engine import run_batch
 
-__all__ = ["log_likelihood", "most_likely_var"]
+__all__ = ["Samples", "listen", "log_likelihood", "most_likely_var"]
 
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _LEAST = math.log10(1.0 / 12.0)  # rounding alone
@@ -34,9 +39,82 @@ _EACH_DECADE = 2  # points of the first, coarse look
 _DIGITS = 1e-3  # decades
 
 
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Noisy samples of several independent streams of one process, slots first, then streams, servers, regions.
+
+    noisy      (T, n, m, d) z_i(t) = H_i x(t) + v_i
+    noise_var  (T, n, m, d) variance of the noise that was added for privacy
+    where      (T, n, m, d) whether there is a sample
+    shares     (T, n, m, 1) H_i
+    """
+
+    noisy: Floats
+    noise_var: Floats
+    where: Bools
+    shares: Floats
+
+    @property
+    def regions(self) -> int:
+        return int(self.noisy.shape[-1])
+
+    def region(self, k: int) -> Samples:
+        """Those of one region, in arrays of their own."""
+        one = slice(k, k + 1)
+        return Samples(
+            self.noisy[..., one].copy(), self.noise_var[..., one].copy(), self.where[..., one].copy(), self.shares
+        )
+
+
+class _Listening(Scheme):
+    """A scheme as it is, whose samples are kept."""
+
+    name = "listening"
+    kinds = frozenset({"finite", "window"})
+    summary = ("as the scheme below",) * 4
+
+    def __init__(self, inner: Scheme) -> None:
+        self.inner, self.reach = inner, inner.reach
+        self.heard: list[tuple[Floats, Floats, Bools, Floats]] = []
+
+    def start(self, setting: Setting) -> Any:
+        return self.inner.start(setting)
+
+    def plan(self, state: Any, slot: int, shares: Floats) -> Plan:
+        return self.inner.plan(state, slot, shares)
+
+    def perturb(self, state: Any, plan: Plan, counts: Ints, noise: Noise) -> Reading:
+        reading = self.inner.perturb(state, plan, counts, noise)
+        shape = reading.noisy.shape
+        noise_var, where = np.broadcast_to(reading.noise_var, shape).copy(), np.broadcast_to(plan.due, shape).copy()
+        self.heard.append((reading.noisy.copy(), noise_var, where, np.array(plan.shares)))
+        return reading
+
+    def message(self, state: Any, plan: Plan, reading: Reading) -> Any:
+        return self.inner.message(state, plan, reading)
+
+    def fuse(self, state: Any, plan: Plan, reading: Reading, messages: Any, hearing: Hearing) -> None:
+        self.inner.fuse(state, plan, reading, messages, hearing)
+
+    def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
+        return self.inner.release(state, plan, reading)
+
+    def message_numbers(self, regions: int, form: Form) -> int:
+        return self.inner.message_numbers(regions, form)
+
+
+def listen(config: SimulationConfig) -> Samples:
+    """All noisy samples of the one scheme of a simulation; it must not group regions."""
+    scheme = _Listening(config.entrants[0].scheme)
+    run_batch(replace(config, entrants=(replace(config.entrants[0], scheme=scheme),)), range(config.runs))
+    noisy, noise_var, where, shares = (np.stack(arrays) for arrays in zip(*scheme.heard, strict=True))
+    shape = (len(noisy), config.runs, config.servers, -1)
+    return Samples(noisy.reshape(shape), noise_var.reshape(shape), where.reshape(shape), shares.reshape(shape))
+
+
 def log_likelihood(
     samples: Samples, process_var: object, observation: Observation = "paper", transition: object = 1.0
-) -> Floats:
+) -> PerRegion:
     """(d,) logarithm of the density of all samples of each region, given Q (a number or (d,)) and a diagonal A."""
     slots, streams, _, d = samples.noisy.shape
     model = ProcessModel.of(transition, np.broadcast_to(np.asarray(process_var, dtype=np.float64), (d,)))

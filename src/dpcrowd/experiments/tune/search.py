@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters import ProcessModel
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import SimulationConfig
@@ -28,7 +28,6 @@ from dpcrowd.sim.simulate import batches
 
 __all__ = ["AXES", "Found", "evolve", "mean_are", "population", "with_parameters"]
 
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 AXES: dict[str, tuple[float, float]] = {

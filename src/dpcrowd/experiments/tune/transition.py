@@ -15,22 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints, PerRegion, RegionMatrix, Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.checkins import CheckIns
-from dpcrowd.sim.data.dataset import Counts
 from dpcrowd.sim.data.series import ROUNDING_VAR
 
 __all__ = ["FLOW", "moves_between_regions", "residual_var", "transition_from_checkins", "transition_from_counts"]
-
-Floats = NDArray[np.float64]
 
 FLOW = 0.01
 """How large a flow is expected to be, as a share of a region's people: the width of the pull towards the identity."""
 
 
-def moves_between_regions(data: CheckIns) -> NDArray[np.int64]:
+def moves_between_regions(data: CheckIns) -> Ints:
     """(d, d): how many times a user was in region j in one slot and in region k in the next, at [k, j]."""
     d = len(data.regions)
     place = data.entry_slot * data.users + data.entry_user  # of one (slot, user) pair; each occurs once
@@ -43,7 +40,7 @@ def moves_between_regions(data: CheckIns) -> NDArray[np.int64]:
     return np.bincount(flat, minlength=d * d).astype(np.int64).reshape(d, d)
 
 
-def transition_from_checkins(data: CheckIns) -> Floats:
+def transition_from_checkins(data: CheckIns) -> RegionMatrix:
     """A from the moves of users who were seen in two consecutive slots; who was never seen again stays."""
     moves = moves_between_regions(data)
     if not moves.any():
@@ -54,7 +51,7 @@ def transition_from_checkins(data: CheckIns) -> Floats:
     return _normalised(moves.astype(np.float64))
 
 
-def transition_from_counts(series: Sequence[Counts], flow: float = FLOW) -> Floats:
+def transition_from_counts(series: Sequence[Truth], flow: float = FLOW) -> RegionMatrix:
     """A that predicts each slot's counts from the one before, over one or more streams (T, d).
 
     With F[k, j] >= 0 the share of region j's people who go to region k, a region changes by what flows in less what
@@ -92,19 +89,19 @@ def transition_from_counts(series: Sequence[Counts], flow: float = FLOW) -> Floa
     return np.asarray(flows + np.diag(1.0 - flows.sum(axis=0)))
 
 
-def residual_var(transition: Floats, series: Sequence[Counts]) -> Floats:
+def residual_var(transition: RegionMatrix, series: Sequence[Truth]) -> PerRegion:
     """(d,) Q around A: the mean square of what A does not predict."""
     before, after = _steps(series)
     apart = np.square(after - before @ transition.T)
     return np.asarray(np.maximum(apart.mean(axis=0), ROUNDING_VAR))
 
 
-def _steps(series: Sequence[Counts]) -> tuple[Floats, Floats]:
+def _steps(series: Sequence[Truth]) -> tuple[Floats, Floats]:
     before = np.concatenate([counts[:-1] for counts in series]).astype(np.float64)
     return before, np.concatenate([counts[1:] for counts in series]).astype(np.float64)
 
 
-def _normalised(flows: Floats) -> Floats:
+def _normalised(flows: RegionMatrix) -> RegionMatrix:
     """Columns divided by their sums; a region that nobody leaves or stays in keeps its people."""
     total = flows.sum(axis=0)
     return np.where(total > 0.0, flows / np.where(total > 0.0, total, 1.0), np.eye(len(flows)))

@@ -13,27 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.experiments.tune.likelihood import most_likely_var
-from dpcrowd.experiments.tune.samples import listen
-from dpcrowd.experiments.tune.scope import check_span, described, tuned_names
+from dpcrowd.arrays import Truth
+from dpcrowd.errors import BadInput, unknown_name, whole_number
+from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
 from dpcrowd.experiments.tune.search import Found, evolve, mean_are, population, with_parameters
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
-from dpcrowd.schemes.registry import groups_regions, make_scheme
-from dpcrowd.sim.config import SimulationConfig, whole_number
+from dpcrowd.schemes.registry import SCHEMES, groups_regions, make_scheme
+from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import Data, configure
-from dpcrowd.sim.data import CheckIns
-from dpcrowd.sim.data.span import Span, cut, is_drawn_anew
+from dpcrowd.sim.data import NAMES, CheckIns, DataSet
+from dpcrowd.sim.data.seeds import Purpose, generator
+from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
 from dpcrowd.sim.export import check_writable
-from dpcrowd.sim.seeds import Purpose, generator
 from dpcrowd.sim.tuned import METHODS, Tuned, counts_digest
 
-__all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "tune"]
+__all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "tune"]
 
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
@@ -41,6 +39,15 @@ SEED_OFFSET = 1_000_000_000_000
 """Added to the seed: a simulation with the same seed has other runs."""
 
 Progress = Callable[[int, int], None]
+
+_SAMPLED = ("process_var", "theta", "xi", "sample_fraction")
+_RESCUE = ("process_var", "rescue_theta")
+
+TUNABLE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("central", "fast", "dfast", "dpcrowd", "dpcrowd-w"), _SAMPLED),
+    **dict.fromkeys(("dpcrowd-plus", "rescuedp", "drescuedp"), _RESCUE),
+}
+"""Schemes by name, and their parameters; the central filter's are those of a finite stream."""
 
 
 def tune(
@@ -89,7 +96,7 @@ def tune(
     axes = tuned_names(scheme, window, settings.get("users", "pinned"))
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
     asked = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
-    first, last = check_span(asked, span)
+    first, last = _check_span(asked, span)
     config = _on_span(asked, first, last)
     truths = _truths(config)
     start = with_parameters(config, _process(config, transition, truths), {})
@@ -109,7 +116,7 @@ def tune(
         last=asked.data.first + last,
         slots=asked.data.first + asked.data.slots,
         method=method,
-        on=described(config, asked.data, method, transition),
+        on=_described(config, asked.data, method, transition),
         epsilon=float(epsilon),
         guarantee=guarantee.kind,
         length=guarantee.length,
@@ -141,13 +148,13 @@ def _on_span(asked: SimulationConfig, first: int, last: int) -> SimulationConfig
     return replace(asked, data=cut(asked.data, first, last), entrants=(entrant,), shares=shares)
 
 
-def _truths(config: SimulationConfig) -> list[NDArray[np.int64]]:
+def _truths(config: SimulationConfig) -> list[Truth]:
     """The counts that are tuned on: of every run if they are drawn anew, else once."""
     runs = config.runs if is_drawn_anew(config.data) else 1
     return [config.data.truth(generator(config.seed, run, Purpose.TRUTH)) for run in range(runs)]
 
 
-def _process(config: SimulationConfig, transition: str | None, truths: list[NDArray[np.int64]]) -> ProcessModel:
+def _process(config: SimulationConfig, transition: str | None, truths: list[Truth]) -> ProcessModel:
     """A and Q to start from."""
     model, data = config.data.model, config.data
     if transition is None:
@@ -172,3 +179,62 @@ def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> Found
     found = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
     rounded = replace(found, process_var=np.array([float(f"{q:.6g}") for q in found.process_var]))
     return Found(rounded, {}, mean_are(with_parameters(config, rounded, {})))
+
+
+def tuned_names(scheme: str, window: int | None = None, users: str = "pinned") -> tuple[str, ...]:
+    """The parameters of a scheme that evolution looks for, Q first."""
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise unknown_name("scheme", str(scheme), TUNABLE)
+    if scheme not in TUNABLE:
+        raise BadInput(f"scheme '{scheme}' has no parameters to tune; these have: {', '.join(TUNABLE)}.")
+    names = _RESCUE if scheme == "central" and window is not None else TUNABLE[scheme]
+    # Roaming users pay the same for every slot, so that there is no T_s.
+    return tuple(name for name in names if name != "sample_fraction" or users != "roaming")
+
+
+def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
+    """(first, last) of the slots to tune on: those asked for, else the first half of a series."""
+    data = config.data
+    if is_drawn_anew(data):
+        if span is not None:
+            raise BadInput(
+                f"a span was given, but '{data.name}' is drawn anew in each run and has no past: leave it out, and "
+                "whole runs of other seeds are tuned on."
+            )
+        return 0, data.slots
+    first, last = read_span((0, max(1, data.slots // 2)) if span is None else span, data.slots)
+    length = last - first
+    if length < config.burn_in + 2:
+        raise BadInput(
+            f"slots {first}:{last} are {length}; tuning needs at least {config.burn_in + 2}, since errors count "
+            f"from slot {config.burn_in} on (burn-in)."
+        )
+    guarantee = config.entrants[0].guarantee
+    if guarantee is not None and guarantee.kind == "window" and guarantee.length > length:
+        raise BadInput(
+            f"the window of {guarantee.length} slots is longer than slots {first}:{last} that are tuned on; take a "
+            f"window of at most {length}, or a longer span."
+        )
+    return first, last
+
+
+def _described(config: SimulationConfig, whole: DataSet, method: str, transition: str | None) -> str:
+    """The sentence that says on which data it was tuned; `config` is on the span."""
+    data = config.data
+    what = "noisy samples of " if method == "likelihood" else ""
+    counted = ""
+    if transition == "frequencies":
+        counted = "; A from " + (
+            "the moves of users" if isinstance(data, CheckIns) else "consecutive counts (macro data)"
+        )
+    if is_drawn_anew(data):
+        return f"{what}{config.runs} simulated runs of '{data.name}' with seeds of their own; nobody's data{counted}"
+    labels = "" if data.slot_labels is None else f" ({data.slot_labels[0]} to {data.slot_labels[-1]})"
+    if data.name in NAMES:
+        origin = "public data"
+    elif method == "likelihood":
+        origin = "past data, of which Q has seen noisy samples only"
+    else:
+        origin = "past data, on which the parameters depend without any epsilon"
+    told = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {whole.first + whole.slots} of "
+    return f"{told}'{data.name}'{labels}; {origin}{counted}"

@@ -16,6 +16,7 @@ from dpcrowd.node.config.kinds import Duration, Name, Refused, Section, Size, ab
 from dpcrowd.node.config.tokens import TokensSection
 
 __all__ = [
+    "DebugSection",
     "IngestSection",
     "KeysSection",
     "LedgerSection",
@@ -186,6 +187,26 @@ class LedgerSection(Section, frozen=True, kw_only=True):
     ] = None
 
 
+class DebugSection(Section, frozen=True, kw_only=True):
+    """[debug]: for whoever looks for a fault."""
+
+    record: Annotated[
+        Path | None,
+        about(
+            "A file in which is written what happens to the state machine, for `dpcrowd node replay`. Others must not "
+            "be able to read it.",
+            _FILE,
+        ),
+    ] = None
+    record_limit: Annotated[
+        Size, about("How large that file may become.", 'a size from 1MiB to 1024GiB such as "64MiB", or bytes')
+    ] = field(default_factory=lambda: Size(64 << 20))
+
+    def __post_init__(self) -> None:
+        if not 1 << 20 <= self.record_limit <= 1 << 40:
+            raise Refused("record_limit", f"given {self.record_limit}; allowed: 1MiB to 1024GiB.")
+
+
 class NodeConfig(Section, frozen=True, kw_only=True):
     """All of node.toml."""
 
@@ -218,6 +239,9 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     ledger: Annotated[LedgerSection, about("The account of what was spent.", "a table [ledger]")] = field(
         default_factory=LedgerSection
     )
+    debug: Annotated[DebugSection, about("For whoever looks for a fault.", "a table [debug]")] = field(
+        default_factory=DebugSection
+    )
 
     def __post_init__(self) -> None:
         if self.ledger.shared is not None and self.ledger.shared == self.data:
@@ -247,6 +271,8 @@ class NodeConfig(Section, frozen=True, kw_only=True):
             )
         if self.ingest.exact_counters:
             yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep it inside."
+        if self.debug.record is not None:
+            yield f"debug.record is on: {self.debug.record} holds noisy values and messages; keep it to yourself."
         if self.noise.sampler == "opendp":
             yield (
                 "noise.sampler is opendp: a process or a machine that is resumed twice from one image repeats its "

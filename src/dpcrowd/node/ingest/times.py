@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RefusedRow
-from dpcrowd.node.slots import SECOND, SlotClock
+from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 __all__ = ["LAST_NS", "Zoned", "nanoseconds", "parse_time", "rfc3339", "slots_of"]
 
@@ -35,15 +35,6 @@ def parse_time(text: str) -> int | None:
     except msgspec.ValidationError:
         return None
     return at_ns if 0 <= at_ns <= LAST_NS else None
-
-
-def rfc3339(at_ns: int) -> str:
-    """A time in UTC, with as much of a fraction as it has; for times from the years 1 to 9999."""
-    seconds, fraction = divmod(at_ns, SECOND)
-    days, rest = divmod(seconds, 86_400)
-    day = datetime.fromordinal(_EPOCH.toordinal() + days)
-    digits = f".{fraction:09d}".rstrip("0") if fraction else ""
-    return f"{day:%Y-%m-%d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}{digits}Z"
 
 
 def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int64] | None, list[int]]:

@@ -1,105 +1,110 @@
-"""What only the operator can decide for a running node: that samples are lost, that the clock is right."""
+"""What is written when something is decided: a loss is confirmed, a clock accepted, or the next revision takes over.
+
+Each of these is an instruction of the machine, and gives the stimulus with which it is answered. All read and write
+files, and are called in a thread; if one fails, the machine goes on as before.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
 
-from dpcrowd.errors import BadInput
-from dpcrowd.node.live.build import book_loss
-from dpcrowd.node.live.clock_return import accept, check_acceptable
-from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.renewing import Renewing
-from dpcrowd.node.machine import Machine
-from dpcrowd.node.storage import StorageFailed
-from dpcrowd.privacy import Noise
+from dpcrowd.node.config import NetworkConfig
+from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.live.build import owed
+from dpcrowd.node.live.horizon import declare_promise
+from dpcrowd.node.live.purse import own_promise
+from dpcrowd.node.live.spending import spending
+from dpcrowd.node.machine import Revision
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.storage import Storage
+from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Deciding"]
+__all__ = ["book_loss", "declare", "look_back", "store_return", "take_over"]
 
 log = logging.getLogger("dpcrowd.node")
 
 
-class Deciding(Renewing):
-    """A node whose operator decides; each decision is carried out between two stimuli of the machine, and logged.
+def declare(network: NetworkConfig, storage: Storage, now_ns: int) -> None:
+    """Tell the ledger what a network promises; if a new horizon begins with that, the log says so."""
+    if text := declare_promise(network, storage, now_ns):
+        log.warning("a new horizon begins: %s", text, extra={"event": "new-horizon"})
 
-    _sealing  the slot that is sealed next
-    _opened   the last slot that was opened for check-ins
-    """
 
-    presence: Presence
-    _noise: Noise
-    _make_machine: Callable[..., tuple[Machine, str]]
-    _sealing: int
-    _opened: int
+def take_over(
+    asked: do.TakeOver, at_ns: int, network: NetworkConfig, storage: Storage, make: Callable[[NetworkConfig], Revision]
+) -> on.RevisionTaken:
+    """The next revision; its key is read now, and may have been renewed since it was expected."""
+    revision = make(network)
+    declare(network, storage, at_ns)
+    return on.RevisionTaken(at_ns, asked.slot, revision, owed(storage, network, asked.until))
 
-    @abstractmethod
-    def _wake(self) -> None:
-        """Whoever waits for a slot looks again which one it is."""
 
-    async def confirm_loss(self) -> str:
-        """Book what the folder does not know of as fully spent, and go on with an account that has it."""
-        trust = self.keeper.machine.trust
-        if trust.lost_at is None and not trust.nobody_remembers:
-            raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
+def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> on.LossBooked:
+    """A whole budget, up to the end of the open slot."""
+    clock, remembered = network.clock(), asked.counter if asked.remembered is None else asked.remembered
+    until = clock.closes(clock.slot_of(asked.at_ns))
+    reason = f"a neighbour remembers {remembered} samples, the folder {asked.counter}"
+    if asked.remembered is None:
+        reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
+    entries = storage.ledger.spent_since(0)
+    known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
+    counter = storage.ledger.mark_lost(
+        min(known, until - clock.length_ns),
+        until,
+        network.guarantee().total,
+        reason,
+        at_ns=asked.at_ns,
+        counter=remembered,
+    )
+    storage.memory.confirm_complete(asked.complete_until)
+    return on.LossBooked(asked.at_ns, counter, _loss_text(storage, network, asked.at_ns, until))
 
-        def book() -> str:
-            now, machine = self._wall.now(), self.keeper.machine
-            told = book_loss(self._storage, self.revision, machine.trust, now)
-            fresh, _ = self._make_machine(
-                self.config, self.revision, self._storage, self._noise, machine.view, now, vouched=True
-            )
-            self.keeper.machine = fresh
-            return told
 
-        told = await self._between_stimuli(lambda: asyncio.to_thread(book))
-        log.warning(told, extra={"event": "loss-confirmed"})
-        return told
+def _loss_text(storage: Storage, network: NetworkConfig, now_ns: int, until_ns: int) -> str:
+    clock, own = network.clock(), own_promise(storage, network.id)
+    text = f"the time until {rfc3339(until_ns)} counts as fully spent"
+    if own is None:
+        return f"{text}; sampling begins again when budget is there."
+    cost = spending(storage, own, clock, clock.slot_of(now_ns))
+    if cost.returns_slot is None:
+        return f"{text}: blocked is {cost.text} Sampling begins again in a new horizon."
+    back = rfc3339(clock.opens(cost.returns_slot))
+    return f"{text}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}, {back}."
 
-    async def accept_clock(self) -> str:
-        """Let slots begin again that a clock which was ahead has sealed; see `clock_return`."""
 
-        async def begin_again() -> str:
-            machine, now = self.keeper.machine, self._wall.now()
-            check_acceptable(machine.view, self.revision, self._last_sealed, now)
-            self.keeper.begin_again()
-            call = self.keeper.in_thread
-            last, told = await call(accept, self._storage, self.revision, machine, self._last_sealed, now)
-            self.intake.begin_again(last)
-            self.refusals.clear()
-            self._sealing, self._opened = last + 1, self.clock.slot_of(now)
-            self._wake()
-            with suppress(StorageFailed):  # what is left of slots to come is not counted: see `Journal.attend`
-                await call(self._void_check_ins, now)
-            return told
+def look_back(asked: do.LookBack, at_ns: int, network: NetworkConfig, storage: Storage) -> on.ClockLookedUp:
+    """What is known and owed where slots begin again, and a sentence for the operator, which is logged for good."""
+    clock = network.clock()
+    again_ns = clock.opens(asked.last + 1)
+    before = storage.releases.latest(before_ns=again_ns)
+    known = -1 if before is None else clock.slot_of(before.opens_ns)
+    text = _return_text(storage, network, asked.sealed, asked.last, again_ns)
+    return on.ClockLookedUp(at_ns, asked.last, known, owed(storage, network, asked.last), text)
 
-        told = await self._between_stimuli(begin_again)
-        log.warning("the clock is accepted: %s", told, extra={"event": "clock-accepted"})
-        return told
 
-    def _void_check_ins(self, now_ns: int) -> None:
-        """Of slots to come, which the clock that was ahead has opened; those that are open now were missed."""
-        journal = self._storage.journal
-        self.presence.distrust(now_ns)
-        for opens_ns in journal.pending():
-            if opens_ns > now_ns:
-                journal.forget(opens_ns)
+def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage) -> on.ClockReturned:
+    """Slots begin again."""
+    again_ns = network.clock().opens(asked.last + 1)
+    storage.accept_clock(asked.at_ns, again_ns, asked.state, asked.complete_until, asked.text)
+    return on.ClockReturned(asked.at_ns)
 
-    async def _between_stimuli(self, work: Callable[[], Awaitable[str]]) -> str:
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        async def carry_out() -> None:
-            try:
-                told = await work()
-            except Exception as error:
-                if not done.done():
-                    done.set_exception(error)
-            else:
-                if not done.done():
-                    done.set_result(told)
-
-        self.keeper.give(carry_out)
-        return str(await done)
+def _return_text(storage: Storage, network: NetworkConfig, sealed: int, last: int, again_ns: int) -> str:
+    ahead = [
+        entry
+        for entry in storage.ledger.dated_after(again_ns)
+        if entry.network == network.id and entry.kind == "sample" and entry.opens_ns >= again_ns
+    ]
+    text = (
+        f"slots up to {sealed} were sealed by a clock that was ahead; they begin again with slot {last + 1}, which "
+        f"opened at {rfc3339(again_ns)}."
+    )
+    if not ahead:
+        return f"{text} Nothing was sampled by that clock."
+    spent, until = format_epsilon(sum(entry.nano for entry in ahead)), max(entry.closes_ns for entry in ahead)
+    return (
+        f"{text} That clock has sampled {len(ahead)} slot(s) for ε={spent}, which stays spent: they are not sampled "
+        f"again, and it counts until {rfc3339(until)} and for as long as the promise says after that."
+    )

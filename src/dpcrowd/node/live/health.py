@@ -17,14 +17,13 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from dpcrowd.node.config.node import ListenSection
 from dpcrowd.node.connections.descriptors import limit, open_files
 from dpcrowd.node.live.notify import notify
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Health", "api_check", "keeper_check", "node_health", "watchdog_seconds"]
+__all__ = ["Health", "api_check", "node_health", "watchdog_seconds"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -34,12 +33,6 @@ _FULL = 0.9  # of all file descriptors
 _REOPEN_EVERY = 300.0
 
 Check = Callable[[], Awaitable[None]]
-
-
-class Keeper(Protocol):
-    """As far as it is needed here."""
-
-    def give(self, stimulus: Check) -> None: ...
 
 
 class Health:
@@ -97,30 +90,15 @@ class Health:
         self._full_before = full
 
 
-def node_health(listen: ListenSection, keeper: Keeper, transport: Transport, reopen: Check) -> Health:
-    """Of a node with these parts; `reopen` is done between two stimuli."""
+def node_health(listen: ListenSection, keeper: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
+    """Of a node with these parts."""
     host, port = listen.http_address
     checks = {
-        "keeper": keeper_check(keeper),
+        "keeper": keeper,
         "transport": transport.check_alive,
         "API": api_check(host, port, https=listen.http_certificate is not None),
     }
-    return Health(checks, lambda: keeper.give(reopen), notify)
-
-
-def keeper_check(keeper: Keeper) -> Check:
-    """It works off its queue."""
-
-    async def check() -> None:
-        done = asyncio.Event()
-
-        async def mark() -> None:
-            done.set()
-
-        keeper.give(mark)
-        await done.wait()
-
-    return check
+    return Health(checks, reopen, notify)
 
 
 def api_check(host: str, port: int, *, https: bool) -> Check:

@@ -1,18 +1,22 @@
-"""Carrying instructions out, in their order, one stimulus at a time: what must be durable first is durable first."""
+"""Carrying instructions out, in their order, one stimulus at a time: what must be durable first is durable first.
+
+Nothing but stimuli is queued. What an instruction has to be answered with is handed back to the machine at once, before
+the next instruction is carried out (`_carry_out`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.live.timing import WallClock
@@ -20,9 +24,10 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
+from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage import Refusal, Storage, StorageFailed
-from dpcrowd.node.transport.base import Transport
+from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
 
 __all__ = ["Keeper"]
@@ -33,19 +38,49 @@ STRANGER, FLOOD = "stranger", "flood"
 _MANY = 100
 _PUNCTUAL = 5_000_000  # nanoseconds: what a timer may be late by
 _TURNS = 10  # of the loop, in which readers get what was published; forgetting many check-ins would hold them up
-_GRAVE = ("ledger-rolled-back",)
+_SHORT = 0.05  # seconds
 
-Call = Callable[[], Awaitable[None]]
 T = TypeVar("T")
+
+
+class Outside(Protocol):
+    """What a node does that is not the keeper's own work; whatever comes back is a stimulus."""
+
+    async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed: ...
+
+    async def link(self, asked: do.Link, at_ns: int) -> None:
+        """Tells the machine by itself (`Keeper.handle`), before links are closed and after they are opened."""
+        ...
+
+    async def decide(
+        self, asked: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int
+    ) -> on.Stimulus: ...
+
+    async def begin_again(self, last: int) -> None: ...
+
+    async def book_clock_step(self, step: do.BookClockStep) -> None: ...
+
+    def schedule(self, slot: int, at_ns: int) -> None:
+        """The machine wants to be told of a deadline."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A stimulus, and who waits for what the machine makes of it."""
+
+    stimulus: on.Stimulus
+    answer: asyncio.Future[str] | None = None
 
 
 class Keeper:
     """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
 
-    schedule     called with (slot, time) where the machine wants to be told of a deadline
+    outside      does whatever is neither stored nor sent
     clock        by which messages leave
     meter        counts what was done
     storage_log  of the node, see `StorageLog`
+    recorder     writes down what happens to the machine, if somebody wants that
     """
 
     def __init__(
@@ -54,17 +89,22 @@ class Keeper:
         storage: Storage,
         transport: Transport,
         broadcast: Broadcast,
-        schedule: Callable[[int, int], None],
+        outside: Outside,
         clock: WallClock | None = None,
         meter: SlotMeter | None = None,
         storage_log: StorageLog | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.machine, self._storage, self._transport = machine, storage, transport
-        self._broadcast, self._schedule, self._clock = broadcast, schedule, clock or WallClock()
+        self._broadcast, self._outside, self._clock = broadcast, outside, clock or WallClock()
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
-        self.linked: frozenset[str] = frozenset()  # whom the transport was opened for
-        self._queue: asyncio.Queue[on.Stimulus | Call] = asyncio.Queue()
+        self._recorder = recorder
+        self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()
+        self._given = self._handled = 0
+        self._over = False
+        self._answer: str | None = None  # of the machine, to whoever has asked
+        self._distrust = ""  # why the ledger is not trusted, as the log has it
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
@@ -72,28 +112,70 @@ class Keeper:
         self.sent = 0
         self.late = 0  # of those
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
-        self._broken = False
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
 
-    def give(self, stimulus: on.Stimulus | Call) -> None:
-        """A stimulus, or something to be done between two stimuli."""
+    def give(self, stimulus: on.Stimulus) -> None:
+        """Queue a stimulus."""
+        self._put(_Queued(stimulus))
+
+    async def ask(self, stimulus: on.Stimulus) -> str:
+        """Queue a decision of the operator; gives what the machine answers, or raises what has kept it from that."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        if self._over:
+            answer.cancel()
+        self._put(_Queued(stimulus, answer))
+        return await answer
+
+    def _put(self, item: _Queued | BaseException) -> None:
         self.idle.clear()
-        self._queue.put_nowait(stimulus)
+        self._given += 1
+        self._queue.put_nowait(item)
 
     async def run(self) -> None:
         try:
             while True:
                 if self._queue.empty():
                     self.idle.set()
-                given = await self._queue.get()
-                await (given() if callable(given) else self.handle(given))
+                item = await self._queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if item.answer is None:
+                    await self.handle(item.stimulus)
+                else:
+                    await self._answer_to(item.stimulus, item.answer)
+                self._handled += 1
         finally:
             for timer in self._timers:
                 timer.cancel()
+            self._over = True
+            while not self._queue.empty():  # nobody answers any more
+                item = self._queue.get_nowait()
+                if isinstance(item, _Queued) and item.answer is not None:
+                    item.answer.cancel()
 
-    def begin_again(self) -> None:
+    async def _answer_to(self, stimulus: on.Stimulus, answer: asyncio.Future[str]) -> None:
+        self._answer = None
+        try:
+            await self.handle(stimulus)
+        except DpcrowdError as error:  # whoever has asked is told, and the node goes on
+            if not answer.done():
+                answer.set_exception(error)
+        except BaseException:
+            answer.cancel()
+            raise
+        else:
+            if not answer.done():
+                answer.set_result(self._answer or "")
+
+    async def check_alive(self) -> None:
+        """Return when everything that was queued by now has been handled."""
+        due = self._given
+        while self._handled < due:
+            await asyncio.sleep(_SHORT)
+
+    def _begin_again(self) -> None:
         """Slots begin again: messages that wait for a time of the clock that was ahead do not leave any more."""
         for timer in self._timers:
             timer.cancel()
@@ -102,57 +184,79 @@ class Keeper:
     async def forget_sealed(self) -> None:
         """At the end: check-ins of a slot whose exchange is still open must not outlive the process."""
         with suppress(StorageFailed):  # the next start forgets them
-            await self._carry_out(do.ForgetCheckIns(self.machine.server.slot))
-
-    @property
-    def broken(self) -> bool:
-        """Whether what was to be stored last could not be."""
-        return self._broken
+            await self._carry_out(do.ForgetCheckIns(self.machine.server.slot), 0)
 
     def close(self) -> None:
         """After `run` has been cancelled."""
         self._thread.shutdown(wait=False)
+        if self._recorder is not None:
+            self._recorder.close()
 
     async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
         """Something that waits for the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
-        for instruction in await self._instructions(stimulus):
+        """Carry out what the machine makes of it; a decision that cannot be stored raises why."""
+        instructions = await self._instructions(stimulus)
+        for place, instruction in enumerate(instructions):
             try:
-                await self._carry_out(instruction)
+                result = await self._carry_out(instruction, stimulus.at_ns)
+            except TransportFailed:
+                raise
             except DpcrowdError as failure:
-                self._meter.failed(failure)
                 # None of the instructions after it: what is not paid for must not leave.
-                await self.handle(on.StorageFailed(stimulus.at_ns, instruction, str(failure)))
-                self._broken = isinstance(failure, StorageFailed)
-                if not self._broken:  # the disk is well: the ledger said no, to this slot
-                    await self.handle(on.StorageMended(stimulus.at_ns))
+                rest = tuple(instructions[place + 1 :])
+                await self._fail(on.StorageFailed(stimulus.at_ns, instruction, str(failure), rest), failure)
                 return
             self._meter.carried_out(instruction, self.machine.view)
-            if self._broken and isinstance(instruction, do.StoreRelease):
-                self._broken = False
-                await self.handle(on.StorageMended(stimulus.at_ns))
+            if result is not None:
+                await self.handle(result)
+            if not self.machine.can_store and isinstance(instruction, do.StoreRelease):
+                await self.handle(on.StorageRecovered(stimulus.at_ns))
+
+    async def _fail(self, stimulus: on.StorageFailed, failure: DpcrowdError) -> None:
+        match stimulus.failed:
+            case do.TakeOver():
+                await self.handle(stimulus)
+            case do.BookLoss() | do.LookBack() | do.StoreReturn():
+                await self.handle(stimulus)
+                raise failure
+            case _:
+                self._meter.failed(failure)
+                await self.handle(stimulus)
+                if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
+                    await self.handle(on.StorageRecovered(stimulus.at_ns))
 
     async def _instructions(self, stimulus: on.Stimulus) -> list[do.Instruction]:
         """After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait."""
         missed = stimulus.slot - self.machine.server.slot if isinstance(stimulus, on.SlotSealed) else 0
         if missed > _MANY and self.machine.server.slot >= 0:
-            return await self.in_thread(self.machine.handle, stimulus)
-        return self.machine.handle(stimulus)
+            return await self.in_thread(self._ask_machine, stimulus)
+        return self._ask_machine(stimulus)
 
-    async def _carry_out(self, instruction: do.Instruction) -> None:
+    def _ask_machine(self, stimulus: on.Stimulus) -> list[do.Instruction]:
+        recorder = self._recorder
+        if recorder is None:
+            return self.machine.handle(stimulus)
+        recorder.begin_step()
+        try:
+            instructions = self.machine.handle(stimulus)
+        except BadInput as refused:
+            recorder.end_step(stimulus, [], str(refused))
+            raise
+        recorder.end_step(stimulus, instructions)
+        return instructions
+
+    async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
+        """Do it; gives what the machine has to know of that."""
         clock = self.machine.view.clock
         log.debug(_in_short(instruction), extra={"event": "instruction"})
         match instruction:
             case do.StoreSample(slot, nano, _, noisy, state):
-                opens = clock.opens(slot)
-                counter = await self.in_thread(
-                    self._storage.commit_sample, slot, opens, clock.length_ns, nano, noisy, state
-                )
-                if counter != self.machine.trust.counter:  # a commit that had failed was on the disk after all
-                    self.machine.trust.counter = counter
-                    self.machine.trust.paid_in.clear()
+                call, opens = self._storage.commit_sample, clock.opens(slot)
+                counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state)
+                return on.SampleStored(at_ns, counter)
             case do.StoreRelease():
                 await self._store_release(instruction)
             case do.StoreCounters(counters):
@@ -170,25 +274,53 @@ class Keeper:
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                 await self.in_thread(self._storage.journal.forget_before, clock.closes(slot))
-            case do.ScheduleDeadline(slot, at_ns):
-                self._schedule(slot, at_ns)
+            case do.ScheduleDeadline(slot, due_ns):
+                self._outside.schedule(slot, due_ns)
             case do.RefuseMessage():
                 self._refuse(instruction)
-            case do.Report(event, text):
-                self._report(event, text)
+            case do.Report() | do.NotSampled():
+                self._report(instruction)
+            case do.Answer(text):
+                self._answer = text
+            case _:
+                return await self._carry_out_outside(instruction, at_ns)
+        return None
 
-    def _report(self, event: str, text: str) -> None:
-        if event == "storage-failed":
-            self.storage_log.failed("keeper", text)
-        elif event == "storage-mended":
-            self.storage_log.works("keeper", text)
-        else:
-            log.log(logging.ERROR if event in _GRAVE else logging.WARNING, text, extra={"event": event})
+    async def _carry_out_outside(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
+        match instruction:
+            case do.CountSlot(slot):
+                self._meter.sealing(slot, self.machine.server.slot)
+                return await self._outside.count(instruction, at_ns)
+            case do.Link():
+                await self._outside.link(instruction, at_ns)
+            case do.TakeOver() | do.BookLoss() | do.LookBack() | do.StoreReturn():
+                return await self._outside.decide(instruction, at_ns)
+            case do.BeginAgain(last):
+                self._begin_again()
+                await self._outside.begin_again(last)
+            case do.BookClockStep():
+                await self._outside.book_clock_step(instruction)
+        return None
+
+    def _report(self, instruction: do.Report | do.NotSampled) -> None:
+        match instruction:
+            case do.Report("storage-failed", text):
+                self.storage_log.failed("keeper", text)
+            case do.Report("storage-mended", text):
+                self.storage_log.works("keeper", text)
+            case do.Report(event, text, grave):
+                log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
+            case do.NotSampled(slot, why, text) if text:
+                # That the ledger may be an old copy is told louder when the reason is a new one.
+                loud = why == "ledger" and text != self._distrust
+                self._distrust = text if why == "ledger" else self._distrust
+                level = logging.WARNING if loud else logging.INFO
+                log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     async def _send(self, message: do.Send) -> int:
         """How many neighbours it was sent to."""
         # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
-        reached = [name for name in message.to if name in self.linked]
+        reached = [name for name in message.to if name in self.machine.linked]
         if reached:
             await self._transport.send(message.payload, reached)
         self.sent += len(reached)
@@ -210,11 +342,7 @@ class Keeper:
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:
         self._timers.discard(timer)
         if not timer.cancelled() and (error := timer.exception()) is not None:
-
-            async def broke() -> None:
-                raise error
-
-            self.give(broke)
+            self._put(error)  # it ends the node, as it would have in the queue
 
     def _refuse(self, said: do.RefuseMessage) -> None:
         """Counted exactly; in the log once a slot, since a flood must not fill the disk."""

@@ -12,7 +12,6 @@ import ssl
 from abc import abstractmethod
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from dpcrowd.node.live.certificates import utc
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.service import Served
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.wire import Sign
 
 __all__ = ["CurrentTokens", "Renewing", "keep_served"]
@@ -51,11 +51,11 @@ class Renewing(Served):
     _path: Path | None
     _http: ApiServer | None
     _content: Content  # of the key files that are in use
-    _linked: object
     _reloading: asyncio.Lock
 
     @abstractmethod
-    async def _relink_for(self, slot: int) -> None: ...
+    def _signing(self, sign: Sign) -> Sign:
+        """The same, written down if a recording is made."""
 
     @abstractmethod
     def _start(self, work: Coroutine[Any, Any, None]) -> None: ...
@@ -75,21 +75,13 @@ class Renewing(Served):
             if over and one.holder == "neighbour":
                 self._start(self._part_with(one.name))
             elif over:
-                self.keeper.give(self._relink)
+                self.keeper.give(on.LinksExpired(self._wall.now()))
 
     async def _part_with(self, neighbour: str) -> None:
         """A neighbour whose certificate has expired and who is linked all the same: another handshake refuses it."""
         await asyncio.sleep(_LAST_SECOND)
-        if neighbour in self._present:
-            self.keeper.give(self._open_anew)
-
-    async def _open_anew(self) -> None:
-        """All links once more, with handshakes of their own."""
-        self._linked = None
-        await self._relink()
-
-    async def _relink(self) -> None:
-        await self._relink_for(max(self.keeper.machine.view.next_seal(self._wall.now()), 0))
+        if neighbour in self.keeper.machine.present:
+            self.keeper.give(on.LinksExpired(self._wall.now(), anew=True))
 
     # --------------------------------------------------------------------------------------------------- reload
 
@@ -117,7 +109,7 @@ class Renewing(Served):
             await asyncio.to_thread(keep_next, self.config, following)
         except OSError as error:
             raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
-        self.expect(following)
+        await self.expect(following)
         sealing = self.keeper.machine.view.next_seal(self._wall.now())
         first = max(following.valid_from_slot, sealing)
         late = (
@@ -151,22 +143,10 @@ class Renewing(Served):
 
     def _take_key(self, sign: Sign) -> str:
         """With links that are made with it; not in the middle of an exchange, whose messages would be lost."""
-        expires, busy = self.certificates.expires, self.keeper.machine.exchanging
-
-        async def take() -> None:
-            machine = self.keeper.machine
-            machine.view = replace(machine.view, sign=sign, expires=expires)
-            await self._open_anew()
-
-        async def after_the_exchange(slot: int) -> None:
-            await self._wall.sleep_until(self.keeper.machine.view.ends(slot))
-            self.keeper.give(take)
-
-        if busy is None or self._linked is None:
-            self.keeper.give(take)
-        else:
-            self._start(after_the_exchange(busy))
-        when = "now" if busy is None or self._linked is None else f"after the exchange of slot {busy}"
+        machine = self.keeper.machine
+        busy = machine.exchanging if machine.linked else None
+        self.keeper.give(on.KeyRenewed(self._wall.now(), self._signing(sign), self.certificates.expires))
+        when = "now" if busy is None else f"after the exchange of slot {busy}"
         return f"Links are opened anew {when}, with the server's renewed certificate{self._until('server')}."
 
     def _until(self, holder: Holder) -> str:

@@ -11,9 +11,10 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, parse_network
 
-__all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next"]
+__all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next", "text_of"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -90,6 +91,18 @@ def take_next(node: NodeConfig, network: NetworkConfig) -> None:
             kept.replace(node.data / CURRENT)
     except OSError as error:  # a start would begin estimates anew; no reason to end
         log.error("%s: %s", kept, error.strerror, extra={"event": "revision"})
+
+
+def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
+    """The text of a revision's network.toml, from whichever file holds it; None: none does."""
+    for path in (node.network, *(node.data / name for name in (CURRENT, NEXT, BEFORE))):
+        try:
+            text = path.read_text(encoding="utf-8")
+            if digest(parse_network(text)) == digest(network):
+                return text
+        except (OSError, ValueError, BadInput):
+            continue
+    return None
 
 
 def _keep(node: NodeConfig, network: NetworkConfig, name: str) -> None:

@@ -16,10 +16,12 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
-from dpcrowd.node.live.clock_return import sender_text, wait_text
+from dpcrowd.node.live.counting import Counting
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import FLOOD, Keeper
 from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.clock_return import sender_text, wait_text
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.process import read_process
 from dpcrowd.node.metrics.registry import Registry, render_all
@@ -40,27 +42,34 @@ _MOST_REFUSALS = 100  # slots of which it is kept
 class Served:
     """The API's `Service`, for a node that has these parts.
 
-    revision   in use now
-    following  the one that takes over at its first slot, if any
+    networks  by the number of a revision: the one in use now, and the one that takes over at its first slot, if any
     """
 
     config: NodeConfig
-    revision: NetworkConfig
-    following: NetworkConfig | None
+    networks: dict[int, NetworkConfig]
     keeper: Keeper
+    counting: Counting
     certificates: Certificates
     intake: Intake
     broadcast: Broadcast
     _storage: Storage
     _transport: Transport
     _wall: WallClock
-    _present: set[str]
     _http: ApiServer | None
     refusals: dict[int, set[str]]
     meter: SlotMeter
     started_ns: int
-    _silent_since: int | None = None  # the first slot of those up to the last seal in which no feed has spoken
-    _went_back: tuple[int, int] | None = None  # when the clock was last set, and by how much, if that was back
+
+    @property
+    def revision(self) -> NetworkConfig:
+        """The revision in use now."""
+        return self.networks[self.keeper.machine.view.revision]
+
+    @property
+    def following(self) -> NetworkConfig | None:
+        """The one that takes over at its first slot, if any."""
+        following = self.keeper.machine.following
+        return None if following is None else self.networks[following[0]]
 
     @property
     def regions(self) -> Mapping[str, int]:
@@ -105,7 +114,7 @@ class Served:
 
     def _clock_wait(self, now_ns: int) -> str:
         """Until when nothing happens because the clock went back; empty if it is not so."""
-        return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self._went_back)
+        return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self.keeper.machine.went_back)
 
     async def latest(self) -> SlotRelease | None:
         if self.keeper.last is not None:
@@ -138,12 +147,11 @@ class Served:
             {(name, FLOOD): count for name, count in self._transport.dropped().items() if count}
         )
         machine = self.keeper.machine
-        heard = {machine.view.names[number]: used for number, used in machine.used.items()}
         return status.network_status(
             self.revision,
             self.config.server,
-            self._present,
-            heard,
+            machine.present,
+            machine.used,
             refused,
             self.refusals if operator else {},
             now,
@@ -169,9 +177,9 @@ class Served:
 
     def warnings(self) -> Sequence[str]:
         warnings = list(self.certificates.warnings(self._wall.now()))
-        if self._silent_since is not None:
+        if (silent := self.counting.silent_since) is not None:
             warnings.append(
-                f"no feed has spoken in slot {self._silent_since} or since (ingest.needs_feed): these slots are not "
+                f"no feed has spoken in slot {silent} or since (ingest.needs_feed): these slots are not "
                 "sampled. Look at the program that sends check-ins; it has to speak in every slot, were it with none."
             )
         return warnings
@@ -180,7 +188,8 @@ class Served:
         """When the certificates of neighbours expire, by their own words: seconds since 1970."""
         machine = self.keeper.machine
         now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
-        return {machine.view.names[number]: at for number, at in machine.expires.items() if number in now}
+        near = {machine.view.names[number] for number in now}
+        return {name: at for name, at in machine.expires.items() if name in near}
 
     async def metrics(self) -> str:
         exact = self.config.ingest.exact_counters
@@ -211,10 +220,19 @@ class Served:
             gauges.set(families.CHECKINS_TAKEN, self.intake.taken)
         return gauges
 
-    def expect(self, following: NetworkConfig) -> None:
+    async def confirm_loss(self) -> str:
+        """Have what the folder does not know of counted as fully spent."""
+        return await self.keeper.ask(on.LossConfirmed(self._wall.now()))
+
+    async def accept_clock(self) -> str:
+        """Let slots begin again that a clock which was ahead has sealed; see `clock_return`."""
+        return await self.keeper.ask(on.ClockAccepted(self._wall.now()))
+
+    async def expect(self, following: NetworkConfig) -> None:
         """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
-        self.following = following
+        self.networks[following.revision] = following
         self.intake.learn(following.regions)
+        await self.keeper.ask(on.RevisionExpected(self._wall.now(), following.revision, following.valid_from_slot))
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())

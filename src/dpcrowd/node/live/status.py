@@ -12,7 +12,7 @@ from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.purse import horizon, own_promise, shortage
 from dpcrowd.node.live.spending import spending
-from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
@@ -71,27 +71,6 @@ def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
     """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
     begun = sealed >= 0 or now_ns >= clock.epoch_ns
     return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
-
-
-def needs_operator(trust: Trust) -> bool:
-    """Whether nobody but the operator can let the node sample again."""
-    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
-
-
-def distrust(trust: Trust) -> str:
-    """Why the ledger is not trusted; empty if it is."""
-    if trust.may_sample:
-        return ""
-    if trust.lost_at is not None:
-        return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
-    if trust.nobody_remembers:
-        return (
-            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
-            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
-        )
-    if not trust.vouched:
-        return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
-    return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."
 
 
 def network_status(

@@ -1,19 +1,41 @@
 """What a node has to do. The shell carries instructions out in their order; if one fails, those after it are dropped.
 
 So an instruction to send that follows an instruction to store is never carried out unless the storing is durable.
+
+Some instructions are questions. The answer comes back as a stimulus before the next instruction is carried out, and
+before anything else that waits is handled:
+
+    StoreSample      SampleStored
+    CountSlot        SlotSealed
+    Link             LinksClosed, LinksOpened
+    TakeOver         RevisionTaken
+    BookLoss         LossBooked
+    LookBack         ClockLookedUp
+    StoreReturn      ClockReturned
+
+If any of them cannot be carried out, `StorageFailed` comes instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from dpcrowd.node.machine.memory import Remembered
+from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease
 
 __all__ = [
+    "Answer",
+    "BeginAgain",
+    "BookClockStep",
+    "BookLoss",
+    "CountSlot",
     "ForgetCheckIns",
     "Instruction",
+    "Link",
+    "LookBack",
+    "NotSampled",
     "Publish",
     "RefuseMessage",
     "Report",
@@ -21,8 +43,38 @@ __all__ = [
     "Send",
     "StoreCounters",
     "StoreRelease",
+    "StoreReturn",
     "StoreSample",
+    "TakeOver",
+    "Unsampled",
 ]
+
+Unsampled = Literal["downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"]
+"""Why a sealed slot has no sample."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Have links to the neighbours of a slot, and to nobody else; none once the own certificate has expired.
+
+    anew      close them first, so that handshakes are made with what the key files hold now
+    required  the node ends if they cannot be opened; otherwise it is tried again with the next slot
+    """
+
+    slot: int
+    anew: bool = False
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class CountSlot:
+    """Say what was counted in a slot that is over, and what it may cost.
+
+    regions  names, in the order of the counts; None: it is not to be counted
+    """
+
+    slot: int
+    regions: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -34,6 +86,15 @@ class StoreSample:
     counter: int
     noisy: bytes
     state: bytes
+
+
+@dataclass(frozen=True)
+class NotSampled:
+    """A slot was sealed without a sample: count it by its reason, and say why if there is a text."""
+
+    slot: int
+    why: Unsampled
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,10 +175,88 @@ class Report:
 
     event: str
     text: str
+    grave: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the operator who has decided something is told."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """Declare what the next revision promises, durably, and keep its file as the one in use.
+
+    slot   the first slot that is sealed under it
+    until  say what is owed by slots up to this one
+    """
+
+    revision: int
+    slot: int
+    until: int
+
+
+@dataclass(frozen=True)
+class BookLoss:
+    """Durably: what neighbours remember and the ledger does not counts as a whole budget, until the open slot ends.
+
+    So does whatever there may be that none of them remembers.
+
+    counter         samples that the ledger knows of
+    remembered      samples that somebody remembers; None: nobody who was heard remembers the node
+    complete_until  the last slot that was told: with the loss, the ledger is complete up to there
+    """
+
+    at_ns: int
+    counter: int
+    remembered: int | None
+    complete_until: int
+
+
+@dataclass(frozen=True)
+class LookBack:
+    """Say what is known of slots up to `last`, after which slots begin again, and what is owed; see `clock_return`.
+
+    sealed  the last slot that was sealed by the clock that was ahead
+    """
+
+    sealed: int
+    last: int
+
+
+@dataclass(frozen=True)
+class StoreReturn:
+    """One durable transaction: slots after `last` begin again with this state. Logged for good with the text."""
+
+    at_ns: int
+    last: int
+    state: bytes
+    complete_until: int
+    text: str
+
+
+@dataclass(frozen=True)
+class BeginAgain:
+    """Slots after `last` are opened and sealed again: whatever waits for slots by the other clock is void."""
+
+    last: int
+
+
+@dataclass(frozen=True)
+class BookClockStep:
+    """The clock said `at_ns` and was set by `moved_ns`: tell the ledger, before anything more is paid."""
+
+    at_ns: int
+    moved_ns: int
 
 
 Instruction = (
-    StoreSample
+    Link
+    | CountSlot
+    | StoreSample
+    | NotSampled
     | ForgetCheckIns
     | Send
     | ScheduleDeadline
@@ -126,4 +265,11 @@ Instruction = (
     | StoreCounters
     | RefuseMessage
     | Report
+    | Answer
+    | TakeOver
+    | BookLoss
+    | LookBack
+    | StoreReturn
+    | BeginAgain
+    | BookClockStep
 )

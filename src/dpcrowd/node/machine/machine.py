@@ -11,6 +11,15 @@ How long counting, drawing and storing take depends on what was counted, which i
 slot leaves at a moment of the clock, `send_offset` after the seal, a sample and a heartbeat alike; nothing is fused
 before it; and check-ins are forgotten after the release, since that takes the longer the more there are.
 
+Where the machine needs something from outside, it gives an instruction, and the answer comes back as a stimulus before
+anything else is handled. So the end of a slot (`SlotEnded`) leads to `CountSlot`, and that to `SlotSealed`; a loss that
+the operator confirms (`LossConfirmed`) leads to `BookLoss`, and only when that is durable (`LossBooked`) does the
+machine trust its ledger again.
+
+The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
+promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
+in use stays in use, and it is tried again with the next slot.
+
 What never happens: a second draw for a slot (the server refuses to observe a slot twice, and a restored state brings
 its draw with it), a message before its payment is durable (order of instructions), a sample while the ledger may be
 an old copy (`Trust`) or cannot be written, a raw count in an instruction.
@@ -22,40 +31,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.early import Early
-from dpcrowd.node.machine.exchange import Exchange
-from dpcrowd.node.machine.fusing import fuse
-from dpcrowd.node.machine.gate import check
-from dpcrowd.node.machine.instructions import (
-    ForgetCheckIns,
-    Instruction,
-    Publish,
-    RefuseMessage,
-    Report,
-    ScheduleDeadline,
-    Send,
-    StoreCounters,
-    StoreRelease,
-    StoreSample,
-)
-from dpcrowd.node.machine.memory import NeighbourMemory, Remembered
-from dpcrowd.node.machine.newcomers import Newcomers
-from dpcrowd.node.machine.stimuli import (
-    DeadlinePassed,
-    LossConfirmed,
-    MessageArrived,
-    MessageSent,
-    NeighbourDown,
-    NeighbourUp,
-    SlotSealed,
-    Started,
-    Stimulus,
-    StoodStill,
-    StorageFailed,
-    StorageMended,
-    TimeLost,
-)
-from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
+from dpcrowd.node.machine.gate import check, fuse
+from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
+from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
+from dpcrowd.node.machine.revision import Revision, go_on, settle
+from dpcrowd.node.machine.trust import Trust, distrust
 from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
@@ -68,117 +51,230 @@ _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer ab
 
 
 class Machine:
-    """One node under one revision of the network.
+    """One node: everything that its protocol knows.
 
+    revision  of the network, in use now
     server    fresh, or restored from the state that was stored last
     counter   samples that the ledger has paid for
     heard     what neighbours said of their own ledgers, by name; all of it is on disk
     vouched   whether the ledger is known to be complete, so that no neighbour has to say so first
     complete_until  the last slot up to which it was known to be complete; None: as far as the server's state goes
+    following the next revision, if there is one: its number and its first slot
+
+    What others may read, and nobody else changes:
+
+    linked     names of the neighbours for whom links were opened
+    present    names of those who can be reached now
+    session    the number of times that links were opened
+    used       by name: slot and time of the last message that was used
+    expires    by name: when the neighbour's certificate expires, by its own words
+    went_back  when the clock was set, and by how much, if that was back
     """
 
     def __init__(
         self,
-        view: NetworkView,
+        revision: Revision,
         server: Server,
         *,
         counter: int = 0,
         heard: Mapping[str, Remembered] | None = None,
         vouched: bool = False,
         complete_until: int | None = None,
+        following: tuple[int, int] | None = None,
     ) -> None:
-        self.view = view
+        self.revision, self.following = revision, following
         self.server = server
         self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
-        numbers = {view.number(name): said for name, said in (heard or {}).items()}
-        self._memory = NeighbourMemory({number: said for number, said in numbers.items() if number is not None})
+        self.linked: frozenset[str] = frozenset()
+        self.present: set[str] = set()
+        self.used: dict[str, tuple[int, int]] = {}
+        self.expires: dict[str, int] = {}
+        self.went_back: tuple[int, int] | None = None
+        self.can_store = True
+        self.session = 0
+        self._memory = NeighbourMemory(dict(heard or {}))
         self._exchange: Exchange | None = None
         self._early = Early()
         self._newcomers = Newcomers()
-        self._can_store = True
         self._before: bytes | None = None  # the state before a draw that is not yet stored
         self._own: tuple[int, InfoMessages | None] = -1, None  # the last slot that was told, and the sample in it
-        self._last_payloads: dict[int, bytes] = {}
+        self._last_payloads: dict[str, bytes] = {}
         self._unsent: int | None = None  # the slot that was released before its message left
-        self.used: dict[int, tuple[int, int]] = {}  # number: slot and time of the last message that was used
-        self.expires: dict[int, int] = {}  # number: when its certificate expires, by its own words
-        self._told: list[Instruction] = []  # what was to be done about the last stimulus
+        self._renewed: tuple[int, on.KeyRenewed] | None = None  # a key that waits for the end of a slot's exchange
+        self._returning: tuple[on.ClockLookedUp, Server] | None = None  # slots that begin again, once that is stored
 
-    def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        """What has to be done about it, in this order, and before the next stimulus is given."""
-        if isinstance(stimulus, StorageFailed):
-            self._memory.storing_failed()
-        else:
-            self._memory.storing_done()
-        self._told = self._answer(stimulus)
-        return self._told
-
-    def _answer(self, stimulus: Stimulus) -> list[Instruction]:
-        match stimulus:
-            case Started(at_ns):
-                self.trust.start(self.server.slot, self.view.next_seal(at_ns))
-                return self._resume(at_ns)
-            case SlotSealed(at_ns, slot, counts, room):
-                return self._seal(at_ns, slot, counts, room)
-            case MessageArrived(at_ns, sender, payload):
-                return self._hear(at_ns, sender, payload)
-            case MessageSent(at_ns, slot):
-                return [*self._sent(slot), *self._tell_newcomers(at_ns)]
-            case DeadlinePassed(at_ns, slot):
-                fused = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
-                return [*fused, *self._tell_newcomers(at_ns)]
-            case NeighbourUp(at_ns, neighbour) | NeighbourDown(at_ns, neighbour):
-                self._newcomers.link(self.view.number(neighbour), up=isinstance(stimulus, NeighbourUp))
-                return [*self._send_again(neighbour), *self._tell_newcomers(at_ns)]
-            case StorageFailed(at_ns, failed, text):
-                return self._stop_paying(at_ns, failed, text)
-            case StorageMended():
-                self._can_store = True
-                return [Report("storage-mended", "storing works again; the node may sample.")]
-            case StoodStill(at_ns) | TimeLost(at_ns):
-                self._newcomers.missed()
-                if isinstance(stimulus, TimeLost) and len(self.view.names) > 1:
-                    self.trust.doubt(self.server.slot, self.view.next_seal(at_ns))
-            case LossConfirmed():
-                self.trust.confirm()
-                return [Report("loss-confirmed", "the operator has confirmed the loss; the node may sample.")]
-        return []
-
-    def follow(self, before: Machine) -> None:
-        """Take over from the machine of the revision before: its trust, and what neighbours said, by their names."""
-        self.trust, self._can_store = before.trust, before._can_store
-        renumbered = {number: self.view.number(name) for number, name in enumerate(before.view.names)}
-        self._memory.follow(before._memory, renumbered)
-        for number, used in before.used.items():
-            if (new := renumbered[number]) is not None:
-                self.used[new] = used
-        for number, expires in before.expires.items():
-            if (new := renumbered[number]) is not None:
-                self.expires[new] = expires
-        self._early.follow(before._early, renumbered)
-
-    def begin_again(self, at_ns: int, known: int) -> None:
-        """The server behind the machine has gone back to earlier slots, by a clock that was ahead and has come back.
-
-        known  the last slot that was released before those that begin again
-
-        What is remembered of neighbours stays. What they, or this node, said for slots that are still to come is void.
-        """
-        self._exchange, self._unsent, self._own = None, None, (-1, None)
-        self._newcomers.missed()
-        self._early, self._last_payloads, self._before = Early(), {}, None
-        self._memory.last.clear()
-        self.trust.begin_again(known, self.view.next_seal(at_ns), alone=len(self.view.names) == 1)
-
-    def may_sample_in(self, slot: int) -> bool:
-        """Whether the ledger is trusted at the seal of a slot, the next one."""
-        self.trust.sealing(self.view.names[number] for number in self.view.links(slot))
-        return self.trust.may_sample
+    @property
+    def view(self) -> NetworkView:
+        """The revision in use, as this server sees it."""
+        return self.revision.view
 
     @property
     def exchanging(self) -> int | None:
         """The slot in exchange, if any."""
         return None if self._exchange is None else self._exchange.slot
+
+    @property
+    def remembered(self) -> Mapping[str, Remembered]:
+        """What neighbours said of their own ledgers, by name."""
+        return self._memory.known
+
+    def handle(self, stimulus: on.Stimulus) -> list[Instruction]:
+        """What has to be done about it, in this order, and before the next stimulus is given.
+
+        `BadInput` refuses a decision of the operator; nothing has changed then.
+        """
+        match stimulus:
+            case on.SampleStored() | on.LinksClosed() | on.LinksOpened():
+                pass  # in the middle of instructions, some of which are still to be carried out
+            case on.StorageFailed():
+                self._memory.storing_failed()
+            case _:
+                self._memory.storing_done()
+        return self._answer(stimulus)
+
+    def _answer(self, stimulus: on.Stimulus) -> list[Instruction]:  # noqa: PLR0912
+        match stimulus:
+            case on.SlotEnded(at_ns, slot):
+                return self._end_slot(at_ns, slot)
+            case on.SlotSealed(at_ns, slot, counts, room, why):
+                return self._seal(at_ns, slot, counts, room, why)
+            case on.SampleStored(_, counter):
+                self.trust.stored(counter)
+            case on.MessageArrived(at_ns, sender, payload):
+                return self._hear(at_ns, sender, payload)
+            case on.MessageSent(at_ns, slot):
+                return [*self._sent(slot), *self._tell_newcomers(at_ns)]
+            case on.DeadlinePassed(at_ns, slot):
+                return self._pass_deadline(at_ns, slot)
+            case on.NeighbourUp() | on.NeighbourDown() | on.LinksExpired() | on.LinksClosed() | on.LinksOpened():
+                return self._change_links(stimulus)
+            case on.KeyRenewed(at_ns):
+                return self._renew(at_ns, stimulus)
+            case on.StorageFailed(at_ns, failed, text, rest):
+                return self._stop_paying(at_ns, failed, text, rest)
+            case on.StorageRecovered():
+                self.can_store = True
+                return [Report("storage-mended", "storing works again; the node may sample.")]
+            case on.ClockSet(at_ns, moved_ns):
+                return self._set_clock(at_ns, moved_ns)
+            case on.StoodStill(at_ns) | on.TimeLost(at_ns):
+                self._newcomers.missed()
+                if isinstance(stimulus, on.TimeLost) and len(self.view.names) > 1:
+                    self.trust.doubt(self.server.slot, self.view.next_seal(at_ns))
+            case on.RevisionExpected(_, revision, first_slot):
+                self.following = revision, first_slot
+            case on.RevisionTaken():
+                return self._take_over(stimulus)
+            case _:
+                return self._decide(stimulus)
+        return []
+
+    # --------------------------------------------------------------------------------------------- starts, decisions
+
+    def _decide(self, stimulus: on.Stimulus) -> list[Instruction]:
+        """A start, and what only the operator can decide."""
+        match stimulus:
+            case on.Started(at_ns):
+                following = self.view.next_seal(at_ns)
+                self.trust.start(self.server.slot, following)
+                return [do.Link(max(following, 0), required=True), *self._resume(at_ns)]
+            case on.LossConfirmed(at_ns):
+                lost_at = self.trust.lost_at
+                if lost_at is None and not self.trust.nobody_remembers:
+                    raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
+                return [do.BookLoss(at_ns, self.trust.counter, lost_at, self.view.next_seal(at_ns) - 1)]
+            case on.LossBooked(at_ns, counter, text):
+                self.trust.confirm(counter, self.view.next_seal(at_ns) - 1)
+                return [Report("loss-confirmed", text), do.Answer(text)]
+            case on.ClockAccepted(at_ns):
+                check_acceptable(self.view, self.server.slot, at_ns)
+                return [do.LookBack(self.server.slot, max(self.view.next_seal(at_ns) - 1, -1))]
+            case on.ClockLookedUp(at_ns, last, known, debts, text):
+                server = self.revision.make_server()
+                server.restore(self.server.save())
+                server.begin_again(debts.owed, last, debts.first)
+                self._returning = stimulus, server
+                until = min(self.trust.complete_until, known)
+                return [do.StoreReturn(at_ns, last, server.save(), until, text)]
+            case on.ClockReturned(at_ns):
+                return self._begin_again(at_ns)
+        raise AssertionError(stimulus)
+
+    def _set_clock(self, at_ns: int, moved_ns: int) -> list[Instruction]:
+        self.went_back = (at_ns, -moved_ns) if moved_ns < 0 else None
+        wait = wait_text(self.view, self.server.slot, at_ns, self.went_back)
+        step = do.BookClockStep(at_ns - moved_ns, moved_ns)
+        return [Report("clock", wait, grave=True), step] if wait else [step]
+
+    def _begin_again(self, at_ns: int) -> list[Instruction]:
+        """Slots begin again, after a clock that was ahead and has come back; see `clock_return`.
+
+        What is remembered of neighbours stays. What they, or this node, said for slots that are still to come is void.
+        """
+        assert self._returning is not None
+        (looked_up, self.server), self._returning = self._returning, None
+        self._exchange, self._unsent, self._own = None, None, (-1, None)
+        self._newcomers.missed()
+        self._early, self._last_payloads, self._before = Early(), {}, None
+        self._memory.last.clear()
+        alone, text = len(self.view.names) == 1, looked_up.text
+        self.trust.begin_again(looked_up.known, self.view.next_seal(at_ns), alone=alone)
+        report = Report("clock-accepted", f"the clock is accepted: {text}")
+        return [do.BeginAgain(looked_up.last), *self._use_renewed_key(at_ns), report, do.Answer(text)]
+
+    # ----------------------------------------------------------------------------------------------------- revisions
+
+    def _is_due(self, slot: int) -> bool:
+        """Whether the next revision is valid in a slot."""
+        return self.following is not None and slot >= self.following[1]
+
+    def _take_over(self, taken: on.RevisionTaken) -> list[Instruction]:
+        """Filters go on; a new region has no information yet. Neighbours are known by their names."""
+        server, text = go_on(taken.revision, self.server.save(), self.revision)
+        text += settle(server, taken.debts, self._last_slot(taken.at_ns))
+        self.revision, self.server, self.following = taken.revision, server, None
+        self._early.check_again()
+        self._last_payloads, self._own, self._before = {}, (-1, None), None
+        self._newcomers = Newcomers()
+        report = Report("revision", f"revision {self.view.revision} took over: {text}")
+        return [report, *self._count(taken.slot, self.view.regions)]
+
+    def _last_slot(self, at_ns: int) -> int:
+        """The last slot that was observed, or, if there was none, the last one that is over."""
+        return self.server.slot if self.server.slot >= 0 else max(self.view.next_seal(at_ns) - 1, -1)
+
+    # --------------------------------------------------------------------------------------------------------- links
+
+    def _change_links(self, stimulus: on.Stimulus) -> list[Instruction]:
+        match stimulus:
+            case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:
+                self.present.add(neighbour)
+                self._newcomers.waiting.add(neighbour)
+                return [*self._send_again(neighbour), *self._tell_newcomers(at_ns)]
+            case on.NeighbourDown(at_ns, neighbour, session) if session == self.session:
+                self.present.discard(neighbour)
+                self._newcomers.waiting.discard(neighbour)
+                return self._tell_newcomers(at_ns)
+            case on.LinksExpired(at_ns, anew):
+                return [do.Link(max(self.view.next_seal(at_ns), 0), anew)]
+            case on.LinksClosed():
+                self.linked, self.present = frozenset(), set()
+            case on.LinksOpened(_, neighbours, session):
+                self.linked, self.session = frozenset(neighbours), session
+        return []
+
+    def _renew(self, at_ns: int, renewed: on.KeyRenewed) -> list[Instruction]:
+        """Not in the middle of an exchange, whose messages would be lost with its links."""
+        self._renewed = -1 if self._exchange is None or not self.linked else self._exchange.slot, renewed
+        return self._use_renewed_key(at_ns) if self._renewed[0] < 0 else []
+
+    def _use_renewed_key(self, at_ns: int) -> list[Instruction]:
+        """Sign with the key that has waited, if there is one, over links that are made with it."""
+        if self._renewed is None:
+            return []
+        (_, renewed), self._renewed = self._renewed, None
+        self.revision = replace(self.revision, view=replace(self.view, sign=renewed.sign, expires=renewed.expires))
+        return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True)]
 
     # ------------------------------------------------------------------------------------------------- the slot
 
@@ -192,17 +288,43 @@ class Machine:
             return self._fuse()
         return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
-    def _seal(self, at_ns: int, slot: int, counts: object | None, room: int | None) -> list[Instruction]:
+    def _end_slot(self, at_ns: int, slot: int) -> list[Instruction]:
+        """Have it counted, under the revision that is valid in it."""
+        if not self._is_due(slot):
+            return self._count(slot, self.view.regions)
+        assert self.following is not None
+        done = [] if self._exchange is None else self._fuse()
+        return [*done, do.TakeOver(self.following[0], slot, self._last_slot(at_ns))]
+
+    def _count(self, slot: int, regions: tuple[str, ...] | None) -> list[Instruction]:
+        return [do.Link(slot), do.CountSlot(slot, regions)]
+
+    def _pass_deadline(self, at_ns: int, slot: int) -> list[Instruction]:
+        done = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
+        if self._renewed is not None and slot >= self._renewed[0]:
+            done = [*done, *self._use_renewed_key(at_ns)]
+        if self._links_change_after(slot):  # before the next seal, so that its message finds them
+            done = [*done, do.Link(slot + 1)]
+        return [*done, *self._tell_newcomers(at_ns)]
+
+    def _links_change_after(self, slot: int) -> bool:
+        """Whether a timed link begins or ends."""
+        return slot == self.server.slot and self.view.links(slot + 1) != self.view.links(slot)
+
+    def _seal(
+        self, at_ns: int, slot: int, counts: object | None, room: int | None, why: Unsampled | None
+    ) -> list[Instruction]:
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
-            return [ForgetCheckIns(slot), Report("clock-behind", text)]
+            return [do.ForgetCheckIns(slot), Report("clock-behind", text)]
         done: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
-            done += [one for one in self._fuse() if not isinstance(one, ForgetCheckIns)]
+            done += [one for one in self._fuse() if not isinstance(one, do.ForgetCheckIns)]
         done += self._catch_up(slot)
         self._newcomers.sealed(slot)
-        if counts is not None and not (self.may_sample_in(slot) and self._can_store):
+        obstacle, text = self._obstacle(slot, why if counts is None else None)
+        if obstacle is not None:
             counts = None
         self._before = self.server.save()
         message = self.server.observe(slot, counts, room)
@@ -210,8 +332,25 @@ class Machine:
         if sample is not None:
             nano, noisy = sample
             counter = self.trust.paid(slot)
-            done.append(StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
+            done.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
+        else:
+            done.append(do.NotSampled(slot, obstacle or why or "schedule", text))
         return [*done, *self._open_exchange(at_ns, slot, message)]
+
+    def _obstacle(self, slot: int, why: Unsampled | None) -> tuple[Unsampled | None, str]:
+        """Why a slot, the next one, may not be sampled, and a text where nobody has said so yet; None: it may be.
+
+        why  for which reason it could not be counted
+        """
+        self.trust.sealing(self.view.names[number] for number in self.view.links(slot))
+        if why is not None:
+            return why, ""
+        if self._is_due(slot):
+            assert self.following is not None
+            return "revision", f"revision {self.following[0]} could not take over yet."
+        if not self.trust.may_sample:
+            return "ledger", distrust(self.trust)
+        return (None, "") if self.can_store else ("storage", "")
 
     def _catch_up(self, slot: int) -> list[Instruction]:
         """Slots that nobody was there for pass without a sample: the estimate is predicted, its interval widens."""
@@ -230,21 +369,22 @@ class Machine:
         """again: after a restart; whatever was to be kept from telling by its time has been told or is over."""
         view, expected = self.view, self.view.links(slot)
         done: list[Instruction] = []
-        if self._can_store and self._memory.unsaved().keys() & expected:
-            done.append(StoreCounters(self._counters()))
+        if self.can_store and self._memory.unsaved().keys() & {view.names[number] for number in expected}:
+            done.append(do.StoreCounters(self._memory.store()))
         self._own = slot, message if isinstance(message, InfoMessages) else None
         waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
         self.trust.told(slot)
         if expected or waits:
             to = tuple(view.names[number] for number in sorted(expected))
-            done.append(Send(slot, own, to, view.sends(slot) if waits else None))
-            done.append(ScheduleDeadline(slot, view.ends(slot)))
-        for number, payload in self._early.take(slot):
-            done += self._hear(at_ns, view.names[number], payload)
+            done.append(do.Send(slot, own, to, view.sends(slot) if waits else None))
+        if expected or waits or self._links_change_after(slot):
+            done.append(do.ScheduleDeadline(slot, view.ends(slot)))
+        for name, payload in self._early.take(slot):
+            done += self._hear(at_ns, name, payload)
         return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
 
-    def _own_payload(self, newcomers: frozenset[int] = frozenset()) -> bytes:
+    def _own_payload(self, newcomers: tuple[str, ...] = ()) -> bytes:
         """The own message of the last slot, with what is remembered of its neighbours as far as that is stored.
 
         newcomers  to whom it is written again, after its exchange
@@ -256,14 +396,12 @@ class Machine:
             records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
             prior = message.prior[0].astype("<f8").tobytes()
             known = message.prior_known[0].astype("u1").tobytes()
-        echoes = self._memory.echoes(slot, view.links(slot) | newcomers, prove_to=newcomers)
+        numbers = {view.names[number]: number for number in view.links(slot)}
+        numbers |= {name: view.names.index(name) for name in newcomers}
+        echoes = self._memory.echoes(slot, numbers, prove_to=newcomers)
         head, after = (VERSION, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
         body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires, after)
         return encode(body, view.sign)
-
-    def _counters(self) -> dict[str, Remembered]:
-        """What is to be stored of neighbours' counters, by their names."""
-        return {self.view.names[number]: said for number, said in self._memory.store().items()}
 
     def _fuse(self) -> list[Instruction]:
         exchange = self._exchange
@@ -274,14 +412,14 @@ class Machine:
         heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
         release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
         done: list[Instruction] = [
-            RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
+            do.RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
         ]
         unproven = self.trust.passed(exchange.slot)
-        state, counters = self.server.save(), self._counters()
-        done += [StoreRelease(release, state, heard, counters, self.trust.complete_until), Publish(release)]
+        state, counters = self.server.save(), self._memory.store()
+        done += [do.StoreRelease(release, state, heard, counters, self.trust.complete_until), do.Publish(release)]
         self._unsent = None if exchange.sent else exchange.slot
-        forget = [ForgetCheckIns(exchange.slot)] if exchange.sent else []
+        forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         return [*done, *map(_unproven, unproven), *forget]
 
     def _sent(self, slot: int) -> list[Instruction]:
@@ -292,7 +430,7 @@ class Machine:
         if self._unsent != slot:
             return []
         self._unsent = None
-        return [ForgetCheckIns(slot)]
+        return [do.ForgetCheckIns(slot)]
 
     # ------------------------------------------------------------------------------------------------- messages
 
@@ -302,7 +440,7 @@ class Machine:
         following = view.next_seal(at_ns) if exchange is None else exchange.slot + 1
         slot = following if exchange is None else exchange.slot
         if number is None or number not in view.links(slot) | view.links(following):
-            return [RefuseMessage(slot, sender, "not-a-neighbour", f"'{sender}' is not a neighbour in slot {slot}.")]
+            return [do.RefuseMessage(slot, sender, "not-a-neighbour", f"'{sender}' is not a neighbour in slot {slot}.")]
         done: list[Instruction] = []
         try:
             if len(payload) > view.most_bytes:
@@ -315,17 +453,17 @@ class Machine:
                 done += self._learn(number, heard, following)
             sealed = self.server.slot if exchange is None else exchange.slot
             if sealed < said <= following:
-                self._early.keep(number, sender, said, payload, read=heard is not None)
+                self._early.keep(sender, said, payload, read=heard is not None)
                 return done
             if said > following:
                 raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
             if exchange is None or said < exchange.slot:
-                last = self._last_payloads.get(number)
+                last = self._last_payloads.get(sender)
                 if (last is not None and same_words(last, payload)) or (heard is not None and heard.body.after):
                     return done  # used already, and sent again because one of us came up
                 raise Refused("late", f"{sender} sent slot {said}, which is over.")
             if number in exchange.heard:
-                if same_words(exchange.payloads[number], payload):
+                if same_words(exchange.payloads[sender], payload):
                     return done  # sent again because one of us came up
                 heard or check(view, number, said, payload)
                 raise Refused("replay", f"{sender} sent two different messages for slot {said}.")
@@ -333,11 +471,11 @@ class Machine:
                 raise Refused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
             heard = heard or check(view, number, said, payload)
         except Refused as refused:
-            return [*done, RefuseMessage(slot, sender, refused.reason, str(refused))]
+            return [*done, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
         except BadInput as error:
-            return [*done, RefuseMessage(slot, sender, "absurd", str(error))]
-        exchange.take(heard, payload)
-        self.used[number] = said, at_ns
+            return [*done, do.RefuseMessage(slot, sender, "absurd", str(error))]
+        exchange.take(sender, heard, payload)
+        self.used[sender] = said, at_ns
         return [*done, *self._fuse()] if exchange.complete else done
 
     def _learn(self, number: int, heard: Heard, following: int) -> list[Instruction]:
@@ -347,11 +485,11 @@ class Machine:
         """
         view, body, name = self.view, heard.body, self.view.names[number]
         done: list[Instruction] = []
-        self._memory.hear(number, heard, ahead=body.slot > following)
+        self._memory.hear(name, heard, ahead=body.slot > following)
         after = body.after and body.slot + 1 == following
         slot = None if body.slot > following else following if after else body.slot
         if body.expires:
-            self.expires[number] = body.expires
+            self.expires[name] = body.expires
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
         since = body.slot - body.since[view.me] if view.me in body.since else None
@@ -365,6 +503,7 @@ class Machine:
                         f"{name} remembers {shown[1]} samples of this node by slot {shown[0]} and shows its signature; "
                         f"the ledger of {self.trust.counter} does not know them: the folder is an old copy. No sample "
                         "until the loss is confirmed.",
+                        grave=True,
                     )
                 )
             case "unproven":
@@ -374,46 +513,53 @@ class Machine:
     def _send_again(self, neighbour: str) -> list[Instruction]:
         """To whoever came up inside the exchange."""
         exchange, number = self._exchange, self.view.number(neighbour)
-        if exchange is None or number not in exchange.expected & self._newcomers.waiting or not exchange.sent:
+        if exchange is None or number not in exchange.expected or not exchange.sent:
             return []
-        return [Send(exchange.slot, exchange.payload, (neighbour,))]
+        return [do.Send(exchange.slot, exchange.payload, (neighbour,))]
 
     def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
         """Neighbours that have come up are told what is remembered of them, when it can be told."""
-        view, slot = self.view, self._own[0]
-        due = self._newcomers.due(view, slot, at_ns)
+        slot = self._own[0]
+        due = self._newcomers.due(self.view, slot, at_ns)
         done: list[Instruction] = []
-        if self._exchange is not None or self._unsent is not None:
+        if not due or self._exchange is not None or self._unsent is not None:
             return done
-        if self._memory.unsaved().keys() & due:
-            if not self._can_store:
+        if self._memory.unsaved().keys() & set(due):
+            if not self.can_store:
                 return done  # an echo of less than was heard would vouch for too much
-            done.append(StoreCounters(self._counters()))
-        self._newcomers.waiting -= due
-        if due:
-            done.append(Send(slot, self._own_payload(due), tuple(view.names[number] for number in sorted(due))))
-        return done
+            done.append(do.StoreCounters(self._memory.store()))
+        self._newcomers.waiting -= set(due)
+        return [*done, do.Send(slot, self._own_payload(due), due)]
 
-    def _stop_paying(self, at_ns: int, failed: Instruction, text: str) -> list[Instruction]:
+    # ------------------------------------------------------------------------------------------------------- storage
+
+    def _stop_paying(
+        self, at_ns: int, failed: Instruction, text: str, rest: tuple[Instruction, ...]
+    ) -> list[Instruction]:
         """A price that is not on disk is not paid: the draw of this slot is thrown away, unseen by anybody.
 
         What was to be done after the failure is still to be done: what could not be kept can be told. But a sample
-        among it was not paid for either, whatever it was that failed before it.
+        among it was not paid for either, whatever it was that failed before it. A revision, or a decision, that cannot
+        be stored changes nothing.
         """
-        self._can_store = False
-        done: list[Instruction] = [
-            Report("storage-failed", f"{text} The node has no samples of its own until storing works.")
-        ]
-        places = [place for place, told in enumerate(self._told) if told is failed]
-        rest = self._told[places[0] :] if places else [failed]
-        for place, left in enumerate(rest):
-            if isinstance(left, StoreSample):
-                return [*done, *rest[1:place], *self._undraw(at_ns, left.slot)]
-        return [*done, *map(self._without_unsaved, rest[1:])]
+        match failed:
+            case do.TakeOver(revision, slot):
+                text = f"revision {revision} cannot take over yet, next try with the next slot: {text}"
+                return [Report("revision", text, grave=True), *self._count(slot, None)]
+            case do.BookLoss() | do.LookBack() | do.StoreReturn():
+                self._returning = None
+                return []
+        self.can_store = False
+        failure = f"{text} The node has no samples of its own until storing works."
+        done: list[Instruction] = [Report("storage-failed", failure, grave=True)]
+        for place, left in enumerate((failed, *rest)):
+            if isinstance(left, do.StoreSample):
+                return [*done, *rest[: max(place - 1, 0)], *self._undraw(at_ns, left.slot)]
+        return [*done, *map(self._without_unsaved, rest)]
 
     def _without_unsaved(self, instruction: Instruction) -> Instruction:
         """The same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
-        if not isinstance(instruction, Send) or instruction.slot != self._own[0]:
+        if not isinstance(instruction, do.Send) or instruction.slot != self._own[0]:
             return instruction
         payload = self._own_payload()
         if self._exchange is not None:
@@ -429,7 +575,7 @@ class Machine:
         self.trust.unpaid()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
-        return self._open_exchange(at_ns, slot, None)
+        return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]
 
 
 def _unproven(name: str) -> Report:

@@ -1,4 +1,8 @@
-"""What can happen to a node. Each carries the time at which the shell saw it; the machine has no clock of its own."""
+"""What can happen to a node. Nothing else changes the state of its protocol, and nothing else is queued.
+
+Each carries the time at which the shell saw it; the machine has no clock of its own. Those that answer an instruction
+carry the time of the stimulus that it came from: how long counting and storing took is nobody's business.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.machine.instructions import Instruction
+from dpcrowd.node.machine.instructions import Instruction, Unsampled
+from dpcrowd.node.machine.revision import Debts, Revision
+from dpcrowd.node.wire import Sign
 
 __all__ = [
+    "ClockAccepted",
+    "ClockLookedUp",
+    "ClockReturned",
+    "ClockSet",
     "DeadlinePassed",
+    "KeyRenewed",
+    "LinksClosed",
+    "LinksExpired",
+    "LinksOpened",
+    "LossBooked",
     "LossConfirmed",
     "MessageArrived",
     "MessageSent",
     "NeighbourDown",
     "NeighbourUp",
+    "RevisionExpected",
+    "RevisionTaken",
+    "SampleStored",
+    "SlotEnded",
     "SlotSealed",
     "Started",
     "Stimulus",
     "StoodStill",
     "StorageFailed",
-    "StorageMended",
+    "StorageRecovered",
     "TimeLost",
 ]
 
@@ -33,26 +52,38 @@ class Started:
     at_ns: int
 
 
+# ------------------------------------------------------------------------------------------------------------ a slot
+
+
+@dataclass(frozen=True)
+class SlotEnded:
+    """The grace of a slot has ended: it takes no more check-ins."""
+
+    at_ns: int
+    slot: int
+
+
 @dataclass(frozen=True)
 class SlotSealed:
-    """The grace of a slot has ended: these are its counts. None: the node was not there to count.
+    """These are the counts of a slot that is over. None: it was not counted.
 
     room  what the durable ledger lets the slot cost, in nano-epsilon; None: no more is known than by the scheme
+    why   for which reason there are no counts; or, if there are, why nothing can be sampled for want of budget
     """
 
     at_ns: int
     slot: int
     counts: NDArray[np.int64] | None
     room: int | None = None
+    why: Unsampled | None = None
 
 
 @dataclass(frozen=True)
-class MessageArrived:
-    """A payload from a neighbour, whose name the transport has authenticated."""
+class SampleStored:
+    """The last sample is paid for and on disk, as the ledger's payment of this number."""
 
     at_ns: int
-    sender: str
-    payload: bytes
+    counter: int
 
 
 @dataclass(frozen=True)
@@ -71,12 +102,25 @@ class DeadlinePassed:
     slot: int
 
 
+# --------------------------------------------------------------------------------------------------------- neighbours
+
+
+@dataclass(frozen=True)
+class MessageArrived:
+    """A payload from a neighbour, whose name the transport has authenticated."""
+
+    at_ns: int
+    sender: str
+    payload: bytes
+
+
 @dataclass(frozen=True)
 class NeighbourUp:
-    """A neighbour can be reached (again)."""
+    """A neighbour can be reached (again), over links that were opened as `session`."""
 
     at_ns: int
     neighbour: str
+    session: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,22 +129,71 @@ class NeighbourDown:
 
     at_ns: int
     neighbour: str
+    session: int = 0
+
+
+@dataclass(frozen=True)
+class LinksExpired:
+    """Links are not what they should be: the own certificate has expired, or, `anew`, all need another handshake."""
+
+    at_ns: int
+    anew: bool = False
+
+
+@dataclass(frozen=True)
+class LinksClosed:
+    """There are no links now, or they are about to be closed: nothing can be sent."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class LinksOpened:
+    """These neighbours, by name, can be linked with; whoever comes up over these links is of this session."""
+
+    at_ns: int
+    neighbours: tuple[str, ...]
+    session: int = 0
+
+
+@dataclass(frozen=True)
+class KeyRenewed:
+    """The server's key files were replaced: it signs with a renewed key, or the same one.
+
+    expires  when its certificate does, in seconds since 1970
+    """
+
+    at_ns: int
+    sign: Sign
+    expires: int
+
+
+# ------------------------------------------------------------------------------------------------- storage and clock
 
 
 @dataclass(frozen=True)
 class StorageFailed:
-    """An instruction (the very object) could not be carried out, and none of those after it was; given at once."""
+    """An instruction could not be carried out, and so the `rest`, those after it, were not either; given at once."""
 
     at_ns: int
     failed: Instruction
     text: str
+    rest: tuple[Instruction, ...] = ()
 
 
 @dataclass(frozen=True)
-class StorageMended:
+class StorageRecovered:
     """Storing works again."""
 
     at_ns: int
+
+
+@dataclass(frozen=True)
+class ClockSet:
+    """The clock, which says `at_ns` now, was set by so much, ahead or (below 0) back."""
+
+    at_ns: int
+    moved_ns: int
 
 
 @dataclass(frozen=True)
@@ -117,24 +210,97 @@ class TimeLost:
     at_ns: int
 
 
+# ------------------------------------------------------------------------------------------ revisions, and decisions
+
+
+@dataclass(frozen=True)
+class RevisionExpected:
+    """The next revision of the network is known, and valid from a slot on."""
+
+    at_ns: int
+    revision: int
+    first_slot: int
+
+
+@dataclass(frozen=True)
+class RevisionTaken:
+    """What the next revision promises is declared; this is how the network looks from a slot on, and what is owed."""
+
+    at_ns: int
+    slot: int
+    revision: Revision
+    debts: Debts
+
+
 @dataclass(frozen=True)
 class LossConfirmed:
-    """The operator knows that the ledger lost samples, and has had them booked as fully spent."""
+    """The operator knows that the ledger has lost samples."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class LossBooked:
+    """The loss counts as fully spent from now on; the ledger goes on from this counter."""
+
+    at_ns: int
+    counter: int
+    text: str
+
+
+@dataclass(frozen=True)
+class ClockAccepted:
+    """The operator says that the clock, which was ahead and has come back, is right now."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class ClockLookedUp:
+    """What the folder knows of the time up to slot `last`, after which slots are to begin again.
+
+    known  the last slot that was released before them
+    text   what is said to the operator, and logged for good
+    """
+
+    at_ns: int
+    last: int
+    known: int
+    debts: Debts
+    text: str
+
+
+@dataclass(frozen=True)
+class ClockReturned:
+    """That slots begin again is on disk."""
 
     at_ns: int
 
 
 Stimulus = (
     Started
+    | SlotEnded
     | SlotSealed
-    | MessageArrived
+    | SampleStored
     | MessageSent
     | DeadlinePassed
+    | MessageArrived
     | NeighbourUp
     | NeighbourDown
+    | LinksExpired
+    | LinksClosed
+    | LinksOpened
+    | KeyRenewed
     | StorageFailed
-    | StorageMended
+    | StorageRecovered
+    | ClockSet
     | StoodStill
     | TimeLost
+    | RevisionExpected
+    | RevisionTaken
     | LossConfirmed
+    | LossBooked
+    | ClockAccepted
+    | ClockLookedUp
+    | ClockReturned
 )

@@ -52,11 +52,11 @@ back far enough, however often the node is restarted, or the same copy put back.
   of that time (`complete_ahead`), as long as the clock is not set ahead again.
 - An empty ledger may begin: there is nothing yet that anybody could remember. A folder that was emptied is exposed by
   a proof, as any old copy.
-- What a neighbour echoes is on its disk before (`memory`): after a crash it does not remember less than it has echoed.
+- What a neighbour echoes is on its disk before (`NeighbourMemory`): after a crash it does not remember less than that.
 
 Vouching before the next seal. A message of slot h comes after the seal of slot h, which is lost to a node that has to
 wait for it. So a neighbour whose link to the node comes up says at once what it remembers, after the exchange of slot
-h - 1 has had its whole time and before slot h is sealed (`newcomers`), always with its proof. Such a word vouches as a
+h - 1 has had its whole time and before slot h is sealed (`Newcomers`), always with its proof. Such a word vouches as a
 message of slot h does; and if *all* neighbours of slot h have given theirs since the start, everybody has had a say,
 and the node may sample in slot h already. Why an old copy is exposed all the same:
 
@@ -83,7 +83,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Trust"]
+__all__ = ["Trust", "distrust", "needs_operator"]
 
 _REMEMBERED = 1000
 _PATIENCE = 2
@@ -257,10 +257,37 @@ class Trust:
         self.counter -= 1
         self.paid_in.pop()
 
-    def confirm(self) -> None:
-        """The operator has booked the loss: count on from what the neighbours remember."""
-        self.counter = max(self.counter, self.lost_at or 0)
+    def stored(self, counter: int) -> None:
+        """The ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
+        if counter != self.counter:
+            self.counter = counter
+            self.paid_in.clear()
+
+    def confirm(self, counter: int, told: int) -> None:
+        """The loss is booked: the ledger goes on from a counter, and is complete up to the last slot that was told."""
+        self.counter, self.complete_until = counter, told
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
         self.words.clear()
         self.paid_in.clear()
+
+
+def needs_operator(trust: Trust) -> bool:
+    """Whether nobody but the operator can let the node sample again."""
+    return not trust.may_sample and (trust.lost_at is not None or trust.nobody_remembers)
+
+
+def distrust(trust: Trust) -> str:
+    """Why the ledger is not trusted; empty if it is."""
+    if trust.may_sample:
+        return ""
+    if trust.lost_at is not None:
+        return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+    if trust.nobody_remembers:
+        return (
+            "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+        )
+    if not trust.vouched:
+        return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."
+    return "a neighbour has vouched for the ledger; what others remember is waited for, two slots at most."

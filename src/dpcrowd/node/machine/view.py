@@ -27,6 +27,8 @@ class NetworkView:
     population  people at most, in all regions; None: not known, and no sample is too large
     coarsest    standard deviation of the noisiest honest sample of any server, in people
     expires     when the own certificate expires, in seconds since 1970; 0: not known
+    revision    its number
+    first_slot  the first slot in which it is valid
     """
 
     me: int
@@ -44,10 +46,12 @@ class NetworkView:
     coarsest: float = 0.0
     send_offset_ns: int = 0
     expires: int = 0
+    revision: int = 1
+    first_slot: int = 0
 
     @property
     def most_bytes(self) -> int:
-        """That a message can have."""
+        """Upper bound on the size of a message."""
         return most_bytes(len(self.names), len(self.regions), self.form)
 
     def number(self, name: str) -> int | None:

@@ -9,17 +9,15 @@ of check-ins: they are for the operator alone.
 from __future__ import annotations
 
 import sys
-from typing import Literal
+from typing import get_args
 
+from dpcrowd.node.machine.instructions import Unsampled
 from dpcrowd.node.metrics.family import Family
 
-__all__ = ["FAMILIES", "Unsampled", "table"]
+__all__ = ["FAMILIES", "table"]
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Far above the milliseconds in which a node counts, pays and sends, in steps that an operator can act upon."""
-
-Unsampled = Literal["downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"]
-"""Why a sealed slot has no sample."""
 
 READY = Family("dpcrowd_ready", "gauge", "Is 1 if the node can do all of its work, otherwise 0; /readyz says why.")
 MAY_SAMPLE = Family("dpcrowd_may_sample", "gauge", "Is 1 if ledger and budget allow a sample now; /v1/budget says why.")
@@ -48,7 +46,7 @@ UNSAMPLED = Family(
     "counter",
     "Slots that this process sealed without a sample, by the first reason that applies.",
     labels=("reason",),
-    known=("downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"),
+    known=get_args(Unsampled),
 )
 MISSED = Family(
     "dpcrowd_slots_missed_total",

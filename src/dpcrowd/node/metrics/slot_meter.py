@@ -16,7 +16,6 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.machine import NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.metrics import families
-from dpcrowd.node.metrics.families import Unsampled
 from dpcrowd.node.metrics.registry import Registry
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.wire import Refused, peek, written_after
@@ -54,28 +53,21 @@ class SlotMeter:
         self._now = now
         self._arrivals: dict[str, dict[int, int]] = {}  # of each neighbour: when its message for a slot came first
         self._delays: dict[str, deque[int]] = {}
-        self._sampled = -1
-        self._failed = False
 
     # ------------------------------------------------------------------------------------------------- the slots
 
     def sealing(self, slot: int, last: int) -> None:
         """A slot is about to be sealed; the one before was `last`, or -1."""
-        self._failed = False
         if 0 <= last < slot - 1:
             self.registry.add(families.MISSED, slot - 1 - last)
-
-    def sealed(self, slot: int, obstacle: Unsampled) -> None:
-        """A slot was sealed; `obstacle` is the reason if it was not sampled."""
-        if self._sampled != slot:
-            self.registry.add(families.UNSAMPLED, reason="storage" if self._failed else obstacle)
 
     def carried_out(self, instruction: do.Instruction, view: NetworkView) -> None:
         """An instruction was carried out; what it stored is on disk."""
         match instruction:
-            case do.StoreSample(slot):
-                self._sampled = slot
+            case do.StoreSample():
                 self.registry.add(families.SAMPLES)
+            case do.NotSampled(_, why):
+                self.registry.add(families.UNSAMPLED, reason=why)
             case do.StoreRelease(release, _, heard):
                 expected = {view.names[number] for number in view.links(release.slot)}
                 outcome = "complete" if expected <= set(heard) else "incomplete"
@@ -89,7 +81,6 @@ class SlotMeter:
 
     def failed(self, failure: DpcrowdError) -> None:
         """Something could not be stored: the disk failed, or the ledger refused to pay."""
-        self._failed = True
         if isinstance(failure, StorageFailed):
             self.registry.add(families.STORAGE_FAILURES, kind=failure.kind)
 

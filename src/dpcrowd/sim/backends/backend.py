@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.sim.config import whole_number
+from dpcrowd.errors import BadInput, unknown_name, whole_number
 
 __all__ = ["BACKENDS", "CONNECT_SECONDS", "Backend", "Workers", "open_workers", "unreachable"]
 

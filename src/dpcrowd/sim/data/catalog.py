@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
-from dpcrowd.sim.data.files import PUBLISHED
+from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 
 __all__ = ["CATALOG", "Entry", "located"]

@@ -20,8 +20,8 @@ from datetime import date
 
 import numpy as np
 
+from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput
-from dpcrowd.sim.data.dataset import Counts
 from dpcrowd.sim.data.weeks import mmwr_range, mmwr_week_end
 
 __all__ = ["FLU_WEEKS", "MULTI_FLU_WEEKS", "STATES", "Series", "parse_ilinet", "parse_nchs"]
@@ -48,7 +48,7 @@ class Series:
 
     weeks: tuple[str, ...]
     regions: tuple[str, ...]
-    counts: Counts
+    counts: Truth
 
 
 def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:

@@ -8,24 +8,34 @@ counts are a partition of the truth:
     roaming  the server is drawn anew for each user and slot
 
 Slots are aligned to UTC: a day starts at 00:00, a week on Monday. A slot without check-ins is a slot of zeros.
+
+A time is an RFC 3339 / ISO 8601 date-time (UTC if it has no offset), a date, or a number: seconds since 1970, or
+milliseconds from 1e11 on (as seconds that would be the year 5138).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.data.dataset import Counts, DataSet, Floats, checked_slots, region_indexes
+from dpcrowd.sim.data.dataset import DataSet, checked_slots, region_indexes
 from dpcrowd.sim.data.series import series_model
-from dpcrowd.sim.data.tables import Cell, Table
-from dpcrowd.sim.data.times import SECOND, iso_label, read_times, slot_length_us
+from dpcrowd.sim.data.tables import Cell, Table, is_number
 
-__all__ = ["CheckIns", "checkin_columns", "checkins_from_table", "is_checkins"]
+__all__ = ["CheckIns", "checkins_from_table", "is_checkins", "iso_label", "read_times", "slot_length_us"]
+
+SECOND = 1_000_000
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+MILLISECONDS_FROM = 1e11
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?Z?")
 
 HEADER = frozenset({"user", "time", "region"})
 WEEK = 7 * 86_400 * SECOND
@@ -33,23 +43,21 @@ MONDAY = 4 * 86_400 * SECOND  # 1970-01-05
 MOST_CELLS = 200_000_000  # 1.6 GB of counts
 MOST_SLOTS = 1_000_000
 
-Indexes = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckIns(DataSet):
     """One entry for each user and slot in which the user was seen: entry_slot, entry_user, entry_region."""
 
-    entry_slot: Indexes
-    entry_user: Indexes
-    entry_region: Indexes
+    entry_slot: Ints
+    entry_user: Ints
+    entry_region: Ints
     users: int
 
-    def truth(self, rng: np.random.Generator) -> Counts:
+    def truth(self, rng: np.random.Generator) -> Truth:
         """Distinct users per slot and region; the same in every run."""
         return _count(self.entry_slot * len(self.regions) + self.entry_region, (self.slots, len(self.regions)))
 
-    def split(self, shares: Floats, users: str, rng: np.random.Generator) -> Counts:
+    def split(self, shares: Shares, users: str, rng: np.random.Generator) -> ServerCounts:
         """Counts (T, m, d) of the servers; shares (m,) or (T, m) are probabilities that sum to 1."""
         m, d = shares.shape[-1], len(self.regions)
         if self.slots * m * d > MOST_CELLS:
@@ -141,7 +149,7 @@ def checkins_from_table(
     )
 
 
-def _slots(times: Indexes, length: int, d: int, file: str, shown: str | float) -> tuple[Indexes, int, int]:
+def _slots(times: Ints, length: int, d: int, file: str, shown: str | float) -> tuple[Ints, int, int]:
     """(slot of each check-in, start of slot 0, number of slots)."""
     offset = MONDAY if length % WEEK == 0 else 0
     index = (times - offset) // length
@@ -160,14 +168,14 @@ def _filled(table: Table, column: int) -> list[Cell]:
     return cells
 
 
-def _codes(cells: Iterable[Hashable]) -> tuple[Indexes, int]:
+def _codes(cells: Iterable[Hashable]) -> tuple[Ints, int]:
     """Each distinct value's number, by first appearance; works for strings and for ids of any size."""
     code: dict[Hashable, int] = {}
     numbers = np.array([code.setdefault(cell, len(code)) for cell in cells], dtype=np.int64)
     return numbers, len(code)
 
 
-def _regions(cells: Sequence[Cell]) -> tuple[Indexes, tuple[str, ...]]:
+def _regions(cells: Sequence[Cell]) -> tuple[Ints, tuple[str, ...]]:
     """Each cell's region, in the order of the names: numeric where all are whole numbers, else alphabetic."""
     distinct = sorted({str(cell) for cell in cells})
     if all(name.isascii() and name.isdigit() for name in distinct):
@@ -176,5 +184,63 @@ def _regions(cells: Sequence[Cell]) -> tuple[Indexes, tuple[str, ...]]:
     return np.array([index[str(cell)] for cell in cells], dtype=np.int64), tuple(distinct)
 
 
-def _count(flat: Indexes, shape: tuple[int, ...]) -> Counts:
+def _count(flat: Ints, shape: tuple[int, ...]) -> Ints:
     return np.bincount(flat, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
+
+
+# --------------------------------------------------------------------------------------------------------------- times
+
+
+def slot_length_us(length: str | float) -> int:
+    """'15m', '1h', '1d', '1w' or a number of seconds, in microseconds."""
+    text = str(length).strip().lower()
+    number, unit = (text[:-1], text[-1]) if text and text[-1] in UNITS else (text, "s")
+    try:
+        micros = round(float(number) * UNITS[unit] * SECOND)
+    except (ValueError, OverflowError):
+        micros = 0
+    if not 0 < micros < 2**62:
+        raise BadInput(f"slot length '{length}' is not allowed; give a number and s, m, h, d or w: 15m, 1h, 1d.")
+    return micros
+
+
+def read_times(table: Table, column: int) -> Ints:
+    """The times of a column; a cell that is no time is named."""
+    cells = table.column(column)
+    if all(type(cell) is str and PLAIN.fullmatch(cell) for cell in cells):
+        try:  # the usual case in one go; NumPy takes no 'Z'
+            moments = np.array([cell.removesuffix("Z") for cell in cells], dtype="datetime64[us]")
+        except ValueError:  # an impossible date such as 2009-02-30: the loop below names it
+            pass
+        else:
+            return moments.astype(np.int64)
+    return np.array([_micros(cell, table, row, column) for row, cell in enumerate(cells)], dtype=np.int64)
+
+
+def iso_label(micros: int) -> str:
+    """2009-04-24 at midnight, else 2009-04-24T13:00:00Z."""
+    moment = EPOCH + timedelta(microseconds=micros)
+    if moment.time() == moment.min.time():
+        return moment.date().isoformat()
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+def _micros(cell: Cell, table: Table, row: int, column: int) -> int:
+    text = "" if cell is None else str(cell).strip()
+    if not text:
+        raise BadInput(f"{table.where(row, column)} is empty; each check-in needs a time.")
+    try:
+        if isinstance(cell, datetime):
+            moment = cell
+        elif isinstance(cell, date):
+            moment = datetime(cell.year, cell.month, cell.day)
+        elif is_number(cell):
+            number = float(text)
+            unit = timedelta(milliseconds=1) if abs(number) >= MILLISECONDS_FROM else timedelta(seconds=1)
+            moment = EPOCH + number * unit
+        else:
+            moment = datetime.fromisoformat(text)
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        what = "allowed: 2009-04-24T12:35:54Z, 2009-04-24, or seconds or milliseconds since 1970"
+        raise BadInput(f"{table.where(row, column)} is '{text}', not a time; {what}.") from None

@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import PerRegion, Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["Counts", "DataSet", "FixedData", "Floats", "checked_slots", "region_indexes"]
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+__all__ = ["DataSet", "FixedData", "checked_slots", "region_indexes"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,12 +42,12 @@ class DataSet(ABC):
     model: ProcessModel
     tuning: Tuning
     notes: tuple[str, ...]
-    change_var: Floats
+    change_var: PerRegion
     slot_labels: tuple[str, ...] | None = None
     first: int = 0
 
     @abstractmethod
-    def truth(self, rng: np.random.Generator) -> Counts:
+    def truth(self, rng: np.random.Generator) -> Truth:
         """The population's counts of one run, int64 (slots, d). Real data are the same in every run."""
 
 
@@ -58,9 +55,9 @@ class DataSet(ABC):
 class FixedData(DataSet):
     """Real counts: the truth is what the file says, whatever the run."""
 
-    counts: Counts
+    counts: Truth
 
-    def truth(self, rng: np.random.Generator) -> Counts:
+    def truth(self, rng: np.random.Generator) -> Truth:
         return self.counts
 
 

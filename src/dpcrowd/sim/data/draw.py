@@ -12,18 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
+from dpcrowd.arrays import ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
-from dpcrowd.sim.data.dataset import Counts, DataSet, Floats
-from dpcrowd.sim.data.files import PUBLISHED, counts_from_table, published
+from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
+from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.observe import KINDS, checked_users, observe
 from dpcrowd.sim.data.plugin import plugin_data
+from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
 from dpcrowd.sim.data.shares import draw_shares, is_partition, normalised
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
 from dpcrowd.sim.data.tables import read_table
-from dpcrowd.sim.seeds import Purpose, generator
 
 __all__ = ["NAMES", "RunData", "draw_run", "load"]
 
@@ -36,9 +37,9 @@ FILE_ENDINGS = (".csv", ".gz", ".parquet", ".pq", ".tsv", ".txt")
 class RunData:
     """One run: truth (T, d), counts (T, m, d), shares (m,) or (T, m); `partition`: counts sum to the truth."""
 
-    truth: Counts
-    counts: Counts
-    shares: Floats
+    truth: Truth
+    counts: ServerCounts
+    shares: Shares
     partition: bool
 
 
@@ -100,7 +101,7 @@ def draw_run(
     seed: int,
     run: int,
     servers: int,
-    shares: str | Sequence[float] | Floats = "uniform",
+    shares: str | Sequence[float] | Shares = "uniform",
     observation: str = "paper",
     users: str = "pinned",
 ) -> RunData:
@@ -133,7 +134,7 @@ def _synthetic(name: str, slots: int | None, process_var: object | None, regions
     return data
 
 
-def _probabilities(shares: Floats, *, explicit: bool) -> Floats:
+def _probabilities(shares: Shares, *, explicit: bool) -> Shares:
     if explicit and not is_partition(shares):
         total = float(np.atleast_2d(shares).sum(axis=-1)[0])
         raise BadInput(f"shares sum to {total:g}; for check-ins each user is at one server, so they have to sum to 1.")

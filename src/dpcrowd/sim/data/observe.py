@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpcrowd.arrays import PerRegion, ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.sim.data.dataset import Counts, Floats
 from dpcrowd.sim.data.shares import is_partition
 
 __all__ = ["KINDS", "USERS", "checked_users", "observe"]
@@ -28,12 +28,12 @@ USERS = ("pinned", "roaming")
 
 def observe(
     kind: str,
-    truth: Counts,
-    shares: Floats,
-    process_var: Floats,
+    truth: Truth,
+    shares: Shares,
+    process_var: PerRegion,
     rng: np.random.Generator,
     users: str = "pinned",
-) -> Counts:
+) -> ServerCounts:
     """Counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,)."""
     if kind not in KINDS:
         raise unknown_name("observation", kind, KINDS)
@@ -56,7 +56,7 @@ def checked_users(users: str) -> None:
         raise unknown_name("kind of users", users, USERS)
 
 
-def _paper(truth: Counts, shares: Floats, process_var: Floats, rng: np.random.Generator) -> Counts:
+def _paper(truth: Truth, shares: Shares, process_var: PerRegion, rng: np.random.Generator) -> ServerCounts:
     """H r + N(0, H^2 Q) = H (r + sqrt(Q) n) with n ~ N(0, 1); computed in place, since this is the largest array."""
     slots, d = truth.shape
     values = rng.standard_normal((slots, shares.shape[-1], d))
@@ -68,7 +68,7 @@ def _paper(truth: Counts, shares: Floats, process_var: Floats, rng: np.random.Ge
     return values.astype(np.int64)
 
 
-def _multinomial(truth: Counts, shares: Floats, rng: np.random.Generator) -> Counts:
+def _multinomial(truth: Truth, shares: Shares, rng: np.random.Generator) -> ServerCounts:
     """Server after server takes its binomial part of the people who are left; the last one takes the rest."""
     slots, d = truth.shape
     m = shares.shape[-1]

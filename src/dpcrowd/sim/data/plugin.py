@@ -11,7 +11,7 @@ import numpy as np
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.plugins import Plugin
-from dpcrowd.sim.data.arrays import counts_from_array
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.dataset import DataSet, FixedData, checked_slots, region_indexes
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
 from dpcrowd.sim.data.span import cut

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpcrowd.arrays import PerRegion, Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import ProcessModel
-from dpcrowd.sim.data.dataset import Counts, Floats
 
 __all__ = ["FROM_WHOLE_SERIES", "GIVEN_BY_HAND", "ROUNDING_VAR", "believed", "one_step_var", "series_model"]
 
@@ -25,7 +25,7 @@ FROM_WHOLE_SERIES = (
 GIVEN_BY_HAND = "The process variance Q of the filters was given by hand; the data do not depend on it."
 
 
-def series_model(counts: Counts, process_var: object | None, name: str) -> tuple[ProcessModel, Floats, str]:
+def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[ProcessModel, PerRegion, str]:
     """(model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
     slots, d = counts.shape
     if slots >= 2:
@@ -39,7 +39,7 @@ def series_model(counts: Counts, process_var: object | None, name: str) -> tuple
     return believed(ProcessModel.of(1.0, change_var), process_var), change_var, GIVEN_BY_HAND
 
 
-def one_step_var(counts: Counts) -> Floats:
+def one_step_var(counts: Truth) -> PerRegion:
     """(d,) mean square of the changes of (T, d) counts from slot to slot, T >= 2."""
     change = np.diff(counts, axis=0).astype(np.float64)
     return np.asarray(np.maximum(np.square(change).mean(axis=0), ROUNDING_VAR))

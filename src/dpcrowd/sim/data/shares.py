@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.sim.data.dataset import Floats
 
 __all__ = ["KINDS", "SMALLEST", "checked_shares", "draw_shares", "is_partition", "normalised"]
 
@@ -24,7 +24,7 @@ SMALLEST = 0.05
 SUM_TOLERANCE = 1e-9
 
 
-def draw_shares(kind: str | Sequence[float] | Floats, servers: int, slots: int, rng: np.random.Generator) -> Floats:
+def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, rng: np.random.Generator) -> Shares:
     """(servers,) or, for 'per-slot', (slots, servers). An explicit list is checked and returned."""
     if servers < 1:
         raise BadInput(f"servers={servers}; allowed: 1 or more.")
@@ -38,7 +38,7 @@ def draw_shares(kind: str | Sequence[float] | Floats, servers: int, slots: int, 
     return normalised(shares) if kind == "partition" else shares
 
 
-def checked_shares(shares: Sequence[float] | Floats, servers: int, slots: int) -> Floats:
+def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -> Shares:
     """Explicit shares, one a server or one a slot and server, each in (0, 1]."""
     try:
         values = np.array(shares, dtype=np.float64)
@@ -54,11 +54,11 @@ def checked_shares(shares: Sequence[float] | Floats, servers: int, slots: int) -
     return values
 
 
-def normalised(shares: Floats) -> Floats:
+def normalised(shares: Shares) -> Shares:
     """Divided by their sum (of each slot)."""
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def is_partition(shares: Floats) -> bool:
+def is_partition(shares: Shares) -> bool:
     """Whether the shares sum to 1 (in every slot), so that each user is at exactly one server."""
     return bool(np.all(np.abs(shares.sum(axis=-1) - 1.0) <= SUM_TOLERANCE))

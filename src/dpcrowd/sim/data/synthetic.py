@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpcrowd.arrays import PerRegion, RegionMatrix, Truth
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.model import ProcessModel
 from dpcrowd.schemes.tuning import Tuning
-from dpcrowd.sim.data.dataset import Counts, DataSet, Floats, region_indexes
+from dpcrowd.sim.data.dataset import DataSet, region_indexes
 
 __all__ = ["SyntheticData", "linear", "markov_matrix", "multi_linear", "select_regions"]
 
@@ -44,11 +45,11 @@ class SyntheticData(DataSet):
     columns   which regions are shown, or None for all
     """
 
-    start: Floats
+    start: PerRegion
     process: ProcessModel
     columns: tuple[int, ...] | None = None
 
-    def truth(self, rng: np.random.Generator) -> Counts:
+    def truth(self, rng: np.random.Generator) -> Truth:
         a = self.process.matrix_transition
         steps = rng.standard_normal((self.slots - 1, len(self.start))) * np.sqrt(self.process.noise_var)
         states = np.empty((self.slots, len(self.start)))
@@ -78,7 +79,7 @@ def multi_linear(slots: int | None = None) -> SyntheticData:
     return _build("multi-linear", names, MULTI_START, process, MULTI_TUNING, (note,), slots)
 
 
-def markov_matrix(d: int, seed: int) -> Floats:
+def markov_matrix(d: int, seed: int) -> RegionMatrix:
     """A random d x d matrix whose columns sum to 1: acting on a column of counts, it keeps the total.
 
     Column j is where the people of region j go, uniform over the simplex. It is built from uniform numbers by hand

@@ -1,0 +1,96 @@
+"""What one slot of one server costs in time, measured when the paper is reproduced.
+
+A live server is a Python object: `observe` (plan, noise, message) and `hear` (fusion of five neighbours' messages,
+release) are timed together, with the simulator's noise and with the exact one. It samples in every slot, or as often
+as it wants to (DPCrowd+). The simulator's own cost is in its records; claims hold the two side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.filters import ProcessModel
+from dpcrowd.privacy import Guarantee, Noise
+from dpcrowd.privacy.secure_noise import SecureNoise
+from dpcrowd.privacy.seeded_noise import SeededNoise
+from dpcrowd.schemes.base import Scheme, Setting
+from dpcrowd.schemes.messages import Messages
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.server import Server
+
+__all__ = ["LIMIT_MS", "NEIGHBOURS", "SlotCost", "Timing", "measure_slot_cost"]
+
+LIMIT_MS = 0.1  # that a slot may cost by the paper
+NEIGHBOURS = 5
+_SLOTS = 300
+_WARM_UP = 20
+_SERVERS = (("dpcrowd", 1), ("dpcrowd-plus", 51))
+_WINDOW = 100
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds a slot of one server: the median and the quartiles of `slots` slots."""
+
+    scheme: str
+    regions: int
+    secure: bool
+    slots: int
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SlotCost:
+    """All timings and the machine that they are of."""
+
+    machine: str
+    timings: tuple[Timing, ...]
+
+
+def measure_slot_cost(slots: int = _SLOTS) -> SlotCost:
+    """Time a server of DPCrowd with one region and one of DPCrowd+ with 51, with each kind of noise."""
+    asked = [(name, regions, secure) for name, regions in _SERVERS for secure in (False, True)]
+    timings = [_timing(name, regions, secure, slots) for name, regions, secure in asked]
+    return SlotCost(_machine(), tuple(timings))
+
+
+def _timing(name: str, regions: int, secure: bool, slots: int) -> Timing:
+    first, *others = (_server(name, regions, number, slots, secure) for number in range(NEIGHBOURS + 1))
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(400.0, size=(slots + _WARM_UP, NEIGHBOURS + 1, regions))
+    said: dict[int, Messages] = {}
+    for number, other in enumerate(others, start=1):
+        message = other.observe(0, counts[0, number])
+        if message is not None:
+            said[number] = message  # heard again in every slot: what it says does not change what hearing it costs
+    took = np.empty(slots + _WARM_UP)
+    for slot in range(slots + _WARM_UP):
+        began = time.perf_counter()
+        first.observe(slot, counts[slot, 0])
+        first.hear(said)
+        took[slot] = 1000.0 * (time.perf_counter() - began)
+    low, median, high = np.quantile(took[_WARM_UP:], (0.25, 0.5, 0.75)).tolist()
+    return Timing(name, regions, secure, slots, low, median, high)
+
+
+def _server(name: str, regions: int, number: int, slots: int, secure: bool) -> Server:
+    finite = name == "dpcrowd"
+    scheme: Scheme = make_scheme(name, interval=1) if finite else make_scheme(name)
+    guarantee = Guarantee.finite(slots + _WARM_UP, 1.0) if finite else Guarantee.window(_WINDOW, 1.0)
+    setting = Setting(1, ProcessModel.of(1.0, np.full(regions, 100.0)), guarantee)
+    noise: Noise = SeededNoise([np.random.SeedSequence(number)], 1, regions)
+    if secure and number == 0:  # the others are not timed
+        noise = SecureNoise()
+    return Server(scheme, setting, noise, number=number, share=0.5, max_degree=NEIGHBOURS, allow_simulated_noise=True)
+
+
+def _machine() -> str:
+    processor = platform.processor() or platform.machine()
+    return f"{platform.python_implementation()} {platform.python_version()}, {processor}, {os.cpu_count()} cores"

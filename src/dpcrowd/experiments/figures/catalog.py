@@ -1,0 +1,381 @@
+"""The nine figures, seven of the paper and two that we add, and one for other packages.
+
+Each says what it sweeps and how that is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dpcrowd.errors import unknown_name
+from dpcrowd.experiments.figures.figure import (
+    DATA_NAMES,
+    ERRORS,
+    METRIC_NAMES,
+    Curve,
+    Figure,
+    Layout,
+    Panel,
+    Sweep,
+    error_panels,
+)
+from dpcrowd.experiments.figures.plugins import plugin_panels, plugin_sweeps
+from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed, regions, single
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
+from dpcrowd.privacy import Accounting
+
+__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "find_figures"]
+
+LEDGERS: tuple[Accounting, ...] = ("per-region", "sound")
+LEDGER_NAMES = {"per-region": "the paper's ledger", "sound": "sound ledger"}
+_INTERVAL = "sampling interval I (slots)"
+_BUDGET = "privacy budget ε"
+
+
+def _time_sweeps(plan: Plan) -> list[Sweep]:
+    """All schemes with the parameters of the paper's table, slot by slot."""
+
+    def point(data: str) -> Point:
+        roster = single("fast", "dfast", "dpcrowd")
+        return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density, by_slot=True)
+
+    return [Sweep(data, "ε", ((plan.default_epsilon, point(data)),)) for data in plan.single]
+
+
+def _density_sweeps(plan: Plan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
+    """DPCrowd and DFAST in random networks of each density."""
+    roster = single("dfast", "dpcrowd")
+    return [
+        Sweep(
+            data,
+            "ρ",
+            tuple((density, Point(data, roster, epsilon=epsilon, density=density)) for density in plan.densities),
+            f"ε={epsilon:g}",
+        )
+        for data in sets
+        for epsilon in epsilons
+    ]
+
+
+def _interval_sweeps(plan: Plan, *, with_adaptive: bool = True) -> list[Sweep]:
+    """DPCrowd that samples every I slots, and adaptive sampling, which takes no interval: one point for every I."""
+
+    def point(data: str, roster: tuple[Entry, ...]) -> Point:
+        return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density)
+
+    def sweep(data: str) -> Sweep:
+        level = [(float(i), point(data, adaptive())) for i in plan.intervals] if with_adaptive else []
+        return Sweep(data, "I", (*level, *((float(i), point(data, fixed(i))) for i in plan.intervals)))
+
+    return [sweep(data) for data in plan.single]
+
+
+def _epsilon_sweeps(plan: Plan) -> list[Sweep]:
+    """All schemes for one region at each budget."""
+    roster = single("fast", "dfast", "dpcrowd", flooded=True)
+
+    def point(data: str, epsilon: float) -> Point:
+        return Point(data, roster, epsilon=epsilon, density=plan.default_density)
+
+    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
+
+
+def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
+    """All schemes for many regions under both ledgers at each (x, ε, w), and the matrix form at the default setting."""
+    settings = list(settings)
+    default = plan.default_epsilon if symbol == "ε" else float(plan.default_window)
+    matrix = (Entry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
+
+    def point(data: str, ledger: Accounting, epsilon: float, window: int) -> Point:
+        density = plan.default_density
+        return Point(data, regions(), epsilon=epsilon, density=density, window=window, accounting=ledger)
+
+    def matrix_point(data: str, ledger: Accounting) -> Point:
+        return Point(
+            data,
+            matrix,
+            epsilon=plan.default_epsilon,
+            density=plan.default_density,
+            window=plan.default_window,
+            accounting=ledger,
+            form="matrix",
+            most_runs=plan.matrix_runs,
+        )
+
+    return [
+        Sweep(
+            data,
+            symbol,
+            (*((x, point(data, ledger, e, w)) for x, e, w in settings), (default, matrix_point(data, ledger))),
+            LEDGER_NAMES[ledger],
+        )
+        for data in plan.multi
+        for ledger in LEDGERS
+    ]
+
+
+def _window_sweeps(plan: Plan) -> list[Sweep]:
+    return _region_sweeps(plan, "w", ((float(w), plan.default_epsilon, w) for w in plan.windows))
+
+
+def _region_epsilon_sweeps(plan: Plan) -> list[Sweep]:
+    return _region_sweeps(plan, "ε", ((epsilon, epsilon, plan.default_window) for epsilon in plan.epsilons))
+
+
+def _partition_sweeps(plan: Plan) -> list[Sweep]:
+    """All schemes that fit the data at both ends of the other figures' budgets, and at one between in a full plan.
+
+    Every user is at one server: shares sum to 1, elsewhere to about 26. Counts are binomial draws of the population; a
+    server sees 2% of it on average, and noise weighs 25 times more.
+    """
+    between = () if plan.quick else (plan.epsilons[len(plan.epsilons) // 2],)
+    budgets = (plan.epsilons[0], *between, plan.epsilons[-1])
+
+    def point(data: str, epsilon: float) -> Point:
+        many = data in plan.multi
+        roster = regions() if many else single("fast", "dfast", "dpcrowd", flooded=True)
+        window = plan.default_window if many else None
+        return Point(data, roster, epsilon=epsilon, density=plan.default_density, window=window, shares="partition")
+
+    sets = (*plan.single, *plan.multi)
+    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in budgets), "partition") for data in sets]
+
+
+def _time_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+    return [
+        Panel(
+            f"{sweep.name}: {metric.upper()} over time",
+            "slot",
+            METRIC_NAMES[metric],
+            tuple(sweep.over_time(results, label, metric) for label in sweep.labels),
+            row=row,
+        )
+        for row, sweep in enumerate(sweeps)
+        for metric in ERRORS
+    ]
+
+
+def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+    density, *intervals = sweeps
+    costs = {"latency_ms": ("dfast", "dpcrowd"), "packets_per_slot": ("dfast", "dpcrowd", "central")}
+    name = METRIC_NAMES["frequency"]
+    return [
+        *(
+            Panel(
+                f"{METRIC_NAMES[metric]}, {DATA_NAMES[density.data]}",
+                "density ρ",
+                METRIC_NAMES[metric],
+                tuple(density.curve(results, label, metric) for label in labels),
+            )
+            for metric, labels in costs.items()
+        ),
+        *(
+            Panel(
+                f"{sweep.name}: {name}",
+                _INTERVAL,
+                name,
+                tuple(
+                    sweep.curve(results, label, "frequency")
+                    for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample")
+                ),
+                row=1,
+                log_x=True,
+            )
+            for sweep in intervals
+        ),
+    ]
+
+
+def _region_panels(x_label: str) -> Layout:
+    """A row per data set and metric, a column per ledger; notes say what a moving user pays."""
+
+    def layout(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+        rows = [(data, metric) for data in dict.fromkeys(sweep.data for sweep in sweeps) for metric in ERRORS]
+        return [
+            Panel(
+                f"{sweep.name}: {metric.upper()}",
+                x_label,
+                METRIC_NAMES[metric],
+                tuple(sweep.curve(results, label, metric, _payment(sweep, results, label)) for label in sweep.labels),
+                row=row,
+            )
+            for row, (data, metric) in enumerate(rows)
+            for sweep in sweeps
+            if sweep.data == data
+        ]
+
+    return layout
+
+
+def _payment(sweep: Sweep, results: Results, label: str) -> str:
+    """What a moving user pays at the default x, and in brackets at any x, where that is more than ε; in any run."""
+    (default, _) = sweep.points[-1]  # of the matrix form
+    paid = {
+        x: max((p.epsilons()["moving"] for p in results[point][label].paid), default=0.0) / point.epsilon
+        for x, point in sweep.of(label)
+    }
+    if sweep.points[0][1].accounting != "per-region" or max(paid.values()) <= 1.0:
+        return ""
+    most = f"{max(paid.values()):.3g}×ε"
+    if default not in paid:
+        return f"moving user pays at most: {most}"
+    usual = f"{paid[default]:.3g}×ε"
+    range_of_payments = usual + (f" ({most})" if most != usual else "")
+    return f"moving user pays at {sweep.symbol} = {default:g} (at most): {range_of_payments}"
+
+
+def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+    """The filter's own variance M has the neighbours' information; FAST's with the same samples is the printed form."""
+    shown = {
+        "measured": ("dpcrowd-fixed", "mse"),
+        "predicted": ("dpcrowd-fixed", "claimed_mse"),
+        "predicted-printed": ("fast-fixed", "claimed_mse"),
+    }
+
+    def curve(sweep: Sweep, name: str) -> Curve:
+        label, metric = shown[name]
+        scores = sweep.curve(results, label, metric)
+        return Curve(name, scores.x, scores.points)
+
+    return [
+        Panel(
+            f"{sweep.name}: mean squared error",
+            _INTERVAL,
+            "mean squared error (people²)",
+            tuple(curve(sweep, name) for name in shown),
+            log_x=True,
+        )
+        for sweep in sweeps
+    ]
+
+
+_ABOUT_LEDGERS = (
+    "Left: the paper's ledger, one account a region; the legend says what a user who moves between regions really "
+    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound ledger, one account a "
+    "server, at the same ε. The star is the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
+    f"{CENTRAL}"
+)
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        1,
+        "time",
+        "Error over time",
+        "Fig. Error Convergence with Time",
+        _time_sweeps,
+        _time_panels,
+        "Mean over servers and runs in each slot, the start included. DFAST's servers agree up to rounding in every "
+        f"slot whose network is connected. {CENTRAL}",
+    ),
+    Figure(
+        2,
+        "density",
+        "Error against network density",
+        "Fig. Average Error vs. Network Density",
+        lambda plan: _density_sweeps(plan, plan.single, plan.density_epsilons),
+        error_panels("density ρ"),
+        "ρ = 2·links/(m(m−1)); the network is drawn anew each slot and leaves no server alone, but it need not be "
+        f"connected: in a sparse slot flooding reaches only the servers of one part. {CENTRAL}",
+    ),
+    Figure(
+        3,
+        "interval",
+        "Error against sampling interval",
+        "Fig. Average Error vs. Sampling Interval",
+        _interval_sweeps,
+        error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive()))),
+        "Fixed sampling divides ε by the number of its samples. Adaptive sampling, Uniform, Sample and the central "
+        "filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed sample as "
+        f"DPCrowd-fixed does. {CENTRAL}",
+    ),
+    Figure(
+        4,
+        "epsilon",
+        "Error against privacy budget, one region",
+        "Fig. Average Error vs. Privacy",
+        _epsilon_sweeps,
+        error_panels(_BUDGET),
+        "ε for all check-ins of a user at one server over the whole stream. DUniform and DSample are Uniform and "
+        f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {CENTRAL}",
+    ),
+    Figure(
+        5,
+        "communication",
+        "Communication: latency, packets, frequency",
+        "Fig. Communication Efficiency of DPCrowd",
+        # It needs no simulation of its own: these are sweeps of figures 2 and 3.
+        lambda plan: [*_density_sweeps(plan, ("linear",), (plan.default_epsilon,)), *_interval_sweeps(plan)],
+        _communication_panels,
+        "A packet is one message over one link. Latency: the last arrival in a slot, links of 50 to 150 ms; flooding "
+        "takes the fastest paths. The central filter has one packet a sample and no network; Uniform and Sample send "
+        "nothing; their frequency is how often they sample.",
+    ),
+    Figure(
+        6,
+        "window",
+        "Error against window size, many regions",
+        "Fig. Average Error vs. Window Size",
+        _window_sweeps,
+        _region_panels("window size w (slots)"),
+        _ABOUT_LEDGERS,
+    ),
+    Figure(
+        7,
+        "epsilon-regions",
+        "Error against privacy budget, many regions",
+        "Fig. Average Error vs. Privacy (DPCrowd+)",
+        _region_epsilon_sweeps,
+        _region_panels(_BUDGET),
+        _ABOUT_LEDGERS,
+    ),
+    Figure(
+        8,
+        "partition",
+        "The same against privacy budget, when every user is at one server",
+        "not in the paper",
+        _partition_sweeps,
+        error_panels(_BUDGET),
+        "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts "
+        "at that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the "
+        f"whole network promises, not each server alone. {CENTRAL}",
+    ),
+    Figure(
+        9,
+        "error-analysis",
+        "Predicted and measured error",
+        "Eq. (error analysis), not drawn in the paper",
+        # The fixed sampling of figure 3, as the analysis assumes.
+        lambda plan: _interval_sweeps(plan, with_adaptive=False),
+        _analysis_panels,
+        "DPCrowd with fixed sampling. Predicted: the filter's own variance, with the neighbours' information; as "
+        "printed: the recursion of the paper, which has the server's own information only. On Flu the model of the "
+        "process is an assumption.",
+    ),
+)
+
+
+ADDED = Figure(
+    10,
+    "plugins",
+    "Schemes, data and networks of other packages",
+    "none: what was added to this report",
+    plugin_sweeps,
+    plugin_panels,
+    "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
+    "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
+    "and 'claimed by' it where it does not.",
+)
+"""Drawn only where schemes, data or a network of other packages are added."""
+
+
+def find_figures(wanted: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
+    """Figures by number or name, in the order of their numbers; all of them if none is named."""
+    figures = (*FIGURES, ADDED) if added else FIGURES
+    known = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
+    for name in wanted:
+        if name not in known:
+            raise unknown_name("figure", name, known)
+    chosen = {known[name].number for name in wanted}
+    return tuple(figure for figure in figures if not wanted or figure.number in chosen)

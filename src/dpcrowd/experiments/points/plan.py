@@ -1,0 +1,144 @@
+"""What a reproduction covers: data sets, x values, runs. The paper does not give its x values: these are ours.
+
+`quick` takes every second or third value and few runs; its points are points of the full plan, so a full run that
+follows goes on from them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from dpcrowd.errors import BadInput, whole_number
+from dpcrowd.sim.config import MOST_RUNS
+from dpcrowd.sim.data import NAMES, DataSet, load
+from dpcrowd.sim.data.counts import PUBLISHED
+from dpcrowd.sim.data.places import find_published
+from dpcrowd.sim.tuned import Tuned, read_tuned
+
+__all__ = ["QUICK_RUNS", "RUNS", "Additions", "Plan", "make_plan"]
+
+RUNS = 50
+QUICK_RUNS = 3
+SINGLE = ("linear", "flu")
+MULTI = ("multi-linear", "multi-flu")
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a figure of its own compares with the paper's schemes: names of plug-ins, or `package:object`."""
+
+    schemes: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    graph: str = "random"
+
+    def __bool__(self) -> bool:
+        return self != Additions()
+
+
+_NOTHING = Additions()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything that figures and claims need to know beside the results.
+
+    data          loaded sets by name, in the paper's order
+    missing       sets that are not on this machine, and what to do about it
+    tuned         parameter files in use, by data set
+    data_dir      where the data were looked for first, and
+    tuning        which parameter files were asked for: both as they were given, for the command in the report
+    added         what figure 10 adds, if anything
+    default_*     the value of a setting while another one is swept
+    matrix_runs   how many runs the one point of the (slow) matrix form gets
+    """
+
+    data: Mapping[str, DataSet]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    tuned: Mapping[str, Tuned] = field(default_factory=dict)
+    data_dir: str | None = None
+    tuning: tuple[str, ...] = ()
+    added: Additions = _NOTHING
+    runs: int = RUNS
+    seed: int = 0
+    servers: int = 50
+    quick: bool = False
+    densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+    density_epsilons: tuple[float, ...] = (0.1, 1.0)
+    intervals: tuple[int, ...] = (1, 2, 3, 5, 8, 12, 20, 30, 50)
+    epsilons: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+    windows: tuple[int, ...] = (20, 40, 60, 80, 100, 120)
+    default_density: float = 0.1
+    default_epsilon: float = 1.0
+    default_window: int = 100
+    matrix_runs: int = 20
+
+    @property
+    def single(self) -> tuple[str, ...]:
+        """Sets with one region that are there."""
+        return tuple(name for name in SINGLE if name in self.data)
+
+    @property
+    def multi(self) -> tuple[str, ...]:
+        """Sets with many regions that are there."""
+        return tuple(name for name in MULTI if name in self.data)
+
+
+def make_plan(
+    *,
+    runs: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    data_dir: str | os.PathLike[str] | None = None,
+    tuning: Iterable[str | os.PathLike[str]] = (),
+    added: Additions = _NOTHING,
+) -> Plan:
+    """The full or the quick plan on the data that can be found."""
+    runs = (QUICK_RUNS if quick else RUNS) if runs is None else runs
+    whole_number("runs", runs, 2, MOST_RUNS, ", since intervals need two")
+    whole_number("seed", seed, 0)
+    files = tuple(os.fspath(path) for path in tuning)
+    tuned = _tuned(files)
+    data, missing = {}, {}
+    for name in NAMES:
+        try:
+            if name in PUBLISHED:
+                find_published(name, PUBLISHED[name][0], data_dir)
+        except BadInput as error:
+            missing[name] = str(error)
+            continue
+        loaded = load(name, data_dir=data_dir)
+        data[name] = tuned[name].apply(loaded) if name in tuned else loaded
+    for name in added.data:
+        if name not in missing:
+            data.setdefault(name, load(name, data_dir=data_dir))
+    place = None if data_dir is None else os.fspath(data_dir)
+    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, added=added, runs=runs, seed=seed)
+    return _quicker(plan) if quick else plan
+
+
+def _tuned(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tuned]:
+    tuned: dict[str, Tuned] = {}
+    for path in paths:
+        file = read_tuned(path)
+        if file.data not in NAMES:
+            raise BadInput(
+                f"'{path}' was tuned for '{file.data}', which no figure uses; allowed: files for {', '.join(NAMES)}."
+            )
+        if file.data in tuned:
+            raise BadInput(f"two tuning files for '{file.data}' were given, '{path}' among them; give one a data set.")
+        tuned[file.data] = file
+    return tuned
+
+
+def _quicker(plan: Plan) -> Plan:
+    return replace(
+        plan,
+        quick=True,
+        densities=(0.05, 0.2, 0.8),
+        intervals=(1, 3, 8, 20, 50),
+        epsilons=(0.1, 0.4, 1.0),
+        windows=(20, 100),
+        matrix_runs=2,
+    )

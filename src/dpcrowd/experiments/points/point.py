@@ -1,0 +1,134 @@
+"""One point of a sweep: a few schemes under one setting, which all runs of a figure's x value share.
+
+Two figures that need the same point get the same results: a point is its content. Its key also covers the data, the
+models and the code that computes, so that results on disk are never taken for those of another version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dpcrowd.network.topologies import TOPOLOGIES
+from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
+from dpcrowd.privacy import Accounting
+from dpcrowd.schemes.base import Form
+from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data import DataSet
+
+__all__ = ["Entry", "Point", "code_digest"]
+
+_COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "sim")
+_NOT_COMPUTING = ("sim/backends/", "sim/export.py", "sim/plot.py")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scheme of a point.
+
+    label     its name in figures and tables
+    scheme    its name, or `package:Class`
+    interval  sample every so many slots instead of adaptively
+    whole     give a window scheme the whole stream as its window, so that it promises what a finite scheme does
+    """
+
+    label: str
+    scheme: str
+    interval: int | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is simulated for one x value; see `dpcrowd.sim.configure.configure` for the settings.
+
+    most_runs  do no more runs than this, for a point that is slow
+    by_slot    keep the errors of each slot, for figures over time
+    """
+
+    data: str
+    entries: tuple[Entry, ...]
+    epsilon: float = 1.0
+    density: float = 0.1
+    window: int | None = None
+    accounting: Accounting = "sound"
+    form: Form = "diagonal"
+    shares: Literal["uniform", "partition"] = "uniform"
+    by_slot: bool = False
+    most_runs: int | None = None
+    graph: str = "random"
+
+    def config(self, data: DataSet, *, runs: int, seed: int, servers: int) -> SimulationConfig:
+        """The simulation of this point."""
+        configs = [
+            configure(
+                {entry.label: make_scheme(entry.scheme, interval=entry.interval)},
+                data,
+                servers=servers,
+                density=self.density,
+                epsilon=self.epsilon,
+                window=data.slots if entry.whole else self.window,
+                runs=runs if self.most_runs is None else min(runs, self.most_runs),
+                seed=seed,
+                accounting=self.accounting,
+                form=self.form,
+                shares=self.shares,
+                graph=self.graph,
+            )
+            for entry in self.entries
+        ]
+        return replace(configs[0], entrants=tuple(entrant for config in configs for entrant in config.entrants))
+
+    def key(self, data: DataSet, *, seed: int, servers: int) -> str:
+        """A name for the results of this point: equal only if nothing that they depend on differs."""
+        mine = {name: value for name, value in asdict(self).items() if name not in ("most_runs", "graph")}
+        mine |= self._of_others()
+        facts = {**mine, "seed": seed, "servers": servers, "data": _data_facts(data), "code": code_digest()}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+    def _of_others(self) -> dict[str, Any]:
+        """The code of other packages that computes; nothing for a point without any."""
+        facts: dict[str, Any] = {} if self.graph == "random" else {"graph": self.graph}
+        if self.graph not in TOPOLOGIES and (topology := find_plugin("topology", self.graph)) is not None:
+            facts["topology code"] = plugin_digest(topology.load())
+        classes = {entry.scheme: scheme_class(entry.scheme) for entry in self.entries}
+        codes = {name: plugin_digest(kind) for name, kind in classes.items() if package_of(kind) is not None}
+        return facts | ({"scheme code": codes} if codes else {})
+
+
+def _data_facts(data: DataSet) -> dict[str, Any]:
+    """Everything about a data set that a simulation depends on."""
+    model = data.model
+    sample = np.ascontiguousarray(data.truth(np.random.Generator(np.random.PCG64(0))))
+    return {
+        "name": data.name,
+        "regions": data.regions,
+        "slots": data.slots,
+        "truth": hashlib.sha256(sample.tobytes()).hexdigest(),
+        "model": [np.asarray(part).tolist() for part in (model.transition, model.process_var)],
+        "change_var": data.change_var.tolist(),
+        "tuning": asdict(data.tuning),
+    }
+
+
+@cache
+def code_digest() -> str:
+    """Of everything that computes, libraries included; figures, claims and commands may change without a new run."""
+    package = Path(__file__).parents[2]
+    digest = hashlib.sha256(f"numpy {np.__version__} scipy {version('scipy')}".encode())
+    paths = [path for layer in _COMPUTING for path in (package / layer).rglob("*.py")]
+    paths.append(package / "experiments" / "points" / "point.py")
+    for path in sorted(paths):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_NOT_COMPUTING):
+            digest.update(name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,133 @@
+"""Runs the points of a sweep that are not on disk yet, on one machine or on a cluster, and keeps each batch at once.
+
+Which runs share a batch, and which worker does it, changes nothing: seeds belong to runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Point
+from dpcrowd.experiments.points.store import Store
+from dpcrowd.sim.backends import Backend, run_tasks
+from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.engine import run_batch
+from dpcrowd.sim.notes import notes, promise, setup
+from dpcrowd.sim.result import SimulationResult
+from dpcrowd.sim.simulate import batches
+
+__all__ = ["Progress", "Results", "Tick", "run_points"]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """How far a reproduction is: `work` is an estimate of time, in no unit."""
+
+    figure: str
+    runs_done: int
+    runs: int
+    work_done: float
+    work: float
+
+
+Progress = Callable[[Tick], None]
+
+
+class Results:
+    """What was simulated, by point; only points that were run can be asked for."""
+
+    def __init__(self, plan: Plan, store: Store) -> None:
+        self._plan, self._store = plan, store
+        self._read: dict[str, SimulationResult] = {}
+
+    def __getitem__(self, point: Point) -> SimulationResult:
+        key = key_of(self._plan, point)
+        if key not in self._read:
+            config = config_of(self._plan, point)
+            records = self._store.read(key, config.runs)
+            self._read[key] = SimulationResult(
+                records=records,
+                guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
+                notes=(*config.data.notes, *notes(config, list(records.values()))),
+                setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
+            )
+        return self._read[key]
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    figure: str
+    key: str
+    point: Point
+    config: SimulationConfig
+    runs: list[int]
+
+    @property
+    def work(self) -> float:
+        return len(self.runs) * _work_of_a_run(self.config)
+
+
+def config_of(plan: Plan, point: Point) -> SimulationConfig:
+    """The simulation of a point under a plan."""
+    return point.config(plan.data[point.data], runs=plan.runs, seed=plan.seed, servers=plan.servers)
+
+
+def key_of(plan: Plan, point: Point) -> str:
+    """The name of a point's results under a plan."""
+    return point.key(plan.data[point.data], seed=plan.seed, servers=plan.servers)
+
+
+def run_points(
+    plan: Plan,
+    wanted: Mapping[str, Iterable[Point]],
+    store: Store,
+    backend: Backend,
+    progress: Progress | None = None,
+) -> Results:
+    """Do what is missing of the points that each figure wants; a point of two figures is done once."""
+    tasks, runs, work = _pending(plan, wanted, store)
+    runs_done = runs - sum(len(task.runs) for task in tasks)
+    work_done = work - sum(task.work for task in tasks)
+    if progress is not None:
+        progress(Tick(tasks[0].figure if tasks else "", runs_done, runs, work_done, work))
+    for number, records in run_tasks(run_batch, [(task.config, task.runs) for task in tasks], backend):
+        task = tasks[number]
+        store.write(task.key, records, by_slot=task.point.by_slot)
+        runs_done += len(task.runs)
+        work_done += task.work
+        if progress is not None:
+            progress(Tick(task.figure, runs_done, runs, work_done, work))
+    return Results(plan, store)
+
+
+def _pending(plan: Plan, wanted: Mapping[str, Iterable[Point]], store: Store) -> tuple[list[_Task], int, float]:
+    """What is still to be done; and runs and work of everything, done or not."""
+    seen: set[str] = set()
+    tasks: list[_Task] = []
+    runs, work = 0, 0.0
+    for figure, points in wanted.items():
+        for point in points:
+            key = key_of(plan, point)
+            if key in seen:
+                continue
+            seen.add(key)
+            config = config_of(plan, point)
+            runs += config.runs
+            work += config.runs * _work_of_a_run(config)
+            there = store.done(key)
+            todo = [run for run in range(config.runs) if run not in there]
+            # Not cut up for the cores: there are more points than cores, and a large batch costs less a run.
+            tasks += [_Task(figure, key, point, config, batch) for batch in batches(config, todo, 1)]
+    return tasks, runs, work
+
+
+def _work_of_a_run(config: SimulationConfig) -> float:
+    """About how long a run takes, for the time that is left: measured by hand, in microseconds of one core."""
+    regions = len(config.data.regions)
+    if config.form == "matrix":
+        a_server_slot = 10.0 + 0.05 * regions**2
+    else:
+        a_server_slot = 0.4 + 0.1 * regions + 0.5 * config.network.density
+    return config.data.slots * config.servers * len(config.entrants) * a_server_slot

@@ -1,0 +1,164 @@
+"""When slots open and end, by a clock that is not trusted; whatever happens to it is told to the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from dpcrowd.node.config import NetworkConfig
+from dpcrowd.node.live.counting import Counting
+from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.live.presence import Presence
+from dpcrowd.node.live.timing import ClockWatch, WallClock
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.metrics.slot_meter import SlotMeter
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.storage import Storage, StorageFailed
+
+__all__ = ["Timekeeper"]
+
+log = logging.getLogger("dpcrowd.node")
+
+
+class Timekeeper:
+    """Of one node.
+
+    revision_of  the revision that is valid in a slot
+    give         tells the machine
+    """
+
+    def __init__(
+        self,
+        wall: WallClock,
+        slots: SlotClock,
+        storage: Storage,
+        intake: Intake,
+        presence: Presence,
+        counting: Counting,
+        meter: SlotMeter,
+        revision_of: Callable[[int], NetworkConfig],
+        give: Callable[[on.Stimulus], None],
+    ) -> None:
+        self._wall, self._clock, self._storage, self._intake = wall, slots, storage, intake
+        self._presence, self._counting, self._meter = presence, counting, meter
+        self._revision_of, self._give = revision_of, give
+        self._watch = ClockWatch(wall, slots.length_ns)
+        self._sealing = self._opened = -1  # until it runs
+        self._still_until = 0  # when nothing ran last, as far as it was noticed
+        self._woken = asyncio.Event()
+
+    # -------------------------------------------------------------------------------------------------------- slots
+
+    async def end_slots(self, first: int) -> None:
+        """End one slot after another, when its grace is over; `first` is the first that has not ended yet."""
+        self._sealing = first
+        while True:
+            while self._wall.now() < (due := self.ends(self._sealing)):
+                await self.sleep_until(due)
+            self.look()
+            now, slot = self._wall.now(), self._sealing
+            latest = self._clock.slot_of(now) - 1
+            while latest > slot and self.ends(latest) > now:
+                latest -= 1
+            slot = max(slot, latest)  # after a jump or a long sleep: the last one that is over
+            self.end(slot)
+            self._sealing = slot + 1
+
+    def ends(self, slot: int) -> int:
+        """When the grace of a slot is over."""
+        return self._clock.closes(slot) + self._revision_of(slot).grace_ns
+
+    def end(self, slot: int) -> None:
+        """It is over."""
+        self._counting.end(slot, tuple(self._revision_of(slot).regions))
+        self._give(on.SlotEnded(self._wall.now(), slot))
+
+    async def open_slots(self, last: int) -> None:
+        """Open every slot when its time comes, and leave a sign of life on the disk; `last` was opened, or is over."""
+        self._opened, due = max(self._clock.slot_of(self._wall.now()), last), 0
+        failed = False
+        while True:
+            now = self._wall.now()
+            current = self._clock.slot_of(now)
+            try:
+                if current > self._opened:
+                    # A loop that is busy with requests is late, and misses nobody: they wait to be read. What counts is
+                    # a standstill, or a disk that did not take the slot's file.
+                    self.look()
+                    since = now if failed else max(self._clock.opens(current), self._still_until)
+                    await asyncio.to_thread(self._presence.open, current, since)
+                    self._opened, failed = current, False
+                if now >= due or now < due - 2 * self._presence.stamp_every_ns:  # the clock may have been set back
+                    await asyncio.to_thread(self._storage.check_files)
+                    await asyncio.to_thread(self._presence.stamp, now)
+                    due = now + self._presence.stamp_every_ns
+            except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
+                due, failed = now + self._presence.stamp_every_ns, True
+                await self.sleep_until(due)
+                continue
+            await self.sleep_until(min(due, max(self._clock.opens(self._opened + 1), now)))
+
+    def begin_again(self, last: int) -> None:
+        """Slots after `last` are opened and ended again, by a clock that was ahead and has come back."""
+        now = self._wall.now()
+        self._intake.begin_again(last)
+        self._counting.begin_again()
+        self._sealing, self._opened = last + 1, self._clock.slot_of(now)
+        self._wake()
+
+    def void_check_ins(self) -> None:
+        """Of slots to come, which the clock that was ahead has opened; those that are open now were missed."""
+        journal, now = self._storage.journal, self._wall.now()
+        self._presence.distrust(now)
+        for opens_ns in journal.pending():
+            if opens_ns > now:
+                journal.forget(opens_ns)
+
+    def leave(self) -> None:
+        """At the end: check-ins of slots that are over by now are forgotten; those of open slots wait for a restart."""
+        now = self._wall.now()
+        with suppress(StorageFailed):
+            self._presence.stamp(now)
+            self._storage.journal.forget_before(self._clock.opens(self._intake.first_open(now)))
+
+    # -------------------------------------------------------------------------------------------------------- the clock
+
+    def look(self) -> None:
+        """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
+        seen, now = self._watch.look(), self._wall.now()
+        self._meter.looked_at_clock(seen.moved_ns, seen.still_ns)
+        if seen.moved_ns:
+            way = "ahead" if seen.moved_ns > 0 else "back"
+            text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
+            log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
+            self._wake()
+        if seen.still_ns:
+            log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
+        with suppress(StorageFailed):
+            if seen.moved_ns > 0:
+                self._presence.distrust(now)
+            elif seen.still_ns:
+                self._still_until = now
+                self._presence.stood_still(now, seen.still_ns)
+        if seen.moved_ns:
+            self._give(on.ClockSet(now, seen.moved_ns))
+        if seen.still_ns:
+            self._give(on.StoodStill(now))
+        if seen.doubtful:
+            self._give(on.TimeLost(now))
+
+    async def sleep_until(self, at_ns: int) -> None:
+        """Until a time, or until that time may mean something else: the clock was set, or slots begin again."""
+        sleep = asyncio.create_task(self._wall.sleep_until(at_ns))
+        woken = asyncio.create_task(self._woken.wait())
+        try:
+            await asyncio.wait([sleep, woken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            woken.cancel()
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._woken = asyncio.Event()  # for whoever sleeps from now on

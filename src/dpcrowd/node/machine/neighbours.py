@@ -1,0 +1,244 @@
+"""What is kept of neighbours: the slot's exchange, what came too early, what they have ever said, who has come up.
+
+Four parts of the state machine, which are read together:
+
+    Exchange         one slot's exchange with the neighbours
+    Early            messages that came before the own seal of their slot
+    NeighbourMemory  what neighbours have said of their own ledgers, remembered for them
+    Newcomers        neighbours whose links have come up, and are told at once what is remembered of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.wire import Heard, Refused, proof_digest, same_words
+from dpcrowd.schemes.messages import InfoMessages
+
+__all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remembered"]
+
+
+@dataclass
+class Exchange:
+    """One slot's exchange with the neighbours: who is expected, and who has spoken.
+
+
+    payload   the own message, to be sent again to a neighbour that comes up
+    expected  numbers of the neighbours in this slot
+    sent      whether the own message has left; it waits for its time
+    heard     their messages by their numbers; None is a heartbeat
+    payloads  the same by their names, as they came
+    """
+
+    slot: int
+    payload: bytes
+    expected: frozenset[int]
+    sent: bool = True
+    heard: dict[int, InfoMessages | None] = field(default_factory=dict)
+    payloads: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
+        return self.sent and self.expected <= self.heard.keys()
+
+    def take(self, name: str, heard: Heard, payload: bytes) -> None:
+        self.heard[heard.body.server] = heard.message
+        self.payloads[name] = payload
+
+    def messages(self) -> dict[int, InfoMessages]:
+        """Those that have data, for the scheme."""
+        return {number: message for number, message in self.heard.items() if message is not None}
+
+
+@dataclass
+class Early:
+    """Messages that came before the own seal of their slot: a neighbour whose clock is a little ahead seals first.
+
+    They wait, at most one a neighbour. One of another revision waits apart: it may be of the next one, which this node
+    will have taken by then, and no message of the present one has to give way to it.
+
+    By the neighbours' names: slot and payload.
+    """
+
+    read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    unread: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+
+    def keep(self, name: str, slot: int, payload: bytes, *, read: bool) -> None:
+        """read: it is of the present revision, and was checked."""
+        if not read:
+            self.unread[name] = slot, payload
+            return
+        before = self.read.get(name)
+        if before is not None and before[0] == slot and not same_words(before[1], payload):
+            raise Refused("replay", f"{name} sent two different messages for slot {slot}.")
+        if before is None or before[0] < slot:
+            self.read[name] = slot, payload
+
+    def take(self, slot: int) -> list[tuple[str, bytes]]:
+        """What waited for this slot; what waited for one before it is gone."""
+        waiting = [*self.read.items(), *self.unread.items()]
+        self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
+        self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
+        return [(name, payload) for name, (of, payload) in waiting if of == slot]
+
+    def again(self, slot: int, payloads: Mapping[str, bytes]) -> None:
+        """These were heard already, and are to be heard once more."""
+        self.read |= {name: (slot, payload) for name, payload in payloads.items()}
+
+    def check_again(self) -> None:
+        """Another revision has taken over: all is to be checked anew."""
+        self.unread = self.read | self.unread
+        self.read = {}
+
+
+Remembered = tuple[int, int, bytes, int]
+"""(slot in which it was first said, counter, proof, slot since which the neighbour is remembered)"""
+
+
+@dataclass(frozen=True)
+class Echoes:
+    """The part of a message that tells neighbours what is remembered of them; by their numbers.
+
+    heard   (slots ago, counter)
+    proofs  what they signed
+    since   slots ago since which they are remembered, where that is longer than `heard` says
+    """
+
+    heard: dict[int, tuple[int, int]]
+    proofs: dict[int, bytes]
+    since: dict[int, int]
+
+
+@dataclass
+class NeighbourMemory:
+    """What neighbours have said of their own ledgers: remembered for them, and told to them again.
+
+    Of each the highest counter that it ever said is kept, the slot in which it first said so, and a proof that it did:
+    its own signature, which it can check by its own key. The counter is echoed in every message. The proof is long and
+    travels only when it may be needed: when the neighbour's last word told less than is remembered, when it said
+    nothing in the slot before, and may come back as an old copy of itself, or when its link has just come up.
+
+    An echo says "I would know if you had spent more", and so must outlive a crash of this node: it is on disk before it
+    is told (`StoreCounters`, or the last `StoreRelease`). What could not be stored is not echoed; what was stored
+    earlier is.
+
+    How far back the memory of a neighbour reaches is kept with its counter (`since`): to the slot of the last sample
+    that was heard of it, or else of its first word. A counter that rises without a sample, because that was missed
+    here, does not shorten the memory: a life of the neighbour that nobody vouches for yet may have told it. What the
+    neighbour makes of it is in `trust`.
+
+    By the neighbours' names, which stay the same in all revisions.
+
+    known   outlives a restart, once it is stored
+    last    of this life: the slot of the last word, how far its counter is below 0, whether it told a sample
+    stored  of `known`, what is on disk when the instructions that were given have been carried out
+    """
+
+    known: dict[str, Remembered]
+    last: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    stored: dict[str, Remembered] = field(init=False)
+    _on_disk: dict[str, Remembered] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stored, self._on_disk = dict(self.known), dict(self.known)
+
+    def hear(self, name: str, heard: Heard, *, ahead: bool) -> None:
+        """Learn from a message that was checked.
+
+        ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next word will be of another slot
+        """
+        body = heard.body
+        if not ahead:
+            word = body.slot, -body.counter, bool(body.records)
+            # Of two words of a slot, the one that tells less.
+            self.last[name] = max(word, self.last.get(name, word))
+        first, counter, proof, since = self.known.get(name, (body.slot, -1, b"", body.slot))
+        if body.counter > counter:
+            self.known[name] = body.slot, body.counter, heard.proof, body.slot if body.records else since
+        elif body.counter == counter and not body.records and proof_digest(proof) != body.digest:
+            # Without anything new it is renewed once a revision: the key that signed it may be pinned no longer later.
+            self.known[name] = first, counter, heard.proof, since
+
+    def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
+        """For the own message of a slot to these neighbours; some of them get their proof in any case."""
+        known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
+        return Echoes(
+            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in known.items()},
+            proofs={
+                numbers[name]: proof
+                for name, (_, _, proof, _) in known.items()
+                if proof and (name in prove_to or self._doubtful(name, slot))
+            },
+            since={numbers[name]: slot - since for name, (first, _, _, since) in known.items() if since < first},
+        )
+
+    def _doubtful(self, name: str, slot: int) -> bool:
+        """Whether its last word, before it hears this slot's, leaves open that it knows what is remembered of it."""
+        if name not in self.last:
+            return True
+        first, counter, _, _ = self.stored[name]
+        said, below, sampled = self.last[name]
+        # A sample raises the counter: as many as before, a later sample among them, are fewer of those before.
+        return said < slot - 1 or -below < counter or (-below == counter and sampled and said > first)
+
+    # ---------------------------------------------------------------------------------------------------- storing
+
+    def unsaved(self) -> dict[str, Remembered]:
+        """What is remembered and was not given to be stored yet."""
+        return {name: said for name, said in self.known.items() if self.stored.get(name) != said}
+
+    def store(self) -> dict[str, Remembered]:
+        """What has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
+        unsaved = self.unsaved()
+        self.stored |= unsaved
+        return unsaved
+
+    def storing_done(self) -> None:
+        """All instructions that were given have been carried out."""
+        self._on_disk = dict(self.stored)
+
+    def storing_failed(self) -> None:
+        """One of them could not be: of what they were to store nothing is relied upon."""
+        self.stored = dict(self._on_disk)
+
+
+@dataclass
+class Newcomers:
+    """Neighbours whose links have come up: they are told at once what is remembered of them, if it can be told.
+
+    A neighbour that was restarted waits for somebody to vouch for its ledger (`trust`). The own message of the next
+    slot would come after its next seal, and the slot would be lost. So the own message of the last slot s is written
+    and sent once more, with what is remembered by now and marked as such (`Body.after`). What that says is "I have
+    heard whatever was told up to slot s". It is true, and may be said,
+
+    - when the exchange of slot s has had its whole time, even if everybody has spoken before: a message that is still
+      on its way is heard by then, or by nobody;
+    - of a slot s that this life has sealed itself, and since when it has not stood still: a node that was not there, or
+      has not read what waits for it, does not know what was told;
+    - while slot s + 1 is not sealed: by then something later may have been told.
+
+    waiting   names of neighbours that came up
+    attended  the last slot whose exchange was attended; -1: none
+    """
+
+    waiting: set[str] = field(default_factory=set)
+    attended: int = -1
+
+    def sealed(self, slot: int) -> None:
+        """A slot is sealed: its message, which is about to leave, tells everybody who waits."""
+        self.attended = slot
+        self.waiting.clear()
+
+    def missed(self) -> None:
+        """Time has passed in which nothing was heard, or read."""
+        self.attended = -1
+
+    def due(self, view: NetworkView, slot: int, at_ns: int) -> tuple[str, ...]:
+        """Whom to tell now what is remembered after the exchange of a slot; in the order of their numbers."""
+        if not (self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)):
+            return ()
+        near = [view.names[number] for number in sorted(view.links(slot + 1))]
+        return tuple(name for name in near if name in self.waiting)

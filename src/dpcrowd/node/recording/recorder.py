@@ -1,0 +1,228 @@
+"""Writing a recording while a node runs; see `lines` for what is in it.
+
+The file is made for its owner alone, and one that others can read is refused. A new life is appended to those before
+it: whoever looks for the reason of a crash needs the life that crashed. At the limit the recording ends, and the node
+goes on; so it does if the disk is full.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine import Machine
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.recording import lines
+from dpcrowd.node.wire import Sign
+from dpcrowd.privacy import Noise
+
+__all__ = ["Recorder"]
+
+log = logging.getLogger("dpcrowd.node")
+
+_KEPT = 64  # steps whose instructions may still fail
+_LAST = 256  # bytes that the last line may take
+
+
+class Recorder:
+    """Of one life of a node.
+
+    text_of  the text of network.toml of the revision with this number; None: it is not there any more
+    """
+
+    def __init__(self, path: Path, limit: int, text_of: Callable[[int], str | None]) -> None:
+        self._path, self._limit, self._text_of = path, limit, text_of
+        self._number = 0
+        self._noisy: list[bytes] = []
+        self._signed: list[bytes] = []
+        self._pending: lines.Step | None = None  # with a draw of which nobody knows yet whether it is paid for
+        self._steps: deque[tuple[int, Sequence[do.Instruction]]] = deque(maxlen=_KEPT)
+        self._file: int | None = _open(path)
+        self._size = os.fstat(self._file).st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            self._write(b"\n")  # a life was killed while it wrote
+
+    # --------------------------------------------------------------------------------------- what comes from outside
+
+    def noise(self, noise: Noise) -> Noise:
+        """The same noise, whose draws are written down."""
+        return _RecordedNoise(noise, self._noisy.append)
+
+    def sign(self, sign: Sign) -> Sign:
+        """The same signatures, which are written down."""
+
+        def signing(*parts: bytes) -> bytes:
+            signature = sign(*parts)
+            self._signed.append(signature)
+            return signature
+
+        return signing
+
+    # ----------------------------------------------------------------------------------------------------- what is told
+
+    def start(self, machine: Machine, at_ns: int) -> None:
+        """A life begins with this machine, to which nothing has happened yet."""
+        view, trust = machine.view, machine.trust
+        text = self._text_of(view.revision)
+        if text is None:
+            self._end(f"the file of revision {view.revision} is not there")
+            return
+        self._put(
+            lines.Start(
+                format=lines.FORMAT,
+                version=version("dpcrowd"),
+                at_ns=at_ns,
+                server=view.names[view.me],
+                network=text,
+                expires=view.expires,
+                state=machine.server.save(),
+                counter=trust.counter,
+                remembered=dict(machine.remembered),
+                vouched=trust.vouched,
+                complete_until=trust.complete_until,
+                following=machine.following,
+            )
+        )
+
+    def begin_step(self) -> None:
+        """The machine is about to handle a stimulus."""
+        self._noisy.clear()
+        self._signed.clear()
+
+    def end_step(self, stimulus: on.Stimulus, instructions: Sequence[do.Instruction], refused: str = "") -> None:
+        """It has, and this came out."""
+        if self._file is None:
+            return
+        self._number += 1
+        self._steps.append((self._number, instructions))
+        self._settle(paid=isinstance(stimulus, on.SampleStored))
+        fields = self._fields(stimulus)
+        if fields is None:
+            return
+        step = lines.Step(
+            number=self._number,
+            on=type(stimulus).__name__,
+            fields=msgspec.Raw(msgspec.json.encode(fields)),
+            noisy=tuple(self._noisy),
+            signed=tuple(self._signed),
+            did=lines.kinds_of(instructions),
+            digest=lines.digest_of(instructions),
+            refused=refused,
+        )
+        if any(isinstance(one, do.StoreSample) for one in instructions):
+            self._pending = step
+        else:
+            self._put(step)
+
+    def _settle(self, *, paid: bool) -> None:
+        """The sample of the step before is stored, or could not be: then nothing is told of what was drawn."""
+        step, self._pending = self._pending, None
+        if step is not None and paid:
+            self._put(step)
+        elif step is not None:
+            self._put(msgspec.structs.replace(step, noisy=(), signed=(), digest=b"", unpaid=True))
+
+    def close(self) -> None:
+        """The life is over. Of a draw whose payment nobody knows of, nothing is written."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    # --------------------------------------------------------------------------------------------------------- writing
+
+    def _fields(self, stimulus: on.Stimulus) -> object:
+        match stimulus:
+            case on.SlotSealed(at_ns, slot, counts, room, why):
+                return lines.Sealed(at_ns, slot, counts is not None, room, why)
+            case on.StorageFailed(at_ns, failed, text):
+                number, place = self._place_of(failed)
+                return lines.Failed(at_ns, text, number, place)
+            case on.KeyRenewed(at_ns, _, expires):
+                return lines.NewKey(at_ns, expires)
+            case on.RevisionTaken(at_ns, slot, revision, debts):
+                view = revision.view
+                network = self._text_of(view.revision)
+                if network is None:
+                    self._end(f"the file of revision {view.revision} is not there")
+                    return None
+                return lines.NewRevision(at_ns, slot, network, view.expires, dict(debts.owed), debts.first)
+        return stimulus
+
+    def _place_of(self, failed: do.Instruction) -> tuple[int, int]:
+        """The step, the last one of several, that had this instruction among its own, and where."""
+        for number, instructions in reversed(self._steps):
+            for place, instruction in enumerate(instructions):
+                if instruction is failed:
+                    return number, place
+        raise AssertionError("an instruction that nobody has given")
+
+    def _put(self, line: lines.Line) -> None:
+        encoded = msgspec.json.encode(line) + b"\n"
+        if self._size + len(encoded) > self._limit - _LAST:
+            self._end("the limit is reached")
+        else:
+            self._write(encoded)
+
+    def _write(self, encoded: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            while encoded:
+                written = os.write(self._file, encoded)
+                self._size += written
+                encoded = encoded[written:]
+        except OSError as error:
+            self._stop(error.strerror or str(error))
+
+    def _end(self, why: str) -> None:
+        self._write(msgspec.json.encode(lines.End(why=why)) + b"\n")
+        self._stop(why)
+
+    def _stop(self, why: str) -> None:
+        if self._file is not None:
+            text = "the recording %s ends: %s. The node goes on."
+            log.warning(text, self._path, why, extra={"event": "recording"})
+        self.close()
+
+
+class _RecordedNoise:
+    """Noise as it is, of which every draw is told to somebody."""
+
+    def __init__(self, noise: Noise, tell: Callable[[bytes], None]) -> None:
+        self.private = noise.private
+        self._noise, self._tell = noise, tell
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        values = self._noise.noisy(slot, counts, charge, sensitivity, where, read)
+        self._tell(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        return values
+
+
+def _open(path: Path) -> int:
+    """For its owner alone, at its end; made if it is not there."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        file = os.open(path, flags, 0o600)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BadInput(f"debug.record {path}: cannot be opened: {reason}; give the path of a file.") from None
+    found = os.fstat(file)
+    readable = os.name == "posix" and (stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid())
+    if not stat.S_ISREG(found.st_mode) or readable:
+        os.close(file)
+        raise BadInput(
+            f"debug.record {path}: others can read it, or it is not a file of this user; delete it, or run "
+            f"'chmod 600 {path}'."
+        )
+    return file

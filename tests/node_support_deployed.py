@@ -1,0 +1,384 @@
+"""Whole live nodes in virtual time, on real SQLite files, in a hostile world: disks that fail at any write, kills, old
+copies of folders, clocks that are wrong, and operators who decide. What leaves a node is checked when it leaves.
+
+Noise is never the same, so that a second draw for a slot shows. Everything that happens to a state machine is recorded,
+and has to give the same instructions again (`replay_all`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from unittest import mock
+
+import numpy as np
+
+from dpcrowd.errors import DpcrowdError
+from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.config import load_network, load_pair
+from dpcrowd.node.live import node as live_module
+from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
+from dpcrowd.node.recording.replay import replay
+from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
+from node_support import FreshNoise, body_of
+from node_support_live import write_network
+from node_support_virtual import SECOND, SetClock, VirtualLoop
+from node_support_world import NoSockets
+
+__all__ = ["EPSILON", "LENGTH", "NAMES", "WINDOW", "Fault", "World", "make_files"]
+
+NAMES = ("a", "b", "c")
+LENGTH = 2.0
+WINDOW, EPSILON = 4, 2_000_000_000
+EPOCH = 1_800_000_000 * SECOND
+_BACK_AFTER = 1.3
+"""Seconds after which a node that has ended is started again, as systemd would."""
+Kind = Literal["full", "lying", "kill", "kill after"]
+
+
+def make_files(folder: Path, names: Sequence[str] = NAMES) -> Path:
+    """Servers that all hear each other, made once, since keys take time. Nearly the whole budget at once: whoever
+    samples again too early has broken the promise."""
+    folder.mkdir(parents=True)
+    files = write_network(
+        folder,
+        dict.fromkeys(names, 0.3),
+        list(itertools.combinations(names, 2)),
+        epoch_ns=EPOCH,
+        regions=["north", "south"],
+        guarantee={"kind": "window", "length": WINDOW, "epsilon": "2"},
+        scheme={"name": "dpcrowd-plus", "process_var": 100.0, "tuning": {"phi": 9.0, "p_max": 0.9, "epsilon_max": 0.9}},
+    )
+    for name, path in files.items():
+        debug = f'max_downtime = "1900ms"\n\n[debug]\nrecord = "data-{name}/recording.jsonl"\n'
+        path.write_text(path.read_text(encoding="utf-8") + debug, encoding="utf-8")  # its last table is [ingest]
+    return folder
+
+
+@dataclass
+class Fault:
+    """Of a disk: after so many writes the next one is refused ("full", and all after it), is done and said to have
+    failed ("lying"), or the process is killed before it or after it."""
+
+    kind: Kind
+    after: int
+    struck: bool = False
+
+
+@dataclass(eq=False)
+class Life:
+    """A node from its start to its end; buried: it was killed, and what it still does is nobody's business."""
+
+    storage: Storage
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    buried: bool = False
+    live: LiveNode = field(init=False)
+    resources: ExitStack = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+
+
+class _Noise(FreshNoise):
+    """Never the same, and small enough for the gate."""
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        return np.where(where, counts + self._rng.integers(-20, 20, counts.shape), 0.0)
+
+
+class _Checked(MemoryTransport):
+    """What leaves is looked at."""
+
+    def __init__(self, hub: MemoryHub, look: Callable[[bytes], None]) -> None:
+        super().__init__(hub)
+        self._look = look
+
+    async def send(self, payload: bytes, to: Sequence[str]) -> None:
+        self._look(payload)
+        await super().send(payload, to)
+
+
+class World:
+    """Servers, their folders and clocks, and everything that was ever told.
+
+    refused reasons for which anybody refused a message
+    told    by server and slot: the record
+    spent   by server and slot: the true slot in which it was told first, and its price
+    writes  how often each server has written
+    """
+
+    def __init__(self, files: Path, loop: VirtualLoop, names: Sequence[str] = NAMES) -> None:
+        shared = "/dev/shm"
+        self._resources = ExitStack()
+        place = tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None)
+        self.folder = Path(self._resources.enter_context(place)) / "world"
+        shutil.copytree(files, self.folder)
+        self.loop, self.names = loop, tuple(names)
+        self.clocks = {name: SetClock(loop, EPOCH + SECOND // 10) for name in names}
+        self.hub = MemoryHub(np.random.default_rng(0), faults=Faults(delay=(0.002, 0.002)))
+        self.lives: dict[str, Life] = {}
+        self.refused: set[str] = set()
+        self.faults: dict[str, Fault] = {}
+        self.writes = dict.fromkeys(names, 0)
+        self.told: dict[tuple[str, int], bytes] = {}
+        self.spent: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in names}
+        self.copies: dict[str, list[Path]] = {name: [] for name in names}
+        self.valid_from, self._revision = 0, 1
+        self._noise = {name: _Noise(place) for place, name in enumerate(names)}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> World:
+        for name in self.names:
+            await self.start(name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for name in list(self.lives):
+            await self.end(name)
+        self._resources.close()
+
+    @property
+    def slot(self) -> int:
+        """That is open in truth."""
+        return int((self.loop.time() + 0.1) // LENGTH)
+
+    # --------------------------------------------------------------------------------------------- what happens
+
+    async def sleep_until(self, slot: int, seconds: float) -> None:
+        """Until some second of a slot; check-ins come in the middle of each."""
+        while (left := slot * LENGTH + seconds - 0.1 - self.loop.time()) > 1e-9:
+            await asyncio.sleep(min(left, LENGTH / 4))
+            for name, life in list(self.lives.items()):
+                with suppress(NotTaken, DpcrowdError):
+                    now = self.clocks[name].now()
+                    await life.live.take_counts(life.live.clock.slot_of(now), {0: 70, 1: 30}, now)
+
+    async def start(self, name: str) -> None:
+        """A life from what is on the disk; if it cannot begin, it is tried again later."""
+        clock = self.clocks[name]
+        try:
+            node, network = load_pair(self.folder / f"{name}.toml")
+            with ExitStack() as opened:
+                storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
+                life = Life(storage)
+                self._make_faulty(name, storage, life)
+                found = current_revision(node, network, clock.now())
+                transport = _Checked(self.hub, lambda payload: self._look(name, life, payload))
+                life.live = LiveNode(
+                    node,
+                    found.current,
+                    storage,
+                    transport,
+                    self._noise[name],
+                    clock,
+                    before=found.before,
+                    following=found.following,
+                    path=self.folder / f"{name}.toml",
+                    allow_simulated_noise=True,
+                )
+                keep_current(node, found.current)
+                if found.following is not None:
+                    keep_next(node, found.following)
+                life.resources = opened.pop_all()
+        except DpcrowdError:
+            self._later(self._start_again(name))
+            return
+        servers: list[Any] = []
+
+        def make_server(app: Any, *_: object, **__: object) -> NoSockets:
+            servers.append(NoSockets(app))
+            return servers[-1]
+
+        self.lives[name] = life
+        with mock.patch.object(live_module, "make_server", make_server):
+            life.task = asyncio.create_task(life.live.run(life.stop))
+            while not servers and not life.task.done():
+                await asyncio.sleep(0)
+
+    async def _start_again(self, name: str) -> None:
+        await asyncio.sleep(_BACK_AFTER)
+        if name not in self.lives:
+            await self.start(name)
+
+    async def end(self, name: str) -> None:
+        """Cleanly, as by a signal."""
+        life = self.lives.pop(name, None)
+        if life is not None:
+            life.stop.set()
+            await asyncio.gather(life.task, return_exceptions=True)
+            self.refused |= {reason for _, reason in life.live.keeper.refused}
+            life.resources.close()
+
+    async def restart(self, name: str) -> None:
+        await self.end(name)
+        await self.start(name)
+
+    def kill(self, name: str) -> None:
+        """As by `kill -9`: what is on the disk now is all that the next life finds."""
+        life = self.lives.pop(name, None)
+        if life is not None:
+            copy = self._copy_of(name)
+            self.hub.kill(name)
+            life.buried = True
+            self._later(self._bury(name, life, copy))
+
+    async def _bury(self, name: str, life: Life, copy: Path) -> None:
+        """End the old life behind a curtain: nobody hears it, and what it still writes is thrown away."""
+        life.stop.set()
+        await asyncio.gather(life.task, return_exceptions=True)
+        life.resources.close()
+        self._put_back(name, copy)
+        await self._start_again(name)
+
+    def copy(self, name: str) -> None:
+        """A backup of the folder, or a snapshot of the machine."""
+        self.copies[name].append(self._copy_of(name))
+
+    async def roll_back(self, name: str, which: int) -> None:
+        """Somebody puts an old copy back."""
+        if name not in self.lives or not self.copies[name]:
+            return
+        await self.end(name)
+        self._put_back(name, self.copies[name][which % len(self.copies[name])])
+        await self.start(name)
+
+    def _copy_of(self, name: str) -> Path:
+        copy = Path(tempfile.mkdtemp(dir=self.folder)) / "data"
+        shutil.copytree(self.folder / f"data-{name}", copy)
+        return copy
+
+    def _put_back(self, name: str, copy: Path) -> None:
+        data = self.folder / f"data-{name}"
+        recording = data / "recording.jsonl"
+        if copy.exists() and recording.exists():  # it is the test's own, and not part of what is put back
+            shutil.copyfile(recording, copy / "recording.jsonl")
+        shutil.rmtree(data)
+        shutil.copytree(copy, data)
+
+    async def revise(self) -> None:
+        """The next revision of the network, from the slot after the next on: a region comes, or goes."""
+        if self.slot < self.valid_from + 1:
+            return
+        self._revision, self.valid_from = self._revision + 1, self.slot + 2
+        path = self.folder / "network.toml"
+        kept = path.read_text(encoding="utf-8").splitlines()
+        regions = '["north", "south", "west"]' if self._revision % 2 == 0 else '["south", "north"]'
+        kept = [line for line in kept if not line.startswith(("revision =", "valid_from_slot =", "regions ="))]
+        head = f"[network]\nrevision = {self._revision}\nvalid_from_slot = {self.valid_from}\nregions = {regions}"
+        path.write_text("\n".join(kept).replace("[network]", head) + "\n", encoding="utf-8")
+        assert load_network(path).revision == self._revision
+        for life in list(self.lives.values()):
+            with suppress(DpcrowdError, asyncio.CancelledError):
+                await life.live.reload()
+
+    async def decide(self, name: str, what: Literal["confirm", "accept"]) -> None:
+        """The operator confirms a loss or accepts the clock, whether there is something to decide or not."""
+        life = self.lives.get(name)
+        if life is not None:
+            with suppress(DpcrowdError, asyncio.CancelledError):
+                await (life.live.confirm_loss() if what == "confirm" else life.live.accept_clock())
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ------------------------------------------------------------------------------------------------- disks that fail
+
+    def _make_faulty(self, name: str, storage: Storage, life: Life) -> None:
+        database = storage._database
+        transaction, write = database.transaction, database.write
+
+        @contextmanager
+        def faulty() -> Iterator[Any]:
+            self._strike(name, life, "full", "kill")
+            with transaction() as connection:
+                yield connection
+            self._strike(name, life, "lying", "kill after")
+
+        def faulty_write(*given: Any) -> int:
+            self._strike(name, life, "full", "kill")
+            changed = write(*given)
+            self._strike(name, life, "lying", "kill after")
+            return changed
+
+        database.transaction, database.write = faulty, faulty_write  # type: ignore[method-assign]
+
+    def _strike(self, name: str, life: Life, *kinds: Kind) -> None:
+        fault = self.faults.get(name)
+        if life.buried:
+            return
+        if kinds[0] == "full":
+            self.writes[name] += 1
+            if fault is not None:
+                fault.after -= 1
+        if fault is None or fault.kind not in kinds or fault.after >= 0:
+            return
+        fault.struck = True
+        if fault.kind != "full":
+            del self.faults[name]
+        if fault.kind in ("kill", "kill after"):
+            self.kill(name)
+        raise StorageFailed("full", "the disk is full", "free some")
+
+    # ------------------------------------------------------------------------------------------------ what is true
+
+    def _look(self, name: str, life: Life, payload: bytes) -> None:
+        """A message leaves: it is paid for, what it echoes is on disk, and no slot was told otherwise before."""
+        if life.buried:
+            return
+        body = body_of(payload)
+        clock, machine = life.live.clock, life.live.keeper.machine
+        for record in body.records:
+            sample = life.storage.ledger.sample(clock.opens(body.slot))
+            assert sample is not None, "sent before it was paid for"
+            said = record.info_vec + record.info_mat
+            assert self.told.setdefault((name, body.slot), said) == said, f"two draws of {name}, slot {body.slot}"
+            self.spent[name].setdefault(body.slot, (self.slot, sample.nano))
+        on_disk = life.storage.memory.remembered()
+        for number, (_, counter) in body.heard.items():
+            assert on_disk[machine.view.names[number]][1] >= counter, "echoed before it was stored"
+        self.check()
+
+    def check(self) -> None:
+        """In no window of time has anybody told more than was promised, by all lives together."""
+        for name, spent in self.spent.items():
+            for first, _ in spent.values():
+                within = sum(nano for at, nano in spent.values() if first <= at < first + WINDOW)
+                assert within <= EPSILON, (name, spent)
+
+    async def recover(self, slots: int) -> None:
+        """Everything is put right, and time passes: all samples go on."""
+        self.faults.clear()
+        self.hub.heal()
+        slot = self.slot
+        for name in self.names:
+            self.clocks[name].ahead_ns = 0
+        for later in range(slot + 1, slot + slots):
+            await self.sleep_until(later, 0.4)
+            for name in self.names:
+                await self.decide(name, "accept")
+                await self.decide(name, "confirm")
+        for name in self.names:
+            assert name in self.lives, f"{name} does not start"
+            after = [at for at, _ in self.spent[name].values() if at > slot]
+            assert after, f"{name} never samples again: {(await self.lives[name].live.budget()).text}"
+
+    def replay_all(self) -> None:
+        """What was recorded gives the same instructions again."""
+        for name in self.names:
+            recording = self.folder / f"data-{name}" / "recording.jsonl"
+            replayed = replay(recording)
+            assert replayed.difference is None, f"{name}: {replayed.difference}"
+            assert replayed.steps > 0
