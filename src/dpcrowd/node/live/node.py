@@ -20,6 +20,7 @@ from dpcrowd.node.live import decisions
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.counting import Counting
+from dpcrowd.node.live.flood_log import FloodLog
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
@@ -48,6 +49,7 @@ __all__ = ["LiveNode"]
 log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
+_APART = 1.2  # seconds after which a neighbour that dials takes a link for a new one, and does not make it once more
 _MOST_STRANGERS = 20
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
@@ -130,12 +132,20 @@ class LiveNode(Renewing):
             self.meter,
             self.revision_of,
             self.keeper.give,
+            self.keeper.disturbed,
         )
+        self._link_log = LinkLog()
         self.links = Links(
-            node.server, transport, self.certificates, self._wall, self._message_arrived, self._presence_changed
+            node.server,
+            transport,
+            self.certificates,
+            self._wall,
+            self._message_arrived,
+            self._presence_changed,
+            self._links_closed,
         )
         self.refusals: dict[int, set[str]] = {}
-        self._link_log = LinkLog()
+        self._flood_log = FloodLog()
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
@@ -188,7 +198,9 @@ class LiveNode(Renewing):
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self.time.end_slots(max(view.next_seal(self._wall.now()), 0)), name="slots"),
-            asyncio.create_task(self.time.open_slots(sealed), name="presence"),
+            asyncio.create_task(
+                self.time.open_slots(max(self.clock.slot_of(self.started_ns), sealed)), name="presence"
+            ),
             serving := asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
@@ -228,6 +240,7 @@ class LiveNode(Renewing):
             self.time.look()
             self._look_at_certificates()
             self._link_log.look()
+            self._flood_log.look(self._transport.dropped())
             await asyncio.sleep(NAP)
 
     async def _old_releases(self) -> None:
@@ -261,6 +274,16 @@ class LiveNode(Renewing):
         now = self._wall.now()
         self.meter.arrived(sender, payload, now, self.keeper.machine.view)
         self.keeper.give(on.MessageArrived(now, sender, payload))
+
+    def _links_closed(self, *, reopen: bool) -> None:
+        """The node itself has closed all links; with `reopen` they are due again after a pause."""
+        self._link_log.closed()
+        if reopen:
+            self._start(self._open_links_later())
+
+    async def _open_links_later(self) -> None:
+        await asyncio.sleep(_APART)
+        self.keeper.give(on.LinksExpired(self._wall.now()))
 
     def _presence_changed(self, session: int, neighbour: str, up: bool) -> None:
         self.time.look()

@@ -82,11 +82,13 @@ def network_status(
     checkins: Mapping[int, set[str]],
     now_ns: int,
     following: NetworkConfig | None = None,
+    refused_last: Mapping[tuple[str, str], int] | None = None,
 ) -> NetworkStatus:
     """A node and its neighbours.
 
     heard     name -> (slot, time) of the last message that was used
     checkins  slot -> reasons for which check-ins were refused in it
+    refused_last  (name, reason) -> time of the last message that was refused
     """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
@@ -97,6 +99,9 @@ def network_status(
             last_slot=heard[name][0] if name in heard else None,
             last_heard=rfc3339(heard[name][1]) if name in heard else None,
             refused={reason: count for (sender, reason), count in refused.items() if sender == name},
+            refused_last={
+                reason: rfc3339(at) for (sender, reason), at in (refused_last or {}).items() if sender == name
+            },
         )
         for name in network.neighbours(server, max(slot, 0))
     ]

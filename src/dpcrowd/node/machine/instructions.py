@@ -58,12 +58,14 @@ class Link:
     """Have links to the neighbours of a slot, and to nobody else; none once the own certificate has expired.
 
     anew      close them first, so that handshakes are made with what the key files hold now
+    rest      open them a little later, so that neighbours take them for new ones; the machine is told (`LinksExpired`)
     required  the node ends if they cannot be opened; otherwise it is tried again with the next slot
     """
 
     slot: int
     anew: bool = False
     required: bool = False
+    rest: bool = False
 
 
 @dataclass(frozen=True)

@@ -274,7 +274,7 @@ class Machine:
             return []
         (_, renewed), self._renewed = self._renewed, None
         self.revision = replace(self.revision, view=replace(self.view, sign=renewed.sign, expires=renewed.expires))
-        return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True)]
+        return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True, rest=True)]
 
     # ------------------------------------------------------------------------------------------------- the slot
 

@@ -96,7 +96,7 @@ class Storage:
             opened.callback(reader.close)
             for name in _EARLIER_JOURNAL:  # of 0.1: it does not say how much of an open slot was missed
                 erase(folder / name)
-            journal = Journal(folder / JOURNAL_FOLDER)
+            journal = Journal(folder / JOURNAL_FOLDER, check_ledger=database.check_files)
             opened.callback(journal.close)
             storage = cls(database, reader, network_id, journal)
             storage.ledger.check()
