@@ -288,6 +288,17 @@ def check_order(slot: int, last: int) -> None:
 
 
 def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> BatchLedger:
-    """An empty ledger for `servers` servers under a guarantee."""
+    """An empty ledger for `servers` servers under a guarantee.
+
+    >>> ledger = open_ledger(Guarantee.window(3, epsilon=1.0), servers=1, regions=1)
+    >>> ledger.spend(0, np.array([[700_000_000]]))
+    array([[700000000]])
+    >>> ledger.spend(1, np.array([[700_000_000]]))
+    Traceback (most recent call last):
+        ...
+    dpcrowd.errors.BudgetExhausted: server 0: slot 1 asks for ε=0.7, but the last 3 slots have spent 0.7 of 1 ...
+    >>> ledger.remaining(3)  # slot 0 has left the window
+    array([[1000000000]])
+    """
     kind = FiniteLedger if guarantee.kind == "finite" else WindowLedger
     return kind(guarantee.total, guarantee.length, servers, regions, accounting)

@@ -49,6 +49,14 @@ class Server:
     account     from which it spends; without one, it has a ledger of its own, as in a simulation
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
+
+    >>> from dpcrowd import DPCrowdW, Guarantee, ProcessModel, SecureNoise
+    >>> setting = Setting(1, ProcessModel.of(1.0, [100.0]), Guarantee.window(24, epsilon=24.0))
+    >>> server = Server(DPCrowdW("fixed", interval=1), setting, SecureNoise(), number=0, share=0.5, max_degree=2)
+    >>> message = server.observe(0, [1000])  # to be sent to the neighbours
+    >>> release = server.hear({})  # with what they have sent
+    >>> bool(abs(release.estimate[0] - 2000) < 200), release.epsilon
+    (True, 1.0)
     """
 
     def __init__(
