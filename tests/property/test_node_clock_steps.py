@@ -27,6 +27,7 @@ moves = st.one_of(
     st.tuples(st.just("set"), st.integers(-12, 12)),
     st.tuples(st.just("pay"), st.integers(1, EPSILON)),
     st.tuples(st.just("restart"), st.just(0)),
+    st.tuples(st.just("back while down"), st.integers(1, 12)),
 )
 
 
@@ -87,6 +88,8 @@ class Life:
 @example([("pay", 10), ("set", 12), ("set", -4), ("pass", 1), ("pay", 10)])
 @example([("pay", 10), ("set", 8), ("set", 8), ("set", -8), ("pass", 1), ("pay", 10)])
 @example([("set", 9), ("restart", 0), ("set", -9), ("pay", 10), ("set", 9), ("pay", 10)])
+@example([("pay", 10), ("set", 12), ("pass", 1), ("back while down", 12), ("pass", 2), ("pay", 10)])
+@example([("pay", 10), ("set", 8), ("set", 8), ("back while down", 8), ("pass", 1), ("pay", 10)])
 def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: list[tuple[str, int]]) -> None:
     """A clock that is set there and back, as often as somebody likes, would refill the budget at will."""
     with TemporaryDirectory() as folder, closing(Life(Path(folder))) as one:
@@ -97,6 +100,9 @@ def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: li
                 one.set_clock(amount)
             elif what == "pay":
                 one.pay(amount)
-            else:
-                one.steps = ClockSteps()
+            elif what == "back while down":
+                one.offset -= amount
+                one.steps = one.storage.ledger.set_clock(one.now * SECOND, 0)
+            else:  # a start looks at the clock, whatever it did before
+                one.steps = one.storage.ledger.set_clock(one.now * SECOND, 0)
             assert one.most_in_a_window() <= EPSILON

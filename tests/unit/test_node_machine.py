@@ -223,7 +223,7 @@ def test_one_missed_slot_is_told_as_one() -> None:
     node = Lone()
     node.live([0])
     node.live([2])
-    assert [report.text for report in node.reports] == ["slot 1 passed without this node: no sample there."]
+    assert [report.text for report in node.reports] == ["slot 1 ended while this node was not there: no sample of it."]
 
 
 def test_a_first_start_late_in_the_network_misses_nothing() -> None:

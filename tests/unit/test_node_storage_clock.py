@@ -122,12 +122,26 @@ def test_one_return_that_two_networks_see_is_kept_once(tmp_path: Path) -> None:
         assert kept(a) == [(opens(1), 50 * SECOND)]
 
 
-def test_a_step_of_an_earlier_life_is_not_taken_back(tmp_path: Path) -> None:
-    """What the clock did while nobody looked is not known: it may have come back already."""
+def test_of_an_earlier_lifes_step_no_more_is_taken_back_than_the_clock_tells(tmp_path: Path) -> None:
+    """What the clock did while nobody looked is not known; only that no time has passed backwards."""
     with open_storage(tmp_path) as storage:
         Life(storage).step(opens(1), 50 * SECOND)
         Life(storage).step(opens(9), -50 * SECOND)
-        assert kept(storage) == [(opens(1), 50 * SECOND)]
+        assert kept(storage) == [(opens(1), opens(9) - 50 * SECOND - opens(1))]
+
+
+def test_a_node_that_died_while_its_clock_was_ahead_finds_its_budget_again(tmp_path: Path) -> None:
+    """The payments of the hour before were blocked for an hour after the restart, and nobody could end that."""
+    with open_storage(tmp_path, nano=10, slots=4) as storage:
+        for slot in range(0, 40, 4):
+            draw(storage, slot, nano=10)
+        Life(storage).step(opens(38), HOUR)
+        Life(storage).step(opens(40), 0)
+        assert kept(storage) == [(opens(38), opens(40) - opens(38))]
+        assert storage.ledger.may(opens(42)).counted == 0
+        assert "came back" in storage.events.all()[-1].text
+        Life(storage).step(opens(41), 0)
+        assert kept(storage) == [(opens(38), opens(40) - opens(38))], "later the clock tells nothing new"
 
 
 def test_a_step_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
 from dpcrowd.privacy.allowance import Allowance
-from dpcrowd.privacy.clock_jumps import ClockSteps, Jump, set_ahead, set_back, younger
+from dpcrowd.privacy.clock_jumps import ClockSteps, Jump, came_back, set_ahead, set_back, younger
 from dpcrowd.privacy.payments import Payment, Payments
 from dpcrowd.privacy.promise import Promise, Slots, UserBounds, Windows
 from dpcrowd.privacy.units import check_nano, format_epsilon, utc_text
@@ -313,7 +313,7 @@ class Account:
     # ------------------------------------------------------------------------------------------------------- clocks
 
     def set_clock(self, steps: ClockSteps, at_ns: int, moved_ns: int) -> tuple[Account, ClockSteps]:
-        """The clock of the own server said `at_ns` and was set by `moved_ns`, ahead or (below 0) back.
+        """The clock of the own server said `at_ns` and was set by `moved_ns`, ahead or (below 0) back; 0: it says so.
 
         steps  what this life of the server has seen its clock do before; given back with this step in it
         """
@@ -322,7 +322,7 @@ class Account:
             ahead = set_ahead(self.jumps, steps, self.network, self.count, at_ns, moved_ns, alone=alone)
             return replace(self, jumps=ahead[0]), ahead[1]
         jumps, steps = set_back(self.jumps, steps, -moved_ns)
-        return replace(self, jumps=jumps), steps
+        return replace(self, jumps=came_back(jumps, at_ns + moved_ns)), steps
 
 
 def sharing_problem(network: str, roaming: bool, promises: Sequence[Promise]) -> str:

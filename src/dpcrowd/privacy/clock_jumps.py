@@ -20,8 +20,11 @@ for a moment does not block the payments of an hour:
     back, then ahead   only what goes beyond the step back is kept, if no slot was sealed between the two and no other
                        network pays into the ledger: then there is no payment between them, which would have D > 0.
 
-Only steps that this life has seen itself are taken off: while a node is down, nobody knows what its clock does. Where
-several networks share a ledger each of them sees the same steps. A step ahead is kept once, and what a network takes
+Only steps that this life has seen itself are taken off: while a node is down, nobody knows what its clock does. But
+the clock itself may tell (`came_back`). Right after a jump it read at + J. If it reads `now` at any later moment, it
+has since been set by now - (at + J) - (time that has passed) in all, and no time passes backwards: for payments before
+the jump D <= now - at. So a node that died while its clock was an hour ahead, and starts when it is right again, finds
+next to nothing left of the hour. Where several networks share a ledger each of them sees the same steps. A step ahead is kept once, and what a network takes
 off it is the most that any of them has, never the sum.
 """
 
@@ -30,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["ClockSteps", "Jump", "elapsed_start", "set_ahead", "set_back", "younger"]
+__all__ = ["ClockSteps", "Jump", "came_back", "elapsed_start", "set_ahead", "set_back", "younger"]
 
 _SAME_MOMENT = 5_000_000_000
 _SAME_STEP = 500_000_000
@@ -126,3 +129,14 @@ def set_back(jumps: Jumps, steps: ClockSteps, moved_ns: int) -> tuple[Jumps, Clo
         if back_ns < forward_ns:
             ahead.append((number, forward_ns, back_ns))
     return tuple(by_number.values()), ClockSteps(tuple(ahead), steps.behind_ns + moved_ns)
+
+
+def came_back(jumps: Jumps, now_ns: int) -> Jumps:
+    """What is left of the jumps if the clock reads `now_ns` after all of them, whoever has seen it come back."""
+    known: list[Jump] = []
+    later_ns = 0
+    for jump in reversed(jumps):
+        left_ns = min(jump.left_ns, max(now_ns - jump.at_ns - later_ns, 0))
+        later_ns += left_ns
+        known.append(replace(jump, returned_ns=jump.moved_ns - left_ns))
+    return tuple(reversed(known))

@@ -45,7 +45,10 @@ class AccountLoader:
         self._told = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
-        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows."""
+        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
+
+        At a start, when nobody has seen what it did before, it says `at_ns`, and `moved_ns` is 0.
+        """
         self._waiting.append((at_ns, moved_ns))
 
     @property

@@ -100,6 +100,7 @@ class LiveNode(Renewing):
             self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
         self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
+        self._accounts.clock_set(now, 0)
         self.keeper = Keeper(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
         )

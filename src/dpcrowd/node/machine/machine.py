@@ -365,9 +365,9 @@ class Machine:
         for missed in range(max(last + 1, slot - _MOST_MISSED), slot):
             self.server.observe(missed, None)
             self.server.hear()
-        text = f"slots {last + 1} to {slot - 1} passed without this node: no samples there."
+        text = f"slots {last + 1} to {slot - 1} ended while this node was not there: no samples of them."
         if slot == last + 2:
-            text = f"slot {last + 1} passed without this node: no sample there."
+            text = f"slot {last + 1} ended while this node was not there: no sample of it."
         return [Report("slots-missed", text)]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
