@@ -35,7 +35,7 @@ def test_every_claim_quotes_its_place() -> None:
         assert each.statement.endswith("."), each.name
         assert re.match(r'Section "[^"]+"', each.place), each.name
         assert each.figures, each.name
-        assert each.comparisons, each.name
+        assert each.cases, each.name
         assert {*each.reasons, *([each.undecided] if each.undecided else [])} <= set(REASONS), each.name
     quoted = [each for each in CLAIMS if each.place.count('"') >= 4]
     assert len(quoted) >= len(CLAIMS) - 1, "all but the one on Flu quote the paper's words"
@@ -209,7 +209,7 @@ def test_names_in_the_rows_are_known_and_used() -> None:
     """A scheme, metric or reason that is misspelt in a row would end the report after an hour of work."""
     labels = {entry.label for figure in FIGURES for point in figure.points(made_up_plan()) for entry in point.entries}
     for each in CLAIMS:
-        for comparison in each.comparisons:
+        for comparison in each.cases:
             assert {*comparison.of, *comparison.than} - {""} <= labels, each.name
             assert {*comparison.metric} <= {*METRICS, "claimed_mse"}, each.name
     used = {name for each in CLAIMS for name in (*each.reasons, each.undecided) if name}

@@ -50,7 +50,7 @@ def reproduce(as_json: bool, **settings: Any) -> None:
     FIGURE is a number or a name: 1 time, 2 density, 3 interval, 4 epsilon, 5 communication, 6 window,
     7 epsilon-regions, 8 partition, 9 error-analysis. Without any: all of them. Interrupted work goes on where it was.
     """
-    from dpcrowd.experiments.report.verdicts import MARKS, PLURALS
+    from dpcrowd.experiments.report.claims import MARKS, PLURALS
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _shown() as progress:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from dpcrowd.experiments.claims.cases import Asked
+from dpcrowd.experiments.claims.claim import REASON_TEXTS
 from dpcrowd.experiments.claims.evidence import Evidence
 from dpcrowd.experiments.claims.findings import FLAT, MATCH, Points, below, u_shaped
 from dpcrowd.experiments.claims.intervals import Gap, Interval, compare, number, ratio, ratio_by_run
@@ -27,43 +28,6 @@ from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph
 __all__ = ["REASONS", "at_once", "overpaid"]
 
 _DRAWN = 200
-_MEAN_SHARE = 0.525  # of U(0.05, 1), from which shares are drawn
-_CORRECTED_START = (
-    "Likely: the corrected start (corrections 1, 8 and 9). Algorithm 1 as printed begins with the raw count of a "
-    "server's own users, which is not private, and does not divide it by the server's share H: a relative error of "
-    f"1 − H, {1 - _MEAN_SHARE:.3g} on average for these shares, to recover from. Here every server begins with a noisy "
-    "sample, paid like any other and divided by its share."
-)
-_TEXTS = {
-    "corrected start": _CORRECTED_START,
-    "model of Flu": (
-        "Likely: parameters and data. The paper gives neither the density nor Q of this figure; with ours DPCrowd is "
-        "better, but not by half. A random walk with one constant Q is not how Flu moves, which all three schemes "
-        "assume."
-    ),
-    "two sentences": (
-        "The paper goes on to say that longer intervals naturally lead to better consensus: the two sentences do not "
-        "agree with each other; see the claim that ACE falls with the interval."
-    ),
-    "blocks": (
-        "Likely: how windows fall on the stream. A scheme that begins anew with each block of w slots, or spends a "
-        "window in a few samples, meets other parts of the data with every w; its error moves by some per cent either "
-        "way."
-    ),
-    "few samples": (
-        "Likely: the accounting. Samples that disturb the agreement get fewer as w grows, those that bring news too; "
-        "which of the two weighs more depends on how many samples the ledger allows."
-    ),
-    "less often": (
-        "Likely: the accounting and the network. Under the sound ledger DPCrowd+ can pay for fewer samples than under "
-        "the paper's, and estimates drift apart between them; grouping takes noise out of small regions, while most of "
-        "the ACE, which counts people, comes from large ones."
-    ),
-    "little to group": (
-        "Likely: the data. Grouping helps where regions have few people; most regions of Multi-Linear have many, and "
-        "there is little to gain."
-    ),
-}
 
 
 # -------------------------------------------------------------------------------------------------------- the network
@@ -170,16 +134,16 @@ def at_once(first: Points, second: Points) -> str:
 
 
 def _settled_at_once(evidence: Evidence, _: Asked) -> str:
-    comparison = evidence.claim.comparisons[0]
+    comparison = evidence.claim.cases[0]
     labels = (comparison.of[0], comparison.than[0])
     first, second = (evidence.points(evidence.sweeps[0], label, "are", "settling slot") for label in labels)
-    return _CORRECTED_START if at_once(first, second) else ""
+    return REASON_TEXTS["corrected start"] if at_once(first, second) else ""
 
 
 def _good_start(evidence: Evidence, asked: Asked) -> str:
     """Whether the error is lower in slot 0 than later."""
     texts = []
-    for label in evidence.claim.comparisons[0].of:
+    for label in evidence.claim.cases[0].of:
         (start,), (late,) = (
             evidence.points(evidence.sweeps[0], label, "are", view) for view in ("start", "second half")
         )
@@ -187,11 +151,12 @@ def _good_start(evidence: Evidence, asked: Asked) -> str:
             texts.append(f"{start.name} {number(start.mean)} against {number(late.mean)}")
     if not texts:
         return ""
-    return f"ARE is lower in slot 0 than in the second half of the stream ({'; '.join(texts)}). {_CORRECTED_START}"
+    lower = f"ARE is lower in slot 0 than in the second half of the stream ({'; '.join(texts)})."
+    return f"{lower} {REASON_TEXTS['corrected start']}"
 
 
 def _late_start(_: Evidence, asked: Asked) -> str:
-    return _CORRECTED_START if any("slot" in name for name in asked.failed) else ""
+    return REASON_TEXTS["corrected start"] if any("slot" in name for name in asked.failed) else ""
 
 
 def _server_alone(evidence: Evidence, asked: Asked) -> str:
@@ -329,7 +294,7 @@ def _against_the_limit(results: Results, point: Point, mine: str, rival: str, wh
 
 def _central_filter(evidence: Evidence, asked: Asked) -> str:
     """The first point at which the central filter tells why DPCrowd is beaten."""
-    ((mine,), (rival,)) = (evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than)
+    ((mine,), (rival,)) = (evidence.claim.cases[0].of, evidence.claim.cases[0].than)
     for sweep in evidence.sweeps:
         for x, point in sweep.of(mine):
             where = f"{sweep.name}, {sweep.symbol}={x:g}"
@@ -341,7 +306,7 @@ def _central_filter(evidence: Evidence, asked: Asked) -> str:
 def _beaten(evidence: Evidence, asked: Asked) -> str:
     """For the worst defeat in ARE on each data set: the samples or the fusion, and how often each samples."""
     texts, results = [], evidence.results
-    (mine,), rivals = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
+    (mine,), rivals = evidence.claim.cases[0].of, evidence.claim.cases[0].than
     for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
         defeat = _worst_defeat(results, sweep, ((mine, rival) for rival in rivals), asked.tests)
         if defeat is not None:
@@ -354,7 +319,7 @@ def _beaten(evidence: Evidence, asked: Asked) -> str:
 def _not_worst(evidence: Evidence, asked: Asked) -> str:
     """Who is worse than the scheme that should be the worst, and what the two pay."""
     texts, results = [], evidence.results
-    others, (worst,) = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
+    others, (worst,) = evidence.claim.cases[0].of, evidence.claim.cases[0].than
     for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
         defeat = _worst_defeat(results, sweep, ((other, worst) for other in others), asked.tests)
         if defeat is None:
@@ -423,7 +388,7 @@ def _always(text: str) -> Callable[[Evidence, Asked], str]:
 
 
 REASONS: dict[str, Callable[[Evidence, Asked], str]] = {
-    **{name: _always(text) for name, text in _TEXTS.items()},
+    **{name: _always(text) for name, text in REASON_TEXTS.items()},
     "network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.default_density),
     "sparsest network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.densities[0]),
     "networks in parts": lambda evidence, _: " ".join(
