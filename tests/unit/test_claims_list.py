@@ -9,7 +9,7 @@ import numpy as np
 
 from claims_support import World, made_up_plan, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge, judge_all, why_not_judged
-from dpcrowd.experiments.claims.cases import Asked, Case, decide
+from dpcrowd.experiments.claims.cases import Case, Failures, decide
 from dpcrowd.experiments.claims.claim import combine
 from dpcrowd.experiments.claims.findings import Finding, cannot_tell
 from dpcrowd.experiments.claims.reasons import REASONS
@@ -180,7 +180,7 @@ def test_why_nothing_could_be_decided() -> None:
     assert "It was not timed. The intervals" in decide([wide, untimed]).reason
     assert decide([wide], undecided="It is late.").reason.startswith("It is late. The intervals")
     failing = Case("c", 3, lambda _: Finding("does not hold", "", ""))
-    assert decide([failing, wide], lambda asked: f"{asked}").reason == f"{Asked(('c',), 4)}"
+    assert decide([failing, wide], repr).reason == repr(Failures(("c",), 4))
     assert decide([failing, wide]).reason == "The recorded numbers point to no reason."
 
 

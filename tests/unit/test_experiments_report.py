@@ -38,7 +38,7 @@ VOID = {"meta", "link", "br", "hr", "img"}
 
 def _claim(name: str, statement: str, *figures: int, **more: Any) -> Claim:
     place = {"section": 'Section "Trial"', "quote": '"quoted & more"'}
-    return Claim(name, statement, (), rule="By <rule>.", figures=figures, **place, **more)
+    return Claim(name, statement, (), figures=figures, **{"rule": "By <rule>.", **place, **more})
 
 
 def _part(case: str, outcome: Any, numbers: str = "1 against 2.") -> Part:

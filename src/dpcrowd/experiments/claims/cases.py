@@ -25,7 +25,7 @@ from dpcrowd.experiments.claims.findings import (
 from dpcrowd.experiments.figures import Values
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 
-__all__ = ["Asked", "Case", "Reason", "decide", "decide_most", "noted"]
+__all__ = ["Case", "Failures", "Reason", "decide", "decide_most", "noted"]
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,26 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a reason is looked for: the cases that fail, and how many intervals the claim takes."""
+class Failures:
+    """What a reason is sought for: the names of the cases that fail, and how many intervals the claim takes."""
 
-    failed: tuple[str, ...]
+    cases: tuple[str, ...]
     tests: int
 
     def fails_on(self, data: str) -> bool:
         """Whether a case of a data set fails."""
-        return any(name.startswith(DATA_NAMES.get(data, data)) for name in self.failed)
+        return any(name.startswith(DATA_NAMES.get(data, data)) for name in self.cases)
 
 
-Reason = Callable[[Asked], str]
+Reason = Callable[[Failures], str]
 
 
 def noted(case: Case, note: str) -> Case:
     """The same case with something to add to its numbers."""
 
     def ask(tests: int) -> Finding:
-        found = case.ask(tests)
-        return replace(found, numbers=f"{found.numbers} {note}".strip())
+        finding = case.ask(tests)
+        return replace(finding, numbers=f"{finding.numbers} {note}".strip())
 
     return Case(case.name, case.intervals, ask)
 
@@ -141,7 +141,7 @@ OF_ONE_CURVE: dict[str, tuple[Callable[[Points, int], Finding], Callable[[int], 
 
 
 def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "") -> Verdict:
-    """Ask all cases; `reason` is looked for where a case fails, `undecided` stands where none does."""
+    """Ask all cases; `reason` is sought where a case fails, `undecided` stands where none does."""
     parts, findings, tests = _ask(cases)
     verdict = combine(parts)
     return replace(verdict, reason=_why(verdict.outcome, parts, findings, tests, reason, undecided))
@@ -175,8 +175,8 @@ def _why(
     if outcome == "holds":
         return ""
     if outcome == "does not hold":
-        failed = tuple(part.case for part in parts if part.outcome == "does not hold")
-        text = reason if isinstance(reason, str) else reason(Asked(failed, tests))
+        cases = tuple(part.case for part in parts if part.outcome == "does not hold")
+        text = reason if isinstance(reason, str) else reason(Failures(cases, tests))
         return text or "The recorded numbers point to no reason."
     unclear = [finding for finding in findings if finding.outcome == "undecided"]
     causes = dict.fromkeys(finding.cause for finding in unclear if finding.cause)

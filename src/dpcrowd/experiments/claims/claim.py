@@ -20,6 +20,10 @@ from dpcrowd.privacy import Accounting
 __all__ = ["CLAIMS", "REASON_TEXTS", "Claim", "Comparison", "Outcome", "Part", "Verdict", "combine"]
 
 Outcome = Literal["holds", "does not hold", "undecided"]
+_OfTwo = Literal["below", "smaller", "predicted by", "as fast"]
+_OfOne = Literal["falls", "grows", "level", "varies", "valley", "zero", "within its limit", "slot cost"]
+_AlongX = Literal["", "first", "last", "rise", "lead", "below full density"]
+_OverTime = Literal["spans", "settling slot", "level"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def combine(parts: Sequence[Part], reason: str = "") -> Verdict:
 class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One question that is asked of every sweep of the figure, for every scheme and every metric named.
 
-    test     which test is made (see `questions`)
+    test     which test is made
     of       the schemes that are judged
     than     the schemes that each of them is compared with
     times    how many times the value of `than` the value of `of` must stay below
@@ -74,12 +78,12 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case     how the case is called; `questions` says what may stand in braces
     """
 
-    test: str
+    test: _OfTwo | _OfOne
     of: tuple[str, ...] = ()
     than: tuple[str, ...] = ("",)
     metric: tuple[str, ...] = ("are",)
     times: float = 1.0
-    view: str = ""
+    view: _AlongX | _OverTime = ""
     on: str = ""
     between: tuple[str, str] | None = None
     case: str = "{data}"

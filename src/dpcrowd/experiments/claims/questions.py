@@ -81,26 +81,26 @@ class _Question:
         pairs = list(zip(names, first, second, strict=False))
         match self.comparison.test:
             case "below":
-                asked = [cases.lower(names[0], first, second, factor)]
+                result = [cases.lower(names[0], first, second, factor)]
             case "smaller":
-                asked = [cases.under(name, a, b, factor) for name, a, b in pairs]
+                result = [cases.under(name, a, b, factor) for name, a, b in pairs]
             case "predicted by":
-                asked = [cases.equal(name, a, b) for name, a, b in pairs]
+                result = [cases.equal(name, a, b) for name, a, b in pairs]
             case "as fast":
-                asked = [cases.close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
+                result = [cases.close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
             case "within its limit":
                 limits, what = _limits(self.evidence.plan, self.sweep, self.metric)
-                asked = [cases.capped(names[0], first, limits[: len(first)], what)]
+                result = [cases.capped(names[0], first, limits[: len(first)], what)]
             case "zero":
-                asked = [cases.zero(names[0], first)]
+                result = [cases.zero(names[0], first)]
             case test:
-                asked = [cases.of_curve(test, names[0], first)]
+                result = [cases.of_curve(test, names[0], first)]
         if self.comparison.view == "settling slot":
             note = at_once(first, second)
         else:
             labels = [label for label in (self.of, self.than) if label]
             note = overpaid(self.evidence.results, self.sweep, labels)
-        return [noted(case, note) for case in asked]
+        return [noted(case, note) for case in result]
 
     def _sides(self) -> tuple[Points, Points]:
         """What is compared: one scheme in two places, measured and predicted error, or two schemes."""
