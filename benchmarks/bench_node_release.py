@@ -177,6 +177,8 @@ def measure(regions: int, slots: int, window: int, *, every_slot: bool) -> Resul
             folder, names, regions, links, population=POPULATION, window=window, every_slot=every_slot
         )
         bare = commits(folder)
+        node_toml = network.nodes[0].config
+        node_toml.write_text(node_toml.read_text(encoding="utf-8") + 'accepts = "counts"\n', encoding="utf-8")
         stack.enter_context(live.started(network.nodes[:1]))
         port = network.nodes[0].port
         reader = Reader(port)

@@ -1,6 +1,6 @@
-"""One backend, tried for real: `python backends_script.py MODE local|dask|ray FOLDER|ADDRESS` says how it went.
+"""One backend, tried for real: `python backends_script.py MODE local|dask FOLDER|ADDRESS` says how it went.
 
-A process of its own, because Dask and Ray keep threads and warn at exit, and because whatever their workers print has
+A process of its own, because Dask keeps threads and warns at exit, and because whatever its workers print has
 to show up somewhere. Functions of a script travel to workers by value, as those of a user's script do.
 """
 
@@ -100,18 +100,6 @@ def interrupted(name: str, folder: str) -> str:
     return "finished"
 
 
-def listening() -> list[str]:
-    """The addresses at which the processes of a started Ray cluster listen."""
-    import psutil
-
-    from dpcrowd.sim.backends.backend import open_workers
-
-    with open_workers(Backend("ray", 1)):
-        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [socket for process in family for socket in process.net_connections("tcp")]
-    return [socket.laddr.ip.removeprefix("::ffff:") for socket in sockets if socket.status == psutil.CONN_LISTEN]
-
-
 def dask_cluster() -> Any:
     import distributed
 
@@ -122,17 +110,8 @@ def dask_cluster() -> Any:
 
 if __name__ == "__main__":
     mode, name, where = sys.argv[1:]
-    if mode == "hold":  # a Ray cluster of another process, until standard input closes
-        import ray
-
-        ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=2**27, _temp_dir=where)
-        print(ray.get_runtime_context().gcs_address, flush=True)
-        sys.stdin.read()
-        ray.shutdown()
-    elif mode == "interrupt":
+    if mode == "interrupt":
         print(interrupted(name, where))
-    elif mode == "listening":
-        print(json.dumps(listening()))
     elif mode == "started":
         print(json.dumps(started(name, where)))
     elif name == "dask":

@@ -5,20 +5,22 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.machine import Debts, Machine, NetworkView, Revision
+from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.payments import Payment
 from dpcrowd.schemes.server import Server
 
 GRACE, DEADLINE = SECOND // 10, SECOND // 2
@@ -141,17 +143,36 @@ class Node:
 
     def _machine(self, *, vouched: bool) -> Machine:
         server = self.make()
+        self._unspent = server.account
+        server = self.make_server(self.account())
         if self.disk.state is not None:
             server.restore(self.disk.state)
         heard = {name: (*said, self.disk.proofs[name], self.disk.since[name]) for name, said in self.disk.heard.items()}
         return Machine(
-            Revision(self.view, self.make),
+            Revision(self.view, self.make_server),
             server,
             counter=self.disk.counter,
             heard=heard,
             vouched=vouched,
             complete_until=self.disk.complete_until,
         )
+
+    def make_server(self, account: Account | None) -> Server:
+        """A new server, that spends from an account."""
+        server = self.make()
+        if account is not None:
+            server.use(account)
+        return server
+
+    def account(self) -> Account | None:
+        """With what the disk has; None: the server has a ledger of its own."""
+        account, clock = self._unspent, self.view.clock
+        if account is None:
+            return None
+        for slot, (nano, _) in self.disk.samples.items():
+            times = clock.opens(slot), clock.closes(slot)
+            account = account.add(Payment(account.count + 1, account.network, "sample", slot, *times, nano))
+        return account
 
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
@@ -163,6 +184,8 @@ class Node:
         self.give(on.Started(at_ns))
 
     def give(self, stimulus: on.Stimulus) -> None:
+        if isinstance(stimulus, on.SlotSealed) and stimulus.account is None:
+            stimulus = replace(stimulus, account=self.account())
         instructions = self.machine.handle(stimulus)
         for place, instruction in enumerate(instructions):
             if self.crash_in is not None:
@@ -215,17 +238,14 @@ class Node:
                 return on.SlotSealed(at_ns, slot, None if regions is None else self.counts)
             case do.TakeOver(_, slot):
                 assert self.following is not None
-                return on.RevisionTaken(at_ns, slot, self.following, Debts())
+                return on.RevisionTaken(at_ns, slot, self.following, self.account())
             case do.BookLoss(_, counter, remembered, complete_until):
                 self.disk.counter, self.disk.complete_until = max(counter, remembered or 0), complete_until
                 self.disk.lost_until = complete_until
                 return on.LossBooked(at_ns, self.disk.counter, "the loss is booked.")
             case do.LookBack(_, last):
                 known = max((slot for slot in self.disk.releases if slot <= last), default=-1)
-                owed: dict[int, int] = {}
-                for slot, (nano, _) in self.disk.samples.items():
-                    owed[min(slot, last)] = owed.get(min(slot, last), 0) + nano
-                return on.ClockLookedUp(at_ns, last, known, Debts(owed), "slots begin again.")
+                return on.ClockLookedUp(at_ns, last, known, "slots begin again.", self.account())
             case do.StoreReturn(_, last, state, complete_until):
                 self.disk.state, self.disk.complete_until = state, complete_until
                 self.disk.releases = {slot: one for slot, one in self.disk.releases.items() if slot <= last}

@@ -125,6 +125,6 @@ def paid(file: Path, kind: str = "window", nano: int = 250_000_000) -> Path:
     path.write_text(sample_network(3, network_id="trial", kind=kind, scheme=scheme), encoding="utf-8")
     opens = time.time_ns() // MINUTE * MINUTE - MINUTE
     with Storage.open(load_node(file).data, network_id="trial") as storage:
-        storage.ledger.promises.declare(10**9, None if kind == "finite" else 100 * MINUTE)
+        storage.ledger.declare(10**9, None if kind == "finite" else 100 * MINUTE)
         storage.commit_sample(1, opens, MINUTE, nano, b"noisy", b"state")
     return load_node(file).data

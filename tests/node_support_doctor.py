@@ -63,6 +63,6 @@ def pay(net: Path, opens: int, *, nano: int = 250_000_000, kind: str = "window")
     """The folder of a server-1 that has paid for one slot; its promise is ε=1."""
     node, network = load_pair(net / "server-1" / "node.toml")
     with Storage.open(node.data, network_id=network.id) as storage:
-        storage.ledger.promises.declare(10**9, 100 * MINUTE if kind == "window" else None)
+        storage.ledger.declare(10**9, 100 * MINUTE if kind == "window" else None)
         storage.commit_sample(1, opens, MINUTE, nano, b"noisy", b"state")
     return node.data

@@ -20,19 +20,30 @@ from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
 from node_support import DIGEST, Disk, FreshNoise, Node, fake_sign, make_view
 from node_support_wire import proof_in
-from schemes_support import make_setting
+from schemes_support import account_for, make_setting
 
 REGIONS, WINDOW, SERVERS = 2, 4, 5
 COUNTS = np.array([40, 17])
 
 
-def make_server(noise: Any, *, number: int = 0, guarantee: Guarantee | None = None, interval: int = 1) -> Server:
+def make_server(
+    noise: Any, *, number: int = 0, guarantee: Guarantee | None = None, interval: int = 1, with_account: bool = True
+) -> Server:
     """Samples in every slot that its budget allows: in a window of 4, four times epsilon/4."""
     guarantee = guarantee or Guarantee.window(WINDOW, 2.0)
     name = "dpcrowd-w" if guarantee.kind == "window" else "dpcrowd"
     scheme = make_scheme(name, sampling="fixed", interval=interval)
     setting = make_setting(1, REGIONS, guarantee)
-    return Server(scheme, setting, noise, number=number, share=0.5, max_degree=SERVERS - 1, allow_simulated_noise=True)
+    return Server(
+        scheme,
+        setting,
+        noise,
+        number=number,
+        share=0.5,
+        max_degree=SERVERS - 1,
+        account=account_for(guarantee, epoch_ns=0) if with_account else None,
+        allow_simulated_noise=True,
+    )
 
 
 class Lone(Node):
@@ -60,7 +71,7 @@ class Lone(Node):
 
     def follow(self, slot: int, **changes: Any) -> None:
         """Another revision takes over with the end of a slot."""
-        self.following = Revision(replace(self.view, revision=2, first_slot=slot, **changes), self.make)
+        self.following = Revision(replace(self.view, revision=2, first_slot=slot, **changes), self.make_server)
         self.give(on.RevisionExpected(self.view.clock.opens(slot), 2, slot))
 
     def hear(self, number: int, payload: bytes, at_ns: int | None = None) -> None:

@@ -28,7 +28,7 @@ def open_storage(
 ) -> Storage:
     """A node's storage whose promise is wide, unless `nano` says otherwise, over the whole horizon, or that window."""
     storage = Storage.open(folder, network_id=network, ledger_folder=ledger)
-    storage.ledger.promises.declare(nano, None if slots is None else slots * LENGTH, slots=SLOTS)
+    storage.ledger.declare(nano, None if slots is None else slots * LENGTH, slots=SLOTS)
     return storage
 
 

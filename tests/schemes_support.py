@@ -1,90 +1,74 @@
-"""What the tests of the schemes share: small worlds, networks, noises that watch, and a driver.
+"""What the tests of the schemes share: every scheme with all that it runs under, and servers to talk to.
 
-A *world* is a few servers with shares, whole-number counts of every slot and region, and networks. A *case* is one
-scheme under one accounting, way of living and number of regions; `CASES` holds every one that fits together.
+Worlds, noises that watch and the driver are those of `dpcrowd.testing`. A *case* is one scheme under one accounting,
+way of living and number of regions; `CASES` holds every one that fits together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from dpcrowd.filters import ProcessModel, default_gain
-from dpcrowd.network.costs import components
-from dpcrowd.network.graph import Graph, union
-from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
-from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.payments import Payment
+from dpcrowd.privacy.promise import Slots, UserBounds
+from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
-from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.testing.world import (
+    SERVERS,
+    SLOTS,
+    TUNING,
+    WINDOW,
+    BlindNoise,
+    WatchedNoise,
+    World,
+    bits,
+    charges_of,
+    fingerprint,
+    hearing_of,
+    make_world,
+    play,
+    same,
+)
 
-SERVERS, SLOTS, WINDOW = 6, 36, 8
-
-# Chosen so that in such small, short worlds intervals grow and shrink and regions are due in slots of their own.
-TUNING = Tuning(xi=0.2, sample_fraction=0.5, rescue_theta=2.0, epsilon_max=0.5, phi=0.5, tau2=-0.5)
-
-
-@dataclass(frozen=True)
-class World:
-    """counts (slots, servers, regions), shares (servers, 1), and one graph a slot or one for all."""
-
-    counts: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    graphs: tuple[Graph, ...]
-    seed: int = 0
-
-    @property
-    def slots(self) -> int:
-        return len(self.counts)
-
-    @property
-    def servers(self) -> int:
-        return int(self.counts.shape[1])
-
-    @property
-    def regions(self) -> int:
-        return int(self.counts.shape[2])
-
-    def graph(self, slot: int) -> Graph:
-        return self.graphs[slot % len(self.graphs)]
-
-    def noise(self, only: int | None = None) -> SeededNoise:
-        return SeededNoise([np.random.SeedSequence(self.seed, spawn_key=(7,))], self.servers, self.regions, only)
-
-    @property
-    def gain(self) -> float:
-        """One consensus step that is safe for all graphs of the world."""
-        return default_gain(max(graph.max_degree for graph in self.graphs))
-
-
-@cache
-def make_world(
-    seed: int = 0,
-    servers: int = SERVERS,
-    regions: int = 1,
-    slots: int = SLOTS,
-    *,
-    changing: bool = False,
-    size: float = 400.0,
-) -> World:
-    """Counts that wander, one large region and small ones that can be grouped; every server has a neighbour."""
-    rng = np.random.default_rng([seed, servers, regions, slots])
-    sizes = np.concatenate([[size], np.linspace(20.0, 8.0, regions - 1)])
-    truth = np.abs(sizes * np.exp(np.cumsum(rng.normal(0.0, 0.05, (slots, regions)), axis=0)))
-    shares = rng.uniform(0.2, 1.0, (servers, 1))
-    counts = np.maximum(np.rint(shares * truth[:, None, :] + rng.normal(0, 2, (slots, servers, regions))), 0)
-    draw = RandomGraph(servers, min(1.0, 2.0 / (servers - 1))).draw
-    graphs = tuple(draw(rng) for _ in range(slots if changing else 1))
-    return World(counts.astype(np.int64), shares, graphs, seed)
+__all__ = [
+    "CASES",
+    "COUNTS",
+    "SERVERS",
+    "SLOTS",
+    "TUNING",
+    "WINDOW",
+    "BlindNoise",
+    "Case",
+    "WatchedNoise",
+    "World",
+    "bits",
+    "charges_of",
+    "drawn",
+    "every_case",
+    "every_private_case",
+    "fingerprint",
+    "guarantee_for",
+    "hearing_of",
+    "laplace_var",
+    "lone_server",
+    "make_server",
+    "make_setting",
+    "make_world",
+    "neighbour_message",
+    "play",
+    "played",
+    "same",
+    "watched_noise",
+]
 
 
 @dataclass(frozen=True)
@@ -113,6 +97,28 @@ class Case:
 
     def setting(self, servers: int = SERVERS) -> Setting:
         return make_setting(servers, self.regions, self.guarantee, accounting=self.accounting, form=self.form)
+
+
+def account_for(guarantee: Guarantee, epoch_ns: int = 10**18) -> Account:
+    """The account of a server that has paid nothing yet, in slots of one second."""
+    slots = Slots(epoch_ns, 10**9, guarantee.length)
+    span = guarantee.length * slots.slot_ns if guarantee.kind == "window" else None
+    return Account("crowd", given=slots).declare(
+        guarantee.total,
+        span,
+        bounds=UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot),
+        roaming=guarantee.users == "roaming",
+        slot_ns=slots.slot_ns,
+        epoch_ns=epoch_ns,
+    )
+
+
+def paid_in(account: Account, slot: int, nano: int) -> Account:
+    """With one more payment, whatever it breaks."""
+    opens, closes = account.slots.opens(slot), account.slots.opens(slot + 1)
+    bounds = account.own.payer
+    row = Payment(account.count + 1, account.network, "sample", slot, opens, closes, nano)
+    return account.add(row._replace(regions=bounds.regions, servers=bounds.servers))
 
 
 def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **more: Any) -> Guarantee:
@@ -148,100 +154,10 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_private_case = pytest.mark.parametrize("case", PRIVATE_CASES, ids=str)
 
 
-def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
-    """Who hears whom when each of the graphs is one run of a batch."""
-    graph = union(list(graphs))
-    if scheme.reach == "one-hop":
-        return one_hop_hearing(graph, gain)
-    if scheme.reach == "flooding":
-        return flooded_hearing(components(graph))
-    if scheme.reach == "central":
-        return central_hearing(len(graphs), graphs[0].servers, one_hop_hearing(graph, gain))
-    return Hearing()
-
-
-def play(
-    scheme: Scheme,
-    setting: Setting,
-    world: World,
-    *,
-    noise: Any = None,
-    counts: NDArray[np.int64] | None = None,
-    step: Callable[..., Release] = run_slot,
-) -> list[Release]:
-    """Every slot of a world, all servers in one batch."""
-    state = scheme.start(setting)
-    noise = world.noise() if noise is None else noise
-    counts = world.counts if counts is None else counts
-    releases = []
-    for slot in range(world.slots):
-        hearing = hearing_of(scheme, [world.graph(slot)], world.gain)
-        releases.append(step(scheme, state, slot, world.shares, counts[slot].copy(), noise, hearing))
-    return releases
-
-
 @cache
 def played(case: Case) -> tuple[Release, ...]:
     """The releases of a case in its standard world; many tests look at the same ones."""
     return tuple(play(case.scheme(), case.setting(), make_world(regions=case.regions)))
-
-
-def charges_of(releases: Sequence[Release], regions: int) -> NDArray[np.int64]:
-    """(slots, servers, regions) nano-epsilon."""
-    return np.stack([np.broadcast_to(r.charge, (len(r.charge), regions)) for r in releases])
-
-
-def bits(values: NDArray[Any]) -> bytes:
-    """Values with every bit, signs of zeros and NaNs included, and their shape."""
-    return repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()
-
-
-def fingerprint(release: Release) -> tuple[bytes, ...]:
-    """Everything that a release says, to the last bit."""
-    parts = (release.estimate, release.variance, release.sampled, release.charge, release.speaks)
-    return tuple(bits(part) for part in parts)
-
-
-def same(first: Sequence[Release], second: Sequence[Release]) -> bool:
-    """Whether two runs released the same bits."""
-    return [fingerprint(r) for r in first] == [fingerprint(r) for r in second]
-
-
-class BlindNoise:
-    """Noise that never looks at the counts it is given: whatever depends on raw counts after it has gone around it."""
-
-    private = False
-
-    def __init__(self, noise: SeededNoise) -> None:
-        self._noise = noise
-
-    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
-        return self._noise.noisy(slot, np.full(counts.shape, 50), charge, sensitivity, where, read)
-
-
-@dataclass(frozen=True)
-class Read:
-    """One call of the noise."""
-
-    slot: int
-    number: int
-    charge: NDArray[np.int64]
-    sensitivity: NDArray[np.int64]
-    where: NDArray[np.bool_]
-    blank: bool
-
-
-class WatchedNoise(BlindNoise):
-    """Writes down what was asked of it."""
-
-    def __init__(self, noise: SeededNoise) -> None:
-        super().__init__(noise)
-        self.reads: list[Read] = []
-
-    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
-        charges, units, places = (np.broadcast_to(part, counts.shape).copy() for part in (charge, sensitivity, where))
-        self.reads.append(Read(slot, read, charges, units, places, not counts.any()))
-        return self._noise.noisy(slot, counts, charge, sensitivity, where, read)
 
 
 COUNTS = [40, 17, 9]

@@ -17,31 +17,48 @@ from dpcrowd.__about__ import __version__
 if TYPE_CHECKING:
     from dpcrowd.client.aio import AsyncClient
     from dpcrowd.client.client import Client
-    from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
+    from dpcrowd.errors import BadInput, BrokenPlugin, BudgetExhausted, DpcrowdError
     from dpcrowd.experiments.reproduce import reproduce
     from dpcrowd.experiments.tune.tune import tune
     from dpcrowd.filters import ProcessModel
     from dpcrowd.network.graph import Graph
+    from dpcrowd.network.hearing import Hearing
     from dpcrowd.network.topologies import build as build_graph
-    from dpcrowd.privacy import Guarantee, ObserverLedger, SecureNoise, SeededNoise, open_ledger
+    from dpcrowd.plugins import make_scheme
+    from dpcrowd.privacy import (
+        Guarantee,
+        Ledger,
+        Noise,
+        ObserverLedger,
+        SecureNoise,
+        SeededNoise,
+        noise_var,
+        open_ledger,
+    )
     from dpcrowd.schemes.ba import BA
-    from dpcrowd.schemes.base import Release, Scheme, Setting
+    from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
     from dpcrowd.schemes.bd import BD
     from dpcrowd.schemes.central import Central
+    from dpcrowd.schemes.direct import DirectScheme, DirectState, direct_start
     from dpcrowd.schemes.dpcrowd import DPCrowd
     from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
     from dpcrowd.schemes.dpcrowd_w import DPCrowdW
     from dpcrowd.schemes.fast import FAST
+    from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
     from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
+    from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
     from dpcrowd.schemes.nonprivate import NonPrivate
     from dpcrowd.schemes.pegasus import PeGaSus
-    from dpcrowd.schemes.registry import SCHEMES, make_scheme
+    from dpcrowd.schemes.perturb import perturb_counts
+    from dpcrowd.schemes.registry import SCHEMES
     from dpcrowd.schemes.rescuedp import RescueDP
     from dpcrowd.schemes.sample import Sample
     from dpcrowd.schemes.server import Server
     from dpcrowd.schemes.tuning import Tuning
     from dpcrowd.schemes.uniform import Uniform
+    from dpcrowd.sim.data import DataSet, FixedData
     from dpcrowd.sim.data import load as load_data
+    from dpcrowd.sim.data.counts import counts_from_array
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
 
@@ -50,31 +67,38 @@ _PLACES: dict[str, tuple[str, str]] = {
     for module, names in {
         "client.aio": "AsyncClient",
         "client.client": "Client",
-        "errors": "BadInput BudgetExhausted DpcrowdError",
+        "errors": "BadInput BrokenPlugin BudgetExhausted DpcrowdError",
         "experiments.tune.tune": "tune",
         "experiments.reproduce": "reproduce",
         "filters": "ProcessModel",
         "network.graph": "Graph",
+        "network.hearing": "Hearing",
         "network.topologies": "build_graph=build",
-        "privacy": "Guarantee ObserverLedger SecureNoise SeededNoise open_ledger",
+        "plugins": "make_scheme",
+        "privacy": "Guarantee Ledger Noise ObserverLedger SecureNoise SeededNoise noise_var open_ledger",
         "schemes.ba": "BA",
-        "schemes.base": "Release Scheme Setting",
+        "schemes.base": "Plan Reading Release Scheme Setting",
         "schemes.bd": "BD",
         "schemes.central": "Central",
+        "schemes.direct": "DirectScheme DirectState direct_start",
         "schemes.dpcrowd": "DPCrowd",
         "schemes.dpcrowd_plus": "DPCrowdPlus",
         "schemes.dpcrowd_w": "DPCrowdW",
         "schemes.fast": "FAST",
+        "schemes.filtering": "FilterScheme FilterState filter_start",
         "schemes.flooding": "DBA DBD DFAST DPeGaSus DRescueDP DSample DUniform Flooding",
+        "schemes.messages": "EstimateMessages InfoMessages Messages",
         "schemes.nonprivate": "NonPrivate",
         "schemes.pegasus": "PeGaSus",
-        "schemes.registry": "SCHEMES make_scheme",
+        "schemes.perturb": "perturb_counts",
+        "schemes.registry": "SCHEMES",
         "schemes.rescuedp": "RescueDP",
         "schemes.sample": "Sample",
         "schemes.server": "Server",
         "schemes.tuning": "Tuning",
         "schemes.uniform": "Uniform",
-        "sim.data": "load_data=load",
+        "sim.data": "DataSet FixedData load_data=load",
+        "sim.data.counts": "counts_from_array",
         "sim.result": "SimulationResult",
         "sim.simulate": "simulate",
     }.items()
@@ -91,6 +115,7 @@ __all__ = [
     "SCHEMES",
     "AsyncClient",
     "BadInput",
+    "BrokenPlugin",
     "BudgetExhausted",
     "Central",
     "Client",
@@ -101,14 +126,28 @@ __all__ = [
     "DRescueDP",
     "DSample",
     "DUniform",
+    "DataSet",
+    "DirectScheme",
+    "DirectState",
     "DpcrowdError",
+    "EstimateMessages",
+    "FilterScheme",
+    "FilterState",
+    "FixedData",
     "Flooding",
     "Graph",
     "Guarantee",
+    "Hearing",
+    "InfoMessages",
+    "Ledger",
+    "Messages",
+    "Noise",
     "NonPrivate",
     "ObserverLedger",
     "PeGaSus",
+    "Plan",
     "ProcessModel",
+    "Reading",
     "Release",
     "RescueDP",
     "Sample",
@@ -122,9 +161,14 @@ __all__ = [
     "Uniform",
     "__version__",
     "build_graph",
+    "counts_from_array",
+    "direct_start",
+    "filter_start",
     "load_data",
     "make_scheme",
+    "noise_var",
     "open_ledger",
+    "perturb_counts",
     "reproduce",
     "simulate",
     "tune",

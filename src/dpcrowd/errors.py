@@ -13,7 +13,16 @@ import difflib
 from collections.abc import Callable, Iterable
 from numbers import Integral
 
-__all__ = ["BadInput", "BudgetExhausted", "DpcrowdError", "MissingExtra", "unknown_name", "whole_number"]
+__all__ = [
+    "BadInput",
+    "BrokenPlugin",
+    "BudgetExhausted",
+    "DpcrowdError",
+    "MissingExtra",
+    "SlotTaken",
+    "unknown_name",
+    "whole_number",
+]
 
 
 class DpcrowdError(Exception):
@@ -33,6 +42,22 @@ class MissingExtra(DpcrowdError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
         return type(self), self._arguments  # an error of a worker process has to reach the user whole
+
+
+class BrokenPlugin(DpcrowdError):
+    """A scheme, data set or topology of another package cannot be used; `package` is whom to ask."""
+
+    def __init__(self, kind: str, name: str, package: str, reason: str) -> None:
+        super().__init__(f"the {kind} '{name}' of the package {package} cannot be used: {reason.rstrip('.')}.")
+        self.package = package
+        self._arguments = (kind, name, package, reason)
+
+    def __reduce__(self) -> tuple[type[BrokenPlugin], tuple[str, str, str, str]]:
+        return type(self), self._arguments
+
+
+class SlotTaken(DpcrowdError):
+    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
 
 
 class BudgetExhausted(DpcrowdError):

@@ -166,7 +166,7 @@ def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
             assert rows >= 1
         for name in ("a", "b"):
             with Storage.open(tmp_path / f"data-{name}", network_id="trial") as storage:
-                storage.ledger.promises.new_horizon(time.time_ns(), time.time_ns(), "a new one")
+                storage.ledger.new_horizon(time.time_ns(), time.time_ns(), "a new one")
         shutil.rmtree(tmp_path / "keys")
         async with pair_of_nodes(tmp_path, clock, kind="finite", length=1000, epoch_ns=epoch) as nodes:
             await until(lambda: all(node._storage.ledger.payments() > rows for node in nodes), "no sample")

@@ -12,7 +12,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.live.node import LiveNode
-from dpcrowd.node.storage import Entry
+from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.units import NANO
 from node_support_live import TOKENS
 from node_support_pair import SECOND, SetClock, last_slot, pair_of_nodes, until
@@ -21,13 +21,13 @@ HOUR = 3600 * SECOND
 EVERY_SLOT = {"name": "dpcrowd-w", "process_var": 100.0, "sampling": "fixed", "interval": 1}
 
 
-def samples(node: LiveNode) -> list[Entry]:
-    return [entry for entry in node._storage.ledger.dated_after(0) if entry.kind == "sample"]
+def samples(node: LiveNode) -> list[Payment]:
+    return [entry for entry in node._storage.ledger.account(0).dated(0) if entry.kind == "sample"]
 
 
 def slots(node: LiveNode) -> list[int]:
     """Slots that were sampled, in the order in which they were paid."""
-    return [entry.slot for entry in sorted(samples(node), key=lambda entry: entry.counter) if entry.slot is not None]
+    return [entry.slot for entry in sorted(samples(node), key=lambda entry: entry.number) if entry.slot is not None]
 
 
 async def settled(*nodes: LiveNode) -> None:

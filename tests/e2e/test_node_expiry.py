@@ -140,9 +140,9 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 lambda: [node.keeper.machine.present for node in (a, b)] == [{"b"}, {"a"}], "the link is there again"
             )
             for name, node in nodes.items():
-                assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
                 other = "b" if name == "a" else "a"
                 await until(lambda n=node, o=other: n.expiries()[o] > time.time() + 86_400, "it says so")  # type: ignore[misc]
+                assert not [text for text in (*node.ready()[1], *node.warnings()) if "certificate" in text]
 
     asyncio.run(scenario())
 
@@ -156,7 +156,7 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
         pins = (tmp_path / "network.toml").read_bytes()
         async with running(files["a"]) as a, running(files["b"]) as b:
             await until(lambda: any("expired on" in text for text in a.ready()[1]), "it has expired")
-            await until(lambda: not (a._present or b._present), "the link is closed")
+            await until(lambda: not (a.keeper.machine.present or b.keeper.machine.present), "the link is closed")
             (text,) = [text for text in a.ready()[1] if "expired on" in text]
             (command,) = re.findall(r"'(dpcrowd keys sign .*?)'", text)
             assert "'dpcrowd node reload'" in text
@@ -165,7 +165,10 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
             assert "had another key before" not in capsys.readouterr().out
             assert "renewed certificate" in await a.reload()
             assert a.certificates.expires > ends.timestamp() + 300 * 86_400
-            await until(lambda: (a._present, b._present) == ({"b"}, {"a"}), "the link is there again")
+            await until(
+                lambda: (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"}),
+                "the link is there again",
+            )
             assert (tmp_path / "network.toml").read_bytes() == pins, "no revision is needed"
 
     asyncio.run(scenario())
@@ -191,6 +194,34 @@ def test_who_is_linked_with_an_expired_certificate_all_the_same_is_parted_with(
                 "whose certificate is good is back",
             )
             assert any("its link is closed and refused" in text for text in told(caplog, "neighbour", "a"))
+
+    asyncio.run(scenario())
+
+
+def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A neighbour that dials makes a link that is back within a second once more: every reload cut the link twice."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+
+    async def scenario() -> None:
+        authority, files, keys = network_in(tmp_path, "ab")
+        async with running(files["a"]) as a, running(files["b"]) as b:
+            await until(lambda: a.keeper.machine.present == {"b"} and b.keeper.machine.present == {"a"}, "the link")
+            await asyncio.sleep(2.5)  # a link of the start may be made once more, too
+            seen: list[bool] = []
+            before = a._link_log.change
+            a._link_log.change = lambda name, up: (seen.append(up), before(name, up))[1]  # type: ignore[method-assign]
+            expire_in(authority, keys["b"], LONG + 86_400)
+            machine, clock = b.keeper.machine, b.clock
+            await until(
+                lambda: machine.exchanging is None and 0.3 < (time.time_ns() - clock.epoch_ns) / SECOND % 2 < 0.6,
+                "time enough before the next seal",
+            )
+            assert "Links are opened anew now" in await b.reload()
+            await until(lambda: seen[-1:] == [True], "the link again")
+            await asyncio.sleep(3.0)
+            assert seen == [False, True]
+            assert (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"})
+            await until(lambda: a.expiries() == {"b": b.certificates.expires}, "word of the new certificate")
 
     asyncio.run(scenario())
 

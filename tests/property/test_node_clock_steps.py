@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.node.live.steps import ClockSteps
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.storage import SlotTaken, Storage
+from dpcrowd.privacy.clock_jumps import ClockSteps
 
 LENGTH, WINDOW, EPSILON = 2, 4, 10
 START = 1_000_000
@@ -27,6 +27,7 @@ moves = st.one_of(
     st.tuples(st.just("set"), st.integers(-12, 12)),
     st.tuples(st.just("pay"), st.integers(1, EPSILON)),
     st.tuples(st.just("restart"), st.just(0)),
+    st.tuples(st.just("back while down"), st.integers(1, 12)),
 )
 
 
@@ -35,8 +36,8 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self.storage = Storage.open(folder, network_id="crowd")
-        self.storage.ledger.promises.declare(EPSILON, WINDOW * LENGTH * SECOND, slots=CLOCK)
-        self.steps = ClockSteps(self.storage, "crowd")
+        self.storage.ledger.declare(EPSILON, WINDOW * LENGTH * SECOND, slots=CLOCK)
+        self.steps = ClockSteps()
         self.passed, self.offset = 100, START
         self.paid: list[tuple[int, int]] = []
         self.taken: set[int] = set()
@@ -50,16 +51,14 @@ class Life:
 
     def set_clock(self, by: int) -> None:
         if by:
-            self.steps.add(self.now * SECOND, by * SECOND)
+            self.steps = self.storage.ledger.set_clock(self.now * SECOND, by * SECOND, self.steps)
             self.offset += by
-            self.steps.book()
 
     def pay(self, nano: int) -> None:
         """For the slot that has just closed, as a node does."""
         slot = CLOCK.slot_of(self.now * SECOND) - 1
-        self.steps.book()
-        self.steps.slot_sealed()
-        nano = min(nano, self.storage.ledger.room(CLOCK.opens(slot)).nano)
+        self.steps = self.steps.slot_sealed()
+        nano = min(nano, self.storage.ledger.may(CLOCK.opens(slot)).nano)
         if not nano:
             return
         try:
@@ -89,6 +88,8 @@ class Life:
 @example([("pay", 10), ("set", 12), ("set", -4), ("pass", 1), ("pay", 10)])
 @example([("pay", 10), ("set", 8), ("set", 8), ("set", -8), ("pass", 1), ("pay", 10)])
 @example([("set", 9), ("restart", 0), ("set", -9), ("pay", 10), ("set", 9), ("pay", 10)])
+@example([("pay", 10), ("set", 12), ("pass", 1), ("back while down", 12), ("pass", 2), ("pay", 10)])
+@example([("pay", 10), ("set", 8), ("set", 8), ("back while down", 8), ("pass", 1), ("pay", 10)])
 def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: list[tuple[str, int]]) -> None:
     """A clock that is set there and back, as often as somebody likes, would refill the budget at will."""
     with TemporaryDirectory() as folder, closing(Life(Path(folder))) as one:
@@ -99,6 +100,9 @@ def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: li
                 one.set_clock(amount)
             elif what == "pay":
                 one.pay(amount)
-            else:
-                one.steps = ClockSteps(one.storage, "crowd")
+            elif what == "back while down":
+                one.offset -= amount
+                one.steps = one.storage.ledger.set_clock(one.now * SECOND, 0)
+            else:  # a start looks at the clock, whatever it did before
+                one.steps = one.storage.ledger.set_clock(one.now * SECOND, 0)
             assert one.most_in_a_window() <= EPSILON

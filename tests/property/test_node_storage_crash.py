@@ -84,7 +84,7 @@ class StorageLife(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.storage = Storage.open(self.folder, network_id=self.network)
-        self.storage.ledger.promises.declare(TOTAL, WINDOW * LENGTH)
+        self.storage.ledger.declare(TOTAL, WINDOW * LENGTH)
         self.acknowledge()
 
     def acknowledge(self) -> None:
@@ -257,7 +257,7 @@ class StorageLife(RuleBasedStateMachine):
     def agrees(self, model: Model) -> bool:
         """Whether the storage holds exactly what a model says."""
         entries = self.storage.ledger.spent_since(0)
-        found = sorted((one.network, one.opens_ns, one.opens_ns + one.length_ns, one.nano) for one in entries)
+        found = sorted((one.network, one.opens_ns, one.closes_ns, one.nano) for one in entries)
         return (
             found == sorted(model.rows)
             and self.storage.ledger.counter() == model.counters.get(self.network, 0)

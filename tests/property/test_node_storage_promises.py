@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 
 from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.slots import SECOND, SlotClock
-from dpcrowd.node.storage import SlotTaken, UserBounds, database
+from dpcrowd.node.storage import SlotTaken, database
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.ledger import Ledger
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, migrate
+from dpcrowd.privacy.promise import UserBounds
 
 BEGIN, END, NEVER = 1_000, 1_016, 1_100
 """In seconds; what is paid is between the first two. Close together, so that windows of all kinds overlap."""
@@ -119,7 +120,7 @@ class Life:
     def declare(self, number: int) -> None:
         told = self.told[number]
         span = None if told.windows is None else told.windows * told.length * SECOND
-        self.ledgers[number].promises.declare(told.nano, span, bounds=told.bounds, slots=told.clock)
+        self.ledgers[number].declare(told.nano, span, bounds=told.bounds, slots=told.clock)
 
     def step(self, number: int, kind: str, what: Any, more: Any) -> None:
         told = self.told[number]
@@ -144,9 +145,9 @@ class Life:
         told, ledger = self.told[number], self.ledgers[number]
         slot = told.clock.slot_of(at * SECOND)
         opens = told.clock.opens(slot)
-        room = ledger.room(opens)
-        counted = ledger.counted(room.promise, opens)
-        assert room.spent == sum(room.promise.bounds.cost(one.nano, one.bounds) for one in counted)
+        room = ledger.may(opens)
+        counted = room.account.counted(room.promise, opens)
+        assert room.counted == sum(room.promise.bounds.cost(one.nano, one.bounds) for one in counted)
         asked = max(room.nano, 1) if nano is None else nano
         try:
             with self.database.transaction() as connection:
@@ -166,13 +167,13 @@ class Life:
                     assert one.worst_user(paid for paid in self.paid if paid.overlaps(span)) <= one.nano
 
     def begin_horizon(self, number: int, at: int) -> None:
-        told, promises = self.told[number], self.ledgers[number].promises
+        told, ledger = self.told[number], self.ledgers[number]
         if told.windows is not None:
             with pytest.raises(BadInput):
-                promises.new_horizon(at * SECOND, at * SECOND, "")
+                ledger.new_horizon(at * SECOND, at * SECOND, "")
             return
-        promises.new_horizon(at * SECOND, at * SECOND, "")
-        since = promises.all()[number].since_ns // SECOND
+        ledger.new_horizon(at * SECOND, at * SECOND, "")
+        since = ledger.account(0).promises[number].since_ns // SECOND
         assert since > at - told.length
         assert since == told.starts[-1] or (since - BEGIN - told.epoch) % told.length == 0, "slots are not cut in two"
         if since != told.starts[-1]:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BudgetExhausted
 from dpcrowd.privacy import Accounting, Guarantee, Noise, OpenDPNoise, SecureNoise, SeededNoise, open_ledger
 from dpcrowd.privacy.units import NANO
+from dpcrowd.testing.distinguish import MARGIN, excess
 
 Floats = NDArray[np.float64]
-MARGIN = 6.0
-FEWEST = 60  # occurrences before an event's ratio is judged
 DRAWS: dict[type[Noise], int] = {SecureNoise: 100_000, OpenDPNoise: 40_000}
 samplers = pytest.mark.parametrize("kind", list(DRAWS))
 
@@ -29,20 +28,6 @@ def release(noise: Noise, count: int, epsilon: float, sensitivity: int, size: in
     shape = (size // 100, 100)
     counts, where = np.full(shape, count, dtype=np.int64), np.ones(shape, dtype=np.bool_)
     return noise.noisy(0, counts, np.array([[round(epsilon * NANO)]]), sensitivity, where, read).ravel()
-
-
-def excess(without: Floats, with_user: Floats, epsilon: float) -> float:
-    """By how many standard errors the worst event's |log ratio| exceeds epsilon."""
-    values = np.unique(np.concatenate([without, with_user]))
-    exactly = [np.array([np.sum(sample == v) for v in values]) for sample in (without, with_user)]
-    events = [(hits, np.cumsum(hits), np.cumsum(hits[::-1])) for hits in exactly]  # =, <= and >= of each value
-    a, b = (np.concatenate(kinds) for kinds in events)
-    if (np.maximum(a, b)[np.minimum(a, b) < FEWEST] > 4 * FEWEST * math.exp(epsilon)).any():
-        return math.inf  # common with one, next to impossible with the other
-    judged = np.minimum(a, b) >= FEWEST
-    a, b = a[judged], b[judged]
-    ratio = np.abs(np.log(a / len(without)) - np.log(b / len(with_user)))
-    return float(((ratio - epsilon) / np.sqrt(1 / a + 1 / b)).max())
 
 
 def seeded(seed: int, size: int) -> SeededNoise:

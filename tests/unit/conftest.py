@@ -1,4 +1,4 @@
-"""Files of a trial network, made once: keys take time, and no test changes the first copy."""
+"""Files of a trial network, made once: keys take time, and no test changes the first copy. And a package to install."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 from dpcrowd.cli.main import main
 from node_support_cli import copy_of
 from node_support_doctor import on_free_ports
+from plugin_support import install
+
+__all__ = ["file", "install", "net", "trial"]
 
 
 @pytest.fixture(scope="session")

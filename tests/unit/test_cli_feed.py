@@ -581,6 +581,32 @@ def test_a_feed_that_follows_waits_for_its_node(
         deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, _Certificates(), patient=True).again)
 
 
+@pytest.mark.parametrize(("asked", "waited"), [(None, 1.0), (1.5, 1.5), (30.0, 2.0), (3600.0, 2.0)])
+def test_a_feed_that_follows_never_pauses_for_long(
+    asked: float | None, waited: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that was to wait for an hour may go on at once (accept-clock): the feed slept through its first slots."""
+    stop, pauses = Stop(), list[float]()
+    monkeypatch.setattr(stop, "sleep", pauses.append)
+    waiting = feed_module._Waiting(stop, _Certificates(), patient=True)  # type: ignore[arg-type]
+    assert waiting.again(NodeBusy("the clock went back.", status=503, reason="unavailable", retry_after=asked))
+    assert pauses == [waited]
+
+
+def test_a_wrong_authority_and_none_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Told to give a certificate that was given, an operator would look for the fault in the command line."""
+    ours, theirs = (make_trial(tmp_path / name, ["a"], datetime.now(UTC))["a"] for name in ("ours", "theirs"))
+    (tmp_path / "day.ndjson").write_text(_line(1))
+    with serving(FakeService(), ours.certificate, ours.key) as served:
+        words = ["feed", served.url, str(tmp_path / "day.ndjson"), "--token", CHECKIN]
+        told = []
+        for more in ([], ["--ca", str(theirs.authority)]):
+            assert main([*words, *more]) == 2
+            told.append(capsys.readouterr().err)
+    assert "its certificate is of no authority known here" in told[0]
+    assert "its certificate is not of the authority that was given (--ca)" in told[1]
+
+
 def test_what_was_settled_before_a_pause_is_not_sent_again() -> None:
     """A check-in without a time would count a second time, in the slot after the pause; a refusal is told once."""
     taken: list[Any] = []

@@ -17,8 +17,9 @@ def test_json_has_every_scheme_and_column(capsys: pytest.CaptureFixture[str]) ->
     rows = json.loads(out)["schemes"]
     assert tuple(row["scheme"] for row in rows) == NAMES
     for row in rows:
-        assert list(row) == ["scheme", "architecture", "sampling", "fusion", "guarantee", "live"]
+        assert list(row) == ["scheme", "architecture", "sampling", "fusion", "guarantee", "live", "claimed_by"]
         assert isinstance(row["live"], bool)
+        assert row["claimed_by"] is None
         assert row["guarantee"] in ("none", "finite", "window", "both")
     assert [row["scheme"] for row in rows if row["live"]] == ["dpcrowd", "dpcrowd-w", "dpcrowd-plus"]
     assert out.count("\n") == 1

@@ -18,6 +18,10 @@ SCHEMES = {
 }
 
 
+with (ROOT / "examples" / "plugin" / "pyproject.toml").open("rb") as _file:
+    EXAMPLES = set(tomllib.load(_file)["project"]["entry-points"]["dpcrowd.schemes"])
+
+
 def _command_line(*arguments: str) -> str:
     code = "from dpcrowd.cli.main import main; main()"
     command = [sys.executable, "-c", code, *arguments]
@@ -52,7 +56,7 @@ def test_schemes_that_the_pages_show_exist_and_all_are_described() -> None:
         assert f"`{name}`" in page, f"docs/schemes.md does not describe {name}"
     for words in _shown_commands():
         named = words[words.index("--scheme") + 1].split(",")
-        assert set(named) <= SCHEMES, f"unknown scheme in: dpcrowd simulate {' '.join(words)}"
+        assert set(named) <= SCHEMES | EXAMPLES, f"unknown scheme in: dpcrowd simulate {' '.join(words)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -13,7 +13,8 @@ from dpcrowd.node.doctor import has_problem
 from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.status import budget
 from dpcrowd.node.machine.trust import Trust
-from dpcrowd.node.storage import Storage, UserBounds
+from dpcrowd.node.storage import Storage
+from dpcrowd.privacy.promise import UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems
 
 
@@ -35,7 +36,7 @@ def test_spending_of_several_networks_is_summed(net: Path) -> None:
     opens = time.time_ns() // MINUTE * MINUTE - 3 * MINUTE
     data = pay(net, opens)
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
-        storage.ledger.promises.declare(2 * 10**9, None)
+        storage.ledger.declare(2 * 10**9, None)
         storage.commit_sample(1, opens + MINUTE, MINUTE, 500_000_000, b"noisy", b"state")
     texts = [one.text for one in of(look(net), "budget")]
     assert any("'trial' promises ε=1;" in text and "spent 0.75 in its present window" in text for text in texts)
@@ -135,7 +136,7 @@ def test_a_ledger_that_roaming_users_share_is_found_before_the_start(net: Path) 
     """The server will refuse to start; the doctor is asked before."""
     data = pay(net, _a_while_ago())
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
-        storage.ledger.promises.declare(10**9, None)
+        storage.ledger.declare(10**9, None)
     assert "sharing" not in problems(look(net))
     _roaming(net)
     assert "'trial' shares its ledger with 'other', and the users of 'trial' roam" in problems(look(net))["sharing"]
@@ -156,7 +157,7 @@ def test_users_at_more_servers_are_counted_as_such(net: Path) -> None:
     """What was spent, and what it costs whom: without it "spent 0.25" beside "no sample" would be a riddle."""
     data = pay(net, _a_while_ago())
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
-        storage.ledger.promises.declare(10**9, None, bounds=UserBounds(1, 4))
+        storage.ledger.declare(10**9, None, bounds=UserBounds(1, 4))
     findings = look(net)
     text = "spent 0.25 since its horizon began, which counts as 1 for users in one region at each of up to 4 servers"
     assert any(text in one.text for one in of(findings, "budget"))
@@ -170,7 +171,7 @@ def test_the_promise_of_another_network_binds(net: Path) -> None:
     """The own budget looks fine, and yet nothing is sampled: the other network has to be named."""
     data = pay(net, _a_while_ago())
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:
-        storage.ledger.promises.declare(250_000_000, None)
+        storage.ledger.declare(250_000_000, None)
     findings = look(net)
     assert "network 'other' shares this ledger and promises ε=0.25, of which 0.25" in problems(findings)["budget"]
     assert any("dpcrowd node withdraw NODE.TOML other" in one.fix for one in findings)

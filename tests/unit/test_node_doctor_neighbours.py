@@ -25,7 +25,7 @@ from dpcrowd.node.keys.trial import LOOPBACK, make_trial
 from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import TransportFailed
 from dpcrowd.node.wire import VERSION, Body, encode
-from node_support_doctor import look, of, pay, problems
+from node_support_doctor import change, look, of, pay, problems
 from node_support_wire import proof_in
 
 
@@ -175,6 +175,9 @@ def test_a_neighbour_that_proves_an_old_copy(net: Path, monkeypatch: pytest.Monk
 
 def test_a_neighbour_whose_clock_differs(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour off, by a wrong time zone say: every message would be refused."""
+    file = net / "network.toml"  # a trial begins at midnight, so in its first hour there is no slot an hour ago
+    (epoch,) = [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("epoch")]
+    change(file, epoch, 'epoch = "2026-01-01T00:00:00Z"')
     _, network = load_pair(net / "server-1" / "node.toml")
     ahead = _hearing(monkeypatch, net, _say(net, slot=_slot(network) + 60))
     assert "s behind 'server-2'" in problems(ahead)["clock"]

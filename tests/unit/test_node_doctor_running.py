@@ -16,8 +16,12 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
 from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage.identity import restart_with_new_journal
 from node_support_cli import NETWORK, answering
 from node_support_doctor import look, of, problems
+
+OTHER = "other-configuration"
 
 
 def _runs(net: Path) -> None:
@@ -79,6 +83,66 @@ def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) ->
     says = {"ready": False, "problems": ["the certificate of 'server-1' expired on 2026-05-01."]}
     (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
     assert "dpcrowd node reload" in wrong.fix
+
+
+def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) -> None:
+    """The page on storage speaks of backups and of losses to confirm, which would cost a window for nothing."""
+    _runs(net)
+    gone = restart_with_new_journal(StorageFailed("missing", "/data/journal was deleted", ""))
+    says = {"ready": False, "problems": [str(gone)], "samples": False, "text": str(gone)}
+    (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
+    assert wrong.fix.startswith("Restart the node: there is nothing to restore")
+
+
+@pytest.mark.parametrize(
+    ("reason", "check", "blame"),
+    [("wrong-slot", "clock", "came before their slot"), ("late", "clock", "came after"), (OTHER, "digest", "differs")],
+)
+@pytest.mark.parametrize(("slots", "over"), [(0, False), (2, False), (10, True)])
+def test_what_a_neighbour_was_refused_for_passes(
+    reason: str, check: str, blame: str, slots: int, over: bool, net: Path
+) -> None:
+    """A clock that was corrected a week ago was called a problem until the restart, and so was a file."""
+    _runs(net)
+    _, network = load_pair(net / "server-1" / "node.toml")
+    heard = network.clock().closes(network.clock().slot_of(time.time_ns() - network.grace_ns) - 1) + network.grace_ns
+    last = rfc3339(heard - slots * network.clock().length_ns)
+    findings = look(net, ask=_answers(net, {"refused": {reason: 9}, "refused_last": {reason: last}}))
+    told = [one for one in of(findings, check) if blame in one.text]
+    assert [one.outcome for one in told] == ["note" if over else "problem"]
+    assert (f"the last one at {last}" in told[0].text) == over, "so that an operator can look for what it was"
+    passed = [one for one in of(findings, check) if one.outcome == "passed" and "server-2" in one.text]
+    assert bool(passed) == (over and check == "clock"), "the last message tells how the clocks stand now"
+
+
+def test_a_neighbour_that_is_refused_for_good_is_a_problem_however_long_ago(net: Path) -> None:
+    """Nothing of it was used since: that nothing is refused any more only says that it is silent."""
+    _runs(net)
+    silent = {"refused": {"wrong-slot": 3}, "refused_last": {"wrong-slot": rfc3339(0)}, "last_slot": None}
+    assert "clock" in problems(look(net, ask=_answers(net, {**silent, "last_heard": None})))
+
+
+def test_a_neighbour_whose_messages_were_not_used_was_heard(net: Path) -> None:
+    """Right after 'server-2' had shown that the folder is an old copy, the doctor said that nothing was heard of it."""
+    _runs(net)
+    (told,) = [one for one in of(look(net, ask=_answers(net, {"last_slot": None})), "clock") if "server-2" in one.text]
+    assert told.text == (
+        "no message of 'server-2' was used in an exchange since the node started: its clock is not compared."
+    )
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_file_in_the_journals_place_is_found_before_the_start(runs: bool, net: Path) -> None:
+    """The doctor passed, and the start ended with code 3."""
+    node, _ = load_pair(net / "server-1" / "node.toml")
+    node.data.mkdir(mode=0o700)
+    assert "disk" not in problems(look(net))
+    (node.data / "journal").write_bytes(b"")
+    if runs:
+        _runs(net)
+    (wrong,) = (one for one in of(look(net), "disk") if one.outcome == "problem")
+    assert "is a file, where the folder for check-ins belongs" in wrong.text
+    assert ("restart the node" in wrong.fix) == runs
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])

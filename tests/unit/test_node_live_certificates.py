@@ -147,6 +147,19 @@ def test_what_expires_soon_is_a_warning_and_what_has_expired_a_problem(node: Nod
     assert certificates.links_over(ns(end + DAY))
 
 
+def test_a_neighbours_certificate_is_a_warning_by_name_and_never_a_problem(plain: NodeConfig) -> None:
+    """It was in the log alone: whoever asks /readyz, or the doctor, saw a neighbour that cannot be reached."""
+    certificates = Certificates(plain)
+    said = {"clinic-b": round((NOW + 3 * DAY).timestamp()), "clinic-c": round((NOW + 90 * DAY).timestamp())}
+    assert certificates.warnings(ns(NOW)) == []
+    (soon,) = certificates.warnings(ns(NOW), said)
+    assert "the neighbour 'clinic-b' expires in 3 days" in soon
+    (over,) = certificates.warnings(ns(NOW + 4 * DAY), said)
+    assert "the neighbour 'clinic-b' expired on" in over
+    assert over.endswith("Tell that organisation.")
+    assert certificates.problems(ns(NOW + 4 * DAY)) == [], "this node is ready all the same"
+
+
 def test_an_expired_authority_ends_all_links(plain: NodeConfig, tmp_path: Path) -> None:
     """TLS does not look at the dates of the authority itself: whoever has its old key could still let anybody in."""
     web = Minter(tmp_path / "web")

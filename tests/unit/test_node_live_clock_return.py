@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.open import open_node
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND
 from dpcrowd.node.storage import StorageFailed
-from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.account_ledger import AccountLedger
+from dpcrowd.privacy.promise import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import saved_slot
 from node_support_doctor import look, problems
-from node_support_storage import SLOTS, draw, open_storage
+from node_support_storage import EPOCH, LENGTH, draw, open_storage
 
 AHEAD = 100
 
@@ -152,8 +153,10 @@ def test_the_doctor_goes_by_what_was_accepted(net: Path) -> None:
 def test_a_slot_that_was_drawn_before_is_given_no_room(tmp_path: Path) -> None:
     """Drawn and then refused by the ledger, it would look as if the disk had failed."""
     with open_storage(tmp_path, nano=NANO, slots=40) as storage:
-        purse = Purse(storage, Guarantee(kind="window", length=40, epsilon=1.0), SLOTS, "crowd")
         draw(storage, 9, nano=NANO // 40)
-        assert purse.room(8) > 0
-        assert purse.room(9) == 0
-        assert purse.room(10) > 0
+        account = AccountLoader(storage, Slots(EPOCH, LENGTH, 40)).load(8)
+        assert account is not None
+        ledger = AccountLedger(account)
+        assert ledger.remaining(8) > 0
+        assert ledger.remaining(9) == 0
+        assert ledger.remaining(10) > 0

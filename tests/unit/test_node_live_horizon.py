@@ -21,9 +21,11 @@ from dpcrowd.node.live.revisions import current_revision, keep_current
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
-from dpcrowd.node.storage import Entry, Promise, Storage
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
+from dpcrowd.privacy.payments import Payment
+from dpcrowd.privacy.promise import Promise
 from dpcrowd.privacy.units import NANO
 from node_support_live import write_network
 
@@ -136,7 +138,7 @@ class Pair:
 
     def paid(self, name: str) -> dict[int, int]:
         """Nano-epsilon by slot, of a server that is up."""
-        entries: list[Entry] = self.up[name][1].ledger.spent_since(0)
+        entries: list[Payment] = self.up[name][1].ledger.spent_since(0)
         assert all(entry.kind == "sample" for entry in entries)
         return {entry.slot: entry.nano for entry in entries if entry.slot is not None}
 
@@ -146,7 +148,7 @@ class Pair:
         return sum(max(one.get(slot, 0) for one in paid) for slot in slots)
 
     def promise(self, name: str) -> Promise:
-        (own,) = self.up[name][1].ledger.promises.all()
+        (own,) = self.up[name][1].ledger.account(0).promises
         return own
 
     def events(self, name: str) -> list[str]:

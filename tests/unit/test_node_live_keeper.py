@@ -240,6 +240,7 @@ def test_a_message_that_is_not_ready_in_time_leaves_at_once_and_is_counted(
     async def run() -> None:
         with open_storage(tmp_path) as storage:
             async with Desk(storage) as desk:
+                desk.keeper.may_be_late = False
                 await desk.set(desk.view.seals(0) + storing_ns)
                 await desk.give(on.SlotSealed(desk.view.seals(0), 0, None))
                 await desk.set(max(desk.clock.now(), desk.view.sends(0)))
@@ -251,6 +252,27 @@ def test_a_message_that_is_not_ready_in_time_leaves_at_once_and_is_counted(
     told = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "sent-late"]
     expected = "the message of slot 0 left late; if that happens often, send_offset is too short for this machine."
     assert told == [expected] * (late > 0)
+
+
+def test_the_first_message_after_a_start_may_be_late_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restart, a standstill or a clock that was set makes one message late; a longer send_offset would not help."""
+
+    async def run() -> None:
+        with open_storage(tmp_path) as storage:
+            async with Desk(storage) as desk:
+                for slot in range(4):
+                    desk.keeper.may_be_late |= slot == 2  # as after a standstill
+                    await desk.set(desk.view.sends(slot) + 700_000_000)
+                    await desk.give(on.SlotSealed(desk.view.seals(slot), slot, None))
+                    await desk.give(on.DeadlinePassed(desk.clock.now(), slot))
+                assert desk.keeper.late == 8, "they are counted all the same"
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "sent-late"]
+    assert [text.split(" left late")[0] for text in told] == ["the message of slot 1", "the message of slot 3"]
 
 
 def test_a_moment_that_the_loop_has_missed_is_late_too(tmp_path: Path) -> None:

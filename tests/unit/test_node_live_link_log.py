@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.live.link_log import LinkLog
+from dpcrowd.node.machine import stimuli as on
 from node_support_pair import SetClock, pair_of_nodes, until
 
 
@@ -65,10 +66,10 @@ def test_the_state_in_which_it_stays_is_told(caplog: pytest.LogCaptureFixture) -
         now = float(second)
         links.change("b", second % 2 == 1)
     assert lines(caplog)[-1] == ("neighbour-up", "neighbour up")
-    now = 18.5
+    now = 12.5
     links.look()
     assert lines(caplog) == [], "it may go again"
-    now = 19.0
+    now = 13.0
     links.look()
     assert [event for event, _ in lines(caplog)] == ["neighbour-up"]
     now = 200.0
@@ -76,6 +77,61 @@ def test_the_state_in_which_it_stays_is_told(caplog: pytest.LogCaptureFixture) -
     assert lines(caplog) == []
     links.change("b", False)
     assert lines(caplog) == [("neighbour-down", "neighbour down")], "after a quiet minute it is news again"
+
+
+def test_one_change_that_was_held_back_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    """The log said that a link comes and goes, with "1 changes", where it had come back for good."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+    now = 0.0
+    links = LinkLog(lambda: now)
+    for second, up in enumerate((True, False, True, False, True)):
+        now = float(second)
+        links.change("b", up)
+    lines(caplog)
+    now = 8.0
+    links.look()
+    assert lines(caplog) == [("neighbour-up", "neighbour up, for 4 s now")]
+
+
+def test_links_that_the_node_has_closed_are_not_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten seconds after a certificate had expired and all links were closed, the log said "neighbour up now"."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+    now = 0.0
+    links = LinkLog(lambda: now)
+    for second, up in enumerate((True, False, True, False, True)):
+        now = float(second)
+        links.change("b", up)
+    links.change("c", False)
+    lines(caplog)
+    links.closed()
+    assert lines(caplog) == [("neighbour-down", "neighbour down: this server has closed its links")]
+    assert lines(caplog, "c") == []
+    now = 30.0
+    links.look()
+    links.closed()
+    assert lines(caplog) == [], "told once"
+    now = 70.0
+    links.change("b", True)
+    assert lines(caplog) == [("neighbour-up", "neighbour up")]
+
+
+def test_a_node_that_opens_its_links_anew_says_that_it_has_closed_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last line on a link must be true, whoever has ended it."""
+    caplog.set_level(logging.INFO, "dpcrowd")
+
+    async def scenario() -> None:
+        async with pair_of_nodes(tmp_path, SetClock()) as (a, _):
+            machine = a.keeper.machine
+            await until(lambda: "b" in machine.present, "the link")
+            caplog.clear()
+            a.keeper.give(on.LinksExpired(a._wall.now(), anew=True))
+            await until(lambda: "b" in machine.present and len(caplog.records) > 1, "the link again")
+
+    asyncio.run(scenario())
+    told = [event for event, _ in lines(caplog, "b")]
+    assert told[:2] == ["neighbour-down", "neighbour-up"]
 
 
 def test_a_node_holds_back_lines_but_no_stimuli(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 from collections import Counter
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from dpcrowd.node.config import load_node
+from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.process import STORAGE, run_node
-from dpcrowd.node.live.status import network_status
+from dpcrowd.node.live.status import distrust, network_status
+from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage import lock as locks
 from node_support_config import changed, network_of, tables
@@ -44,6 +48,28 @@ def test_slot_and_grace_are_those_of_the_network() -> None:
     network = network_of(changed(tables(), "network.grace", "250ms"))
     status = network_status(network, "a", set(), {}, Counter(), {}, network.clock().opens(3))
     assert (status.slot, status.slot_seconds, status.grace_seconds) == (3, 60.0, 0.25)
+
+
+def test_when_a_message_was_last_refused_is_told() -> None:
+    """Numbers since the start cannot tell a clock that is wrong from one that was."""
+    network = network_of(tables())
+    refused, at_ns = Counter({("b", "late"): 2, ("stranger", "stranger"): 1}), network.clock().opens(2)
+    last = {("b", "late"): at_ns, ("stranger", "stranger"): at_ns}
+    status = network_status(network, "a", set(), {}, refused, {}, network.clock().opens(3), refused_last=last)
+    assert {one.name: one.refused_last for one in status.neighbours}["b"] == {"late": rfc3339(at_ns)}
+
+
+def test_who_remembers_more_is_named_with_how_much() -> None:
+    """Before a loss is confirmed, for good, the operator wants to ask that organisation."""
+    trust = Trust(97)
+    trust.start(10, 11)
+    assert trust.echo("clinic-b", 11, (9, 102), (9, 102)) == "lost"
+    assert distrust(trust).startswith("'clinic-b' remembers 102 samples of this server, and its ledger knows 97")
+    trust = Trust(97)
+    trust.start(10, 11)
+    trust.echo("clinic-c", 11, (9, 99), None)
+    trust.passed(20)
+    assert distrust(trust).startswith("'clinic-c' remembers 99 samples of this server, and its ledger knows 97")
 
 
 def test_before_the_first_slot_nobody_is_blamed(net: Path) -> None:
@@ -95,6 +121,35 @@ def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
 
 def no_space(*_: object, **__: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("form", ["json", "pretty"])
+@pytest.mark.parametrize("fault", ["network.toml", "the key", "the folder", "a fault"])
+def test_a_start_that_fails_is_told_in_the_form_of_the_log(
+    net: Path, fault: str, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A collector that reads JSON cannot take the one line that says why there is no node."""
+    node = net / "server-1" / "node.toml"
+    change(node, 'format = "pretty"', f'format = "{form}"')
+    match fault:
+        case "network.toml":
+            (net / "network.toml").write_text("", encoding="utf-8")
+        case "the key":
+            (net / "server-1" / "server-1.key").write_text("", encoding="utf-8")
+        case "the folder":
+            load_node(node).data.write_text("", encoding="utf-8")
+        case _:
+            monkeypatch.setattr("dpcrowd.node.live.process.raise_limit", lambda: 1 // 0)
+    lines: list[str] = []
+    assert run_node(node, lines.append) > 0
+    logged = capsys.readouterr().err.splitlines()
+    if form == "pretty":
+        assert len(lines) == 1
+        return
+    assert lines == []
+    parsed = [json.loads(line) for line in logged]
+    assert (parsed[-1]["event"], parsed[-1]["level"]) == ("ended", "critical")
+    assert parsed[-1]["message"].endswith(".")
 
 
 @pytest.mark.parametrize("place", ["the lock", "the copy of network.toml"])

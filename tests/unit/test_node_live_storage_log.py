@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
-from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.promise import Slots
 from dpcrowd.privacy.units import NANO
 from node_support_lone import Lone
 from node_support_storage import EPOCH, LENGTH, open_storage
@@ -59,13 +58,11 @@ def test_keeper_and_ledger_tell_one_failure_once(
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
         outside: Any = mock.Mock()  # deadlines are the test's own
         keeper = Keeper(Lone().machine, storage, transport, Broadcast(), outside)
-        clock = SlotClock(EPOCH, LENGTH)
-        guarantee = Guarantee(kind="window", length=4, epsilon=1.0)
-        purse = Purse(storage, guarantee, clock, "crowd", keeper.storage_log)
+        loader = AccountLoader(storage, Slots(EPOCH, LENGTH, 4), keeper.storage_log)
         view = keeper.machine.view
 
         async def slot(number: int) -> None:
-            purse.room(number)
+            loader.load(number)
             await keeper.handle(on.SlotSealed(view.seals(number), number, None))
             await keeper.handle(on.DeadlinePassed(view.ends(number), number))
 

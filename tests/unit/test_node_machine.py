@@ -12,6 +12,7 @@ from dpcrowd.node.machine import machine
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
 from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.payments import Payment
 from node_support import body_of
 from node_support_lone import COUNTS, WINDOW, Lone, beat, make_server, sample
 from schemes_support import bits
@@ -153,8 +154,10 @@ def test_links_of_the_slot_count() -> None:
 def test_a_spent_budget_is_no_sample(guarantee: Guarantee) -> None:
     """Failure table: neighbours and prediction go on, nothing is spent, nothing invented."""
     node = Lone(guarantee=guarantee, interval=1)
-    node.machine.server._state.ledger.spent += guarantee.total  # as after a smaller epsilon or another network
-    node.seal(0)
+    account = node.account()
+    assert account is not None
+    others = Payment(1, "others", "sample", 0, *_times(node, 0), guarantee.total)
+    node.give(on.SlotSealed(node.view.seals(0), 0, COUNTS, account.add(others)))
     assert node.noise.drawn == []
     assert not node.disk.samples
     assert body_of(node.outbox[-1].payload).records == ()
@@ -220,7 +223,7 @@ def test_one_missed_slot_is_told_as_one() -> None:
     node = Lone()
     node.live([0])
     node.live([2])
-    assert [report.text for report in node.reports] == ["slot 1 passed without this node: no sample there."]
+    assert [report.text for report in node.reports] == ["slot 1 ended while this node was not there: no sample of it."]
 
 
 def test_a_first_start_late_in_the_network_misses_nothing() -> None:
@@ -302,12 +305,20 @@ def test_nothing_that_leaves_the_machine_depends_on_raw_counts() -> None:
     assert told[0] == told[1]
 
 
-def test_a_slot_costs_no_more_than_the_durable_ledger_has_room_for() -> None:
-    """Others may have spent from the same ledger, or the clock was set ahead: the scheme alone would ask for more."""
+def _times(node: Lone, slot: int) -> tuple[int, int]:
+    return node.view.clock.opens(slot), node.view.clock.closes(slot)
+
+
+def test_a_slot_is_paid_from_the_account_that_comes_with_it() -> None:
+    """Others may have spent from the same ledger, or the clock was set ahead: the one before would allow more."""
     node = Lone()
     asks = 500_000_000
-    for slot, room in enumerate((None, asks, asks - 1, 0, asks + 1)):
-        node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS, room))
+    for slot, left in enumerate((4 * asks, asks, asks - 1, 0, asks + 1)):
+        account = node.account()
+        assert account is not None
+        spent = 4 * asks - asks * len(node.disk.samples) - left
+        others = Payment(account.count + 1, "others", "sample", slot, *_times(node, slot), spent)
+        node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS, account.add(others) if spent else account))
         node.pass_deadline(slot)
     assert sorted(node.disk.samples) == [0, 1, 4]
     assert [nano for nano, _ in node.disk.samples.values()] == [asks] * 3

@@ -320,13 +320,13 @@ def test_a_refused_message_is_counted_and_the_node_goes_on(payload: bytes, reaso
 
 def test_a_matrix_that_no_measurement_has_is_absurd() -> None:
     """Negative along some direction: the fused covariance would not be one."""
-    lone = Lone((1,))
+    lone = Lone((1,), with_account=False)
     setting = make_setting(1, REGIONS, Guarantee.window(4, 2.0), form="matrix")
     server = Server(
         make_scheme("dpcrowd-plus"), setting, lone.noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
     )
     view = replace(lone.view, form="matrix")
-    lone.machine = Machine(Revision(view, lone.make), server, vouched=True)
+    lone.machine = Machine(Revision(view, lone.make_server), server, vouched=True)
     lone.seal(3)
     known = np.ones((1, REGIONS), dtype=np.bool_)
     crooked = np.array([[[0.1, 0.5], [0.5, 0.1]]])

@@ -230,7 +230,7 @@ def test_a_neighbours_message_is_timed(tmp_path: Path) -> None:
                                 SecureNoise(), it.clock)  # fmt: skip
                 sent: list[bytes] = []
                 for slot in (0, 1):
-                    done = peer.keeper.machine.handle(on.SlotSealed(it.clock.at, slot, None, 0))
+                    done = peer.keeper.machine.handle(on.SlotSealed(it.clock.at, slot, None))
                     sent += [one.payload for one in done if hasattr(one, "payload")]
                     peer.keeper.machine.handle(on.DeadlinePassed(it.clock.at, slot))
                 peer.keeper.close()

@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,21 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
+from dpcrowd.node.recording.accounts import AccountChange, change_of
+from dpcrowd.node.recording.accounts import changed as changed_account
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.recording.replay import replay
 from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.clock_jumps import ClockSteps
+from dpcrowd.privacy.payments import Payments
 from node_support_live import TOKENS
 from node_support_lone import COUNTS, Lone
 from node_support_noninterference import make_files, observe
 from node_support_stories import Body, Event, Freeze, Jump, Restart, Row, Send, Story
 from node_support_world import HERE, READER, RECORDING
+from schemes_support import account_for, paid_in
 
 PEOPLE = Send((Body((Row("ann"), Row("bob", "south"), Row("eve-of-the-test"))),))
 Make = Callable[..., Path]
@@ -93,8 +101,29 @@ def test_it_holds_no_key_count_token_or_user(make: Make) -> None:
         body = key.read_text().splitlines()[1]
         assert body not in text
     sealed = [step["fields"] for step in steps(path) if step["on"] == "SlotSealed"]
-    assert all(set(fields) == {"at_ns", "slot", "counted", "room", "why"} for fields in sealed)
+    assert all(set(fields) == {"at_ns", "slot", "counted", "account", "why"} for fields in sealed)
     assert any(fields["counted"] for fields in sealed)
+
+
+def test_accounts_come_out_of_it_as_they_went_in() -> None:
+    """A payment, a jump or a promise that is left out, and the replayed server would have another budget."""
+    account = account_for(Guarantee.window(4, 2.0))
+    told = [account]
+    for number in range(3):
+        told.append(paid_in(told[-1], number, 5))
+    told.append(told[-1].set_clock(ClockSteps(), told[-1].slots.opens(4), 10**10)[0])
+    told.append(told[-1].lose(told[-1].slots.opens(5), told[-1].slots.opens(6), 7))
+    told.append(replace(told[-1], payments=Payments(told[-1].payments.after(told[-1].slots.opens(2))), known_ns=10**18))
+    told.append(replace(told[-1], network="other").declare(9, None, slot_ns=10**9))
+    before = replayed = None
+    for one in told:
+        change = msgspec.json.decode(msgspec.json.encode(change_of(before, one)), type=AccountChange)
+        before, replayed = one, changed_account(replayed, change)
+        assert sorted(replayed.payments) == sorted(one.payments)
+        for field in fields(Account):
+            if field.name != "payments":
+                assert getattr(replayed, field.name) == getattr(one, field.name), field.name
+    assert len(change_of(told[1], told[2]).payments) == 1, "not all of it again"
 
 
 def test_its_owner_alone_can_read_it(make: Make) -> None:
@@ -178,7 +207,9 @@ def test_a_difference_is_found_where_it_is(make: Make, capsys: pytest.CaptureFix
         return "StoreSample" in step.get("did", [])
 
     def poorer(step: dict[str, Any]) -> None:
-        step["fields"]["room"] = 0
+        account, at_ns = step["fields"]["account"], step["fields"]["at_ns"]
+        loss = [account["count"] + 1, account["network"], "lost", None, at_ns - 1, at_ns, 10**15, 1, 1]
+        account["payments"] = [*account.get("payments", []), loss]
 
     number = changed(path, sampled, poorer)
     found = replay(path).difference

@@ -154,7 +154,7 @@ def test_a_ledger_that_has_fewer_payments_than_before_is_not_paid_from(tmp_path:
 
 
 def _pay_and_stop(storage: Storage, connection: sqlite3.Connection) -> None:
-    assert storage.ledger.pay(connection, 1, opens(1), 1, 5, b"noisy") == 2
+    assert storage.ledger.pay(connection, 1, opens(1), 1, 5, b"noisy")[0] == 2
     raise KeyboardInterrupt
 
 
@@ -174,3 +174,61 @@ def test_tools_beside_a_node_do_not_ask_whose_file_it_is(tmp_path: Path) -> None
         with Storage.inspect(tmp_path / "data", network_id="crowd") as tool:
             tool.check_files()
             assert tool.ledger.counter() == 1
+
+
+JOURNAL_HARMS: dict[str, Harm] = {
+    "deleted": lambda folder: shutil.rmtree(folder / "journal"),
+    "another one": lambda folder: _move_and_make_anew(folder / "journal"),
+    "a file in it": lambda folder: (folder / "journal" / f"{opens(1)}.slot").unlink(),
+}
+
+
+@pytest.mark.parametrize("what", JOURNAL_HARMS)
+def test_for_the_journal_alone_a_restart_is_enough(what: str, tmp_path: Path) -> None:
+    """Told to restore a backup and to confirm a loss, an operator would pay a window for one slot's check-ins."""
+    with open_storage(tmp_path / "data") as storage:
+        draw(storage, 0)
+        storage.journal.slot_key(opens(1))
+        JOURNAL_HARMS[what](tmp_path / "data")
+        with pytest.raises(StorageFailed) as refused:
+            storage.journal.append(opens(1), b"record")
+        assert "restart the node" in refused.value.fix
+        assert "backup" not in str(refused.value)
+    with open_storage(tmp_path / "data") as storage:
+        assert draw(storage, 2) == 2, "the ledger is as it was: nothing has to be confirmed"
+        storage.journal.slot_key(opens(2))
+        storage.journal.append(opens(2), b"record")
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_a_journal_that_is_gone_with_the_ledger_does_not_ask_for_a_restart(what: str, tmp_path: Path) -> None:
+    """A restart would begin with an empty ledger, and spend the window's budget once more."""
+    harm, _ = HARMS[what]
+    with open_storage(tmp_path / "data") as storage:
+        draw(storage, 0)
+        storage.journal.slot_key(opens(1))
+        harm(tmp_path / "data")
+        shutil.rmtree(tmp_path / "data" / "journal", ignore_errors=True)
+        with pytest.raises(StorageFailed) as refused:
+            storage.journal.append(opens(1), b"record")
+        assert "restart" not in refused.value.fix
+        assert "backup" in refused.value.fix
+
+
+def test_a_file_in_the_journals_place_is_named(tmp_path: Path) -> None:
+    """A mere "File exists; check the folder and disk" leaves the operator with a disk that is well."""
+    with open_storage(tmp_path / "data") as storage:
+        draw(storage, 0)
+        shutil.rmtree(tmp_path / "data" / "journal")
+        (tmp_path / "data" / "journal").write_bytes(b"something")
+        with pytest.raises(StorageFailed) as running:
+            storage.check_files()
+    with pytest.raises(StorageFailed) as starting:
+        open_storage(tmp_path / "data")
+    for refused, then in ((running.value, "restart the node"), (starting.value, "start the node again")):
+        assert "is a file, where the folder for check-ins belongs" in refused.reason
+        assert "move it away" in refused.fix
+        assert then in refused.fix
+    (tmp_path / "data" / "journal").rename(tmp_path / "moved away")
+    with open_storage(tmp_path / "data") as storage:
+        assert draw(storage, 1) == 2

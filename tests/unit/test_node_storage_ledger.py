@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import Promise, SlotTaken, Storage, UserBounds
+from dpcrowd.node.storage import SlotTaken, Storage
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
+from dpcrowd.privacy.promise import Promise, UserBounds
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
 
 
@@ -100,8 +101,8 @@ def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
     for slot in (1, 2, 5):
         draw(storage, slot, nano=slot)
     found = storage.ledger.spent_since(opens(3))
-    assert [(entry.slot, entry.opens_ns, entry.length_ns, entry.nano, entry.kind) for entry in found] == [
-        (5, opens(5), LENGTH, 5, "sample")
+    assert [(entry.slot, entry.opens_ns, entry.closes_ns, entry.nano, entry.kind) for entry in found] == [
+        (5, opens(5), opens(6), 5, "sample")
     ]
     assert [entry.slot for entry in storage.ledger.spent_since(opens(3) - 1)] == [2, 5]
 
@@ -145,16 +146,16 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
             draw(b, 1, nano=2)
         assert [entry.network for entry in a.ledger.spent_since(0)] == ["b", "a"]
         assert a.ledger.total_spent() == b.ledger.total_spent() == 9
-        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.promises.all()] == [
+        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.account(0).promises] == [
             ("a", 10, None),
             ("b", 100, None),
         ]
-        b.ledger.promises.withdraw("a", 1, "ended")
+        b.ledger.withdraw("a", 1, "ended")
         assert draw(b, 1, nano=2) == 2
         assert (a.ledger.counter(), b.ledger.counter(), b.ledger.payments()) == (1, 2, 3)
         assert [(event.kind, event.network) for event in a.events.all()] == [("withdrawn", "a")]
         with pytest.raises(BadInput, match="'a'"):
-            b.ledger.promises.withdraw("a", 2, "again")
+            b.ledger.withdraw("a", 2, "again")
 
 
 @pytest.mark.parametrize(("starts", "allowed"), [((1 - LENGTH, 3 * LENGTH - 1), 1), ((-LENGTH, 3 * LENGTH), 2)])
@@ -187,17 +188,17 @@ def test_nothing_is_paid_before_a_promise_is_declared(tmp_path: Path) -> None:
 
 def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
     """Declaring the same finite promise again, as each restart does, must not begin a new horizon."""
-    storage.ledger.promises.declare(10, None, slots=SLOTS)
+    storage.ledger.declare(10, None, slots=SLOTS)
     draw(storage, 0, nano=10)
-    storage.ledger.promises.declare(10, None, slots=SLOTS)
+    storage.ledger.declare(10, None, slots=SLOTS)
     with pytest.raises(BudgetExhausted):
         draw(storage, 5, nano=1)
-    storage.ledger.promises.new_horizon(opens(1), opens(5), "sum is now 2e-8")
-    storage.ledger.promises.declare(10, None, slots=SLOTS)
-    assert storage.ledger.promises.all()[0].since_ns == opens(1)
+    storage.ledger.new_horizon(opens(1), opens(5), "sum is now 2e-8")
+    storage.ledger.declare(10, None, slots=SLOTS)
+    assert storage.ledger.account(0).promises[0].since_ns == opens(1)
     assert draw(storage, 5, nano=10) == 2
-    storage.ledger.promises.new_horizon(opens(0), opens(6), "begins behind all that was paid")
-    assert storage.ledger.promises.all()[0].since_ns == opens(6)
+    storage.ledger.new_horizon(opens(0), opens(6), "begins behind all that was paid")
+    assert storage.ledger.account(0).promises[0].since_ns == opens(6)
     assert storage.ledger.total_spent() == 20
     assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
 
@@ -205,7 +206,7 @@ def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
 def test_a_window_has_no_horizon_that_could_begin_anew(window: Storage) -> None:
     """Its budget comes back by itself; a new horizon would refill it at will."""
     with pytest.raises(BadInput, match="no finite horizon"):
-        window.ledger.promises.new_horizon(opens(9), 1, "")
+        window.ledger.new_horizon(opens(9), 1, "")
 
 
 def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer: Storage) -> None:
@@ -224,6 +225,20 @@ def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer:
     assert "restored" in event.text
 
 
+def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) -> None:
+    """A second network on the ledger, or a restart, would call blocked what the first calls spent, or the reverse."""
+    with (
+        open_storage(tmp_path / "a", "a") as storage,
+        open_storage(tmp_path / "b", "b", ledger=tmp_path / "a") as other,
+    ):
+        assert other.ledger.account(opens(2)).lost == 0
+        storage.ledger.mark_lost(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
+        for each in (storage, other, storage, other):
+            assert each.ledger.account(opens(2)).lost == 7, "each row is counted once"
+    with open_storage(tmp_path / "a", "a") as storage:
+        assert storage.ledger.account(opens(9000)).lost == 7
+
+
 def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
     """A loss that counted for ever would end sampling for good."""
     storage = longer
@@ -236,16 +251,16 @@ def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
 @pytest.mark.parametrize(("nano", "span"), [(11, 3 * LENGTH), (10, 3 * LENGTH - 1), (1, 1)])
 def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: int, span: int) -> None:
     """Whoever edits epsilon in the file, and deletes the copy beside the ledger, would break what users were told."""
-    (before,) = window.ledger.promises.all()
+    (before,) = window.ledger.account(0).promises
     with pytest.raises(BadInput, match=r"promised ε=0\.00000001 in any 30 s .* weaker"):
-        window.ledger.promises.declare(nano, span, slots=SLOTS)
-    assert window.ledger.promises.all() == [before]
+        window.ledger.declare(nano, span, slots=SLOTS)
+    assert window.ledger.account(0).promises == (before,)
 
 
 def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
     """The noise is made for the counts in which a user may be: promised for 8, made for 1, it is 8 times too small."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        declare = storage.ledger.promises.declare
+        declare = storage.ledger.declare
         declare(10, None, bounds=UserBounds(2, 4), roaming=True)
         for bounds, roaming in (
             (UserBounds(1, 4), True),
@@ -258,15 +273,15 @@ def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path
             ):
                 declare(10, None, bounds=bounds, roaming=roaming)
         declare(10, None, bounds=UserBounds(2, 5), roaming=True)
-        assert storage.ledger.promises.all() == [Promise("crowd", 10, None, 0, UserBounds(2, 5), True)]
+        assert storage.ledger.account(0).promises == (Promise("crowd", 10, None, 0, UserBounds(2, 5), True),)
 
 
 def test_a_stronger_promise_is_taken(window: Storage) -> None:
     """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
-    window.ledger.promises.declare(9, 4 * LENGTH, slots=SLOTS)
-    window.ledger.promises.declare(9, None, slots=SLOTS)
+    window.ledger.declare(9, 4 * LENGTH, slots=SLOTS)
+    window.ledger.declare(9, None, slots=SLOTS)
     with pytest.raises(BadInput, match="over its whole horizon"):
-        window.ledger.promises.declare(9, 100 * LENGTH, slots=SLOTS)
+        window.ledger.declare(9, 100 * LENGTH, slots=SLOTS)
 
 
 def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
@@ -274,13 +289,13 @@ def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 0, nano=4)
-        room = b.ledger.room(opens(1))
-        assert (room.nano, room.spent, room.promise.network) == (6, 4, "a")
+        room = b.ledger.may(opens(1))
+        assert (room.nano, room.counted, room.promise.network) == (6, 4, "a")
         with pytest.raises(BudgetExhausted):
             draw(b, 1, nano=7)
         draw(b, 1, nano=6)
-        assert a.ledger.room(opens(2)).nano == 0
-        assert a.ledger.room(opens(3)).nano == 4
+        assert a.ledger.may(opens(2)).nano == 0
+        assert a.ledger.may(opens(3)).nano == 4
 
 
 def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path: Path) -> None:
@@ -298,9 +313,9 @@ def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: lis
     draw(window, 0, nano=10)
     slot = 1
     for jump in jumps:
-        window.set_ahead(opens(slot), jump * LENGTH)
+        window.ledger.set_clock(opens(slot), jump * LENGTH)
         slot += jump
-    assert window.ledger.room(opens(slot)).nano == 0
+    assert window.ledger.may(opens(slot)).nano == 0
     with pytest.raises(BudgetExhausted):
         draw(window, slot, nano=1)
     (entry,) = window.ledger.spent_since(opens(slot - 2))
@@ -312,9 +327,9 @@ def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: lis
 def test_ahead_after_back_counts_what_was_paid_between(window: Storage) -> None:
     """A payment that is dated after a jump's start, because the clock had gone back before, is as old as it is."""
     draw(window, 10, nano=10)
-    window.set_ahead(opens(9), 20 * LENGTH)
-    assert window.ledger.room(opens(29)).nano == 0
-    assert window.ledger.room(opens(33)).nano == 10
+    window.ledger.set_clock(opens(9), 20 * LENGTH)
+    assert window.ledger.may(opens(29)).nano == 0
+    assert window.ledger.may(opens(33)).nano == 10
 
 
 def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
@@ -322,13 +337,13 @@ def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 0, nano=10)
-        a.set_ahead(opens(1), 9 * LENGTH)
-        b.set_ahead(opens(1) + SECOND, 9 * LENGTH + 1)
-        assert a.ledger.room(opens(12)).nano == 10
-        b.set_ahead(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
-        a.set_ahead(opens(12) + SECOND, 9 * LENGTH)
+        a.ledger.set_clock(opens(1), 9 * LENGTH)
+        b.ledger.set_clock(opens(1) + SECOND, 9 * LENGTH + 1)
+        assert a.ledger.may(opens(12)).nano == 10
+        b.ledger.set_clock(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
+        a.ledger.set_clock(opens(12) + SECOND, 9 * LENGTH)
         assert len(a.events.all()) == 2
-        b.set_ahead(opens(1) + SECOND, 3 * LENGTH)  # at the same time, but another step
+        b.ledger.set_clock(opens(1) + SECOND, 3 * LENGTH)  # at the same time, but another step
         assert len(a.events.all()) == 3
 
 
@@ -337,7 +352,7 @@ def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) ->
     """A draw for nothing, or a negative one that gives budget back, would be a hole."""
     for attempt in (
         lambda: draw(storage, 0, nano=nano),
-        lambda: storage.ledger.promises.declare(nano, None),
+        lambda: storage.ledger.declare(nano, None),
         lambda: storage.ledger.mark_lost(1, 2, nano, "", at_ns=0),
     ):
         with pytest.raises(BadInput, match="allowed"):
@@ -350,7 +365,7 @@ def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None
     with pytest.raises(BadInput, match="a slot of 0 ns"):
         storage.commit_sample(0, opens(0), 0, 1, b"", b"")
     with pytest.raises(BadInput, match="a window of 0 ns"):
-        storage.ledger.promises.declare(1, 0)
+        storage.ledger.declare(1, 0)
     with pytest.raises(BadInput, match="an end after the start"):
         storage.ledger.mark_lost(opens(1), opens(1), 1, "", at_ns=0)
     with pytest.raises(BadInput, match="a counter of"):

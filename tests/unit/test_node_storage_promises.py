@@ -12,9 +12,10 @@ import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Promise, Storage, UserBounds
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.storage.migrate import LEDGER_STEPS
-from dpcrowd.node.storage.promise import Windows
+from dpcrowd.privacy.account import EVER
+from dpcrowd.privacy.promise import Promise, UserBounds, Windows
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens
 
 FINE = SlotClock(EPOCH, SECOND)
@@ -46,7 +47,7 @@ def test_reach_is_where_the_earliest_window_begins_that_holds_a_slot(slot: int, 
 def test_a_network_that_comes_back_with_longer_slots_keeps_the_windows_it_promised(tmp_path: Path) -> None:
     """A restored ledger and another network.toml: by the new slots alone, an old window would hold 2 epsilon."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        declare = storage.ledger.promises.declare
+        declare = storage.ledger.declare
         declare(100, LENGTH, slots=FINE)
         fine(storage, 9, 100)
         declare(100, LENGTH, slots=SLOTS)
@@ -61,11 +62,11 @@ def test_a_network_that_comes_back_with_another_epoch_keeps_the_windows_it_promi
     """Half a slot later, each window of one epoch overlaps two slots of the other."""
     later = SlotClock(EPOCH + LENGTH // 2, LENGTH)
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, LENGTH, slots=SLOTS)
+        storage.ledger.declare(100, LENGTH, slots=SLOTS)
         draw(storage, 0, nano=100)
-        storage.ledger.promises.declare(100, LENGTH, slots=later)
+        storage.ledger.declare(100, LENGTH, slots=later)
         for slot, allowed in ((0, False), (1, True), (2, False), (3, True)):
-            assert storage.ledger.room(later.opens(slot)).nano == (100 if allowed else 0)
+            assert storage.ledger.may(later.opens(slot)).nano == (100 if allowed else 0)
             if allowed:
                 storage.commit_sample(slot, later.opens(slot), LENGTH, 100, b"", b"")
 
@@ -73,20 +74,20 @@ def test_a_network_that_comes_back_with_another_epoch_keeps_the_windows_it_promi
 def test_longer_windows_of_new_slots_cost_nothing_more(tmp_path: Path) -> None:
     """Where the new windows hold the old ones, the old ones must not take budget away."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, 3 * SECOND, slots=FINE)
+        storage.ledger.declare(100, 3 * SECOND, slots=FINE)
         fine(storage, 9, 60)
-        storage.ledger.promises.declare(100, 3 * LENGTH, slots=SLOTS)
-        assert [storage.ledger.room(opens(slot)).nano for slot in (1, 2, 3)] == [40, 40, 100]
+        storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS)
+        assert [storage.ledger.may(opens(slot)).nano for slot in (1, 2, 3)] == [40, 40, 100]
 
 
 def test_the_state_of_other_slots_is_not_taken_over(tmp_path: Path) -> None:
     """Its slot numbers mean other times: a node that went on from slot 9000 would wait for years in slot 900."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, LENGTH, slots=FINE)
+        storage.ledger.declare(100, LENGTH, slots=FINE)
         fine(storage, 9, 1)
-        storage.ledger.promises.declare(100, LENGTH, slots=FINE)
+        storage.ledger.declare(100, LENGTH, slots=FINE)
         assert storage.state() is not None
-        storage.ledger.promises.declare(100, LENGTH, slots=SLOTS)
+        storage.ledger.declare(100, LENGTH, slots=SLOTS)
         assert storage.state() is None
 
 
@@ -128,46 +129,43 @@ def test_users_at_more_servers_pay_more_for_noise_that_was_made_for_fewer(tmp_pa
         Storage.open(shared, network_id="few") as few,
         Storage.open(tmp_path / "many", network_id="many", ledger_folder=shared) as many,
     ):
-        few.ledger.promises.declare(100, 3 * LENGTH, slots=SLOTS)
-        many.ledger.promises.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(1, 4))
-        room = few.ledger.room(opens(0))
-        assert (room.nano, room.promise.network, room.weighted) == (25, "many", True)
+        few.ledger.declare(100, 3 * LENGTH, slots=SLOTS)
+        many.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(1, 4))
+        room = few.ledger.may(opens(0))
+        assert (room.nano, room.promise.network, room.is_weighted) == (25, "many", True)
         with pytest.raises(
             BudgetExhausted,
             match=r"asks for ε=0\.000000026 \(ε=0\.000000104 for users in one region at each of up to 4",
         ):
             draw(few, 0, nano=26)
         draw(few, 0, nano=5)
-        assert few.ledger.room(opens(1)).nano == 20
+        assert few.ledger.may(opens(1)).nano == 20
         draw(many, 1, nano=80)  # its noise is made for 4 servers: whoever is at one pays no more
-        own, other = many.ledger.promises.all()
+        own, other = many.ledger.account(0).promises
         assert (own.network, other.network) == ("few", "many")
-        assert [
-            sum(p.bounds.cost(e.nano, e.bounds) for e in many.ledger.counted(p, opens(1))) for p in (own, other)
-        ] == [
-            85,
-            100,
-        ]
-        assert many.ledger.room(opens(2)).nano == 0
+        account = many.ledger.account(opens(1))
+        costs = [sum(p.bounds.cost(e.nano, e.bounds) for e in account.counted(p, opens(1))) for p in (own, other)]
+        assert costs == [85, 100]
+        assert many.ledger.may(opens(2)).nano == 0
 
 
 def test_a_promise_that_is_made_for_more_servers_counts_old_payments_for_them(tmp_path: Path) -> None:
     """The noise of old payments did not grow with the promise."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, None, slots=SLOTS)
+        storage.ledger.declare(100, None, slots=SLOTS)
         draw(storage, 0, nano=30)
-        storage.ledger.promises.declare(100, None, slots=SLOTS, bounds=UserBounds(1, 3))
-        assert storage.ledger.room(opens(1)).nano == 10
+        storage.ledger.declare(100, None, slots=SLOTS, bounds=UserBounds(1, 3))
+        assert storage.ledger.may(opens(1)).nano == 10
 
 
 def test_products_beyond_the_integers_of_the_database_are_exact(tmp_path: Path) -> None:
     """SQLite would turn the product into a float, and lose the last digits of the budget."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(10**15, None, slots=SLOTS)
+        storage.ledger.declare(10**15, None, slots=SLOTS)
         draw(storage, 0, nano=10**15 - 1)
-        storage.ledger.promises.declare(10**15, None, slots=SLOTS, bounds=UserBounds(10_000, 10_000))
-        room = storage.ledger.room(opens(1))
-        assert (room.nano, room.spent) == (0, (10**15 - 1) * 10**8)
+        storage.ledger.declare(10**15, None, slots=SLOTS, bounds=UserBounds(10_000, 10_000))
+        room = storage.ledger.may(opens(1))
+        assert (room.nano, room.counted) == (0, (10**15 - 1) * 10**8)
 
 
 # ------------------------------------------------------------------------------------------------------------ roaming
@@ -180,13 +178,13 @@ def test_a_roaming_network_shares_its_ledger_with_nobody(tmp_path: Path, first: 
         Storage.open(tmp_path / "a", network_id="a") as a,
         Storage.open(tmp_path / "b", network_id="b", ledger_folder=tmp_path / "a") as b,
     ):
-        a.ledger.promises.declare(100, LENGTH, roaming=first, slots=SLOTS)
+        a.ledger.declare(100, LENGTH, roaming=first, slots=SLOTS)
         with pytest.raises(BadInput, match=r"'b' shares its ledger with 'a'.* roam.*a ledger of its own.*withdraw"):
-            b.ledger.promises.declare(100, LENGTH, roaming=second, slots=SLOTS)
-        assert [promise.network for promise in a.ledger.promises.all()] == ["a"]
-        a.ledger.promises.declare(100, LENGTH, roaming=first, slots=SLOTS)
-        b.ledger.promises.withdraw("a", 1, "has ended")
-        b.ledger.promises.declare(100, LENGTH, roaming=second, slots=SLOTS)
+            b.ledger.declare(100, LENGTH, roaming=second, slots=SLOTS)
+        assert [promise.network for promise in a.ledger.account(0).promises] == ["a"]
+        a.ledger.declare(100, LENGTH, roaming=first, slots=SLOTS)
+        b.ledger.withdraw("a", 1, "has ended")
+        b.ledger.declare(100, LENGTH, roaming=second, slots=SLOTS)
 
 
 def test_networks_of_pinned_users_share_and_one_of_them_cannot_become_roaming(tmp_path: Path) -> None:
@@ -196,14 +194,14 @@ def test_networks_of_pinned_users_share_and_one_of_them_cannot_become_roaming(tm
         open_storage(tmp_path / "b", "b", ledger=tmp_path / "a"),
         pytest.raises(BadInput, match="'a' shares its ledger with 'b', and the users of 'a' roam"),
     ):
-        a.ledger.promises.declare(1, None, roaming=True, slots=SLOTS)
+        a.ledger.declare(1, None, roaming=True, slots=SLOTS)
 
 
 # ----------------------------------------------------------------------------------------------------------- horizons
 
 
 def horizons(storage: Storage) -> list[tuple[int, int | None]]:
-    (own,) = [promise for promise in storage.ledger.promises.all() if promise.network == storage._network]
+    (own,) = [promise for promise in storage.ledger.account(0).promises if promise.network == storage._network]
     starts = [*own.earlier, own.since_ns]
     return list(zip(starts, [*starts[1:], None], strict=True))
 
@@ -217,7 +215,7 @@ def test_a_slot_that_is_sealed_after_a_new_horizon_counts_in_one_of_them(tmp_pat
     with open_storage(tmp_path, nano=10) as storage:
         draw(storage, 0, nano=10)
         now = opens(2) + LENGTH // 10
-        storage.ledger.promises.new_horizon(now, now, "the slot before is in its grace")
+        storage.ledger.new_horizon(now, now, "the slot before is in its grace")
         with pytest.raises(BudgetExhausted):
             draw(storage, 1, nano=1)  # of the old horizon, which is spent
         draw(storage, 2, nano=10)  # of the new one, which began with the slot that was open
@@ -232,10 +230,10 @@ def test_a_late_slot_is_paid_from_what_the_old_horizon_has_left(tmp_path: Path) 
     """Refusing it would lose a sample; the new horizon must not be charged for what it does not hold."""
     with open_storage(tmp_path, nano=10) as storage:
         draw(storage, 0, nano=7)
-        storage.ledger.promises.new_horizon(opens(2), opens(2), "")
-        assert storage.ledger.room(opens(1)).nano == 3
+        storage.ledger.new_horizon(opens(2), opens(2), "")
+        assert storage.ledger.may(opens(1)).nano == 3
         draw(storage, 1, nano=3)
-        assert storage.ledger.room(opens(2)).nano == 10
+        assert storage.ledger.may(opens(2)).nano == 10
 
 
 def test_a_horizon_begins_behind_what_was_paid_or_lost_for_the_open_slot(tmp_path: Path) -> None:
@@ -243,11 +241,11 @@ def test_a_horizon_begins_behind_what_was_paid_or_lost_for_the_open_slot(tmp_pat
     with open_storage(tmp_path, nano=10) as storage:
         storage.ledger.mark_lost(opens(0), opens(3), 10, "restored", at_ns=opens(2))
         now = opens(2) + 5
-        assert storage.ledger.promises.next_horizon(now, now) == opens(3)
-        storage.ledger.promises.new_horizon(now, now, "")
-        assert storage.ledger.room(opens(3)).nano == 10
+        assert storage.ledger.account(now).next_horizon(now, now) == opens(3)
+        storage.ledger.new_horizon(now, now, "")
+        assert storage.ledger.may(opens(3)).nano == 10
         storage.commit_sample(900, opens(900), LENGTH, 4, b"", b"")  # by a clock that was far ahead
-        assert storage.ledger.promises.next_horizon(opens(5), opens(5)) == opens(5), (
+        assert storage.ledger.account(opens(5)).next_horizon(opens(5), opens(5)) == opens(5), (
             "not in hours, when that has passed"
         )
 
@@ -258,8 +256,8 @@ def test_a_revision_begins_a_horizon_once_and_says_so(tmp_path: Path) -> None:
 
         def declare(slot: int) -> bool:
             at = opens(9) + slot
-            return storage.ledger.promises.declare(
-                10, None, roaming=True, slots=SLOTS, horizon_slot=slot, at_ns=at, text=f"horizon {slot}"
+            return storage.ledger.declare(
+                10, None, roaming=True, slots=SLOTS, horizon_slot=slot, at_ns=at, text=lambda account: f"horizon {slot}"
             )
 
         assert not declare(0)
@@ -268,10 +266,10 @@ def test_a_revision_begins_a_horizon_once_and_says_so(tmp_path: Path) -> None:
         assert declare(5)
         assert not declare(5)
         assert [(event.kind, event.text) for event in storage.events.all()] == [("new-horizon", "horizon 5")]
-        (own,) = storage.ledger.promises.all()
+        (own,) = storage.ledger.account(0).promises
         assert (own.since_ns, own.earlier, own.horizon_slot) == (opens(5), (0,), 5)
         assert storage.state() is not None, "estimates go on"
-        assert storage.ledger.promises.promised() == 20
+        assert storage.ledger.account(EVER).promised() == 20
         draw(storage, 5, nano=10)
         with pytest.raises(BadInput, match=r"has begun the horizon of slot 5.*newest network\.toml"):
             declare(0)
@@ -283,41 +281,39 @@ def test_a_new_epoch_begins_no_horizon(tmp_path: Path) -> None:
     """The slot of the last horizon is later in the new epoch: payments since must not be forgotten for that."""
     with Storage.open(tmp_path, network_id="crowd") as storage:
         for roaming in (False, True):
-            storage.ledger.promises.declare(10, None, roaming=roaming, slots=SLOTS, horizon_slot=5)
-            storage.ledger.promises.declare(
-                10, None, roaming=roaming, slots=SlotClock(opens(100), LENGTH), horizon_slot=5
-            )
-            assert storage.ledger.promises.all()[0].since_ns == opens(5)
+            storage.ledger.declare(10, None, roaming=roaming, slots=SLOTS, horizon_slot=5)
+            storage.ledger.declare(10, None, roaming=roaming, slots=SlotClock(opens(100), LENGTH), horizon_slot=5)
+            assert storage.ledger.account(0).promises[0].since_ns == opens(5)
 
 
 def test_a_horizon_of_one_server_alone_ends_when_users_roam(tmp_path: Path) -> None:
     """Begun by an earlier version, or while users were pinned, it would run past the horizon of all other servers."""
     with open_storage(tmp_path, nano=10) as storage:
         draw(storage, 0, nano=10)
-        storage.ledger.promises.new_horizon(opens(3), opens(3), "here alone")
-        assert storage.ledger.room(opens(3)).nano == 10
-        storage.ledger.promises.declare(10, None, roaming=True, slots=SLOTS, at_ns=opens(4))
-        assert storage.ledger.room(opens(4)).nano == 0
+        storage.ledger.new_horizon(opens(3), opens(3), "here alone")
+        assert storage.ledger.may(opens(3)).nano == 10
+        storage.ledger.declare(10, None, roaming=True, slots=SLOTS, at_ns=opens(4))
+        assert storage.ledger.may(opens(4)).nano == 0
         assert [event.kind for event in storage.events.all()] == ["new-horizon", "horizon"]
         with pytest.raises(BadInput, match=r"roaming users.*horizon_from_slot"):
-            storage.ledger.promises.new_horizon(opens(5), opens(5), "again")
+            storage.ledger.new_horizon(opens(5), opens(5), "again")
 
 
 def test_pinned_users_keep_a_later_horizon_of_their_operator(tmp_path: Path) -> None:
     """A revision that is taken late would take back what the operator decided meanwhile."""
     with open_storage(tmp_path, nano=10) as storage:
-        storage.ledger.promises.new_horizon(opens(8), opens(8), "")
-        storage.ledger.promises.declare(10, None, slots=SLOTS, horizon_slot=5)
-        assert storage.ledger.promises.all()[0].since_ns == opens(8)
-        storage.ledger.promises.declare(10, None, slots=SLOTS, horizon_slot=9)
-        assert storage.ledger.promises.all()[0].since_ns == opens(9)
+        storage.ledger.new_horizon(opens(8), opens(8), "")
+        storage.ledger.declare(10, None, slots=SLOTS, horizon_slot=5)
+        assert storage.ledger.account(0).promises[0].since_ns == opens(8)
+        storage.ledger.declare(10, None, slots=SLOTS, horizon_slot=9)
+        assert storage.ledger.account(0).promises[0].since_ns == opens(9)
 
 
 @pytest.mark.parametrize("span", [3 * LENGTH, None])
 def test_only_a_finite_promise_has_a_horizon_and_it_begins_with_a_slot(tmp_path: Path, span: int | None) -> None:
     """A window with a horizon would forget what lies before it."""
     with Storage.open(tmp_path, network_id="crowd") as storage, pytest.raises(BadInput, match="a horizon from slot 5"):
-        storage.ledger.promises.declare(10, span, horizon_slot=5, slots=None if span is None else SLOTS)
+        storage.ledger.declare(10, span, horizon_slot=5, slots=None if span is None else SLOTS)
 
 
 # ---------------------------------------------------------------------------------------------------------- old files
@@ -343,8 +339,8 @@ def test_an_old_ledger_keeps_the_windows_under_which_it_has_paid(tmp_path: Path)
         "UPDATE account SET counter = 1, total = 100",
     )
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, LENGTH, slots=SLOTS)
-        assert [storage.ledger.room(opens(slot)).nano for slot in (1, 2)] == [0, 100]
+        storage.ledger.declare(100, LENGTH, slots=SLOTS)
+        assert [storage.ledger.may(opens(slot)).nano for slot in (1, 2)] == [0, 100]
 
 
 @pytest.mark.parametrize(("slots", "kept"), [(FINE, True), (SLOTS, False), (SlotClock(EPOCH + LENGTH, SECOND), False)])
@@ -360,7 +356,7 @@ def test_the_state_of_an_old_ledger_is_of_the_slots_of_its_last_sample(
         "INSERT INTO state VALUES ('crowd', x'00')",
     )
     with Storage.open(tmp_path, network_id="crowd") as storage:
-        storage.ledger.promises.declare(100, LENGTH, slots=slots)
+        storage.ledger.declare(100, LENGTH, slots=slots)
         assert (storage.state() is not None) == kept
 
 
@@ -373,16 +369,16 @@ def test_old_payments_count_as_if_their_noise_were_for_one_server(tmp_path: Path
         "UPDATE account SET counter = 1, total = 10",
     )
     with open_storage(tmp_path / "new", "new", ledger=tmp_path, nano=100, slots=3) as other:
-        room = other.ledger.room(opens(1))  # 6 times the payment; and what is paid now counts 6 times as well
-        assert (room.nano, room.spent, room.promise.network) == ((100 - 60) // 6, 60, "crowd")
+        room = other.ledger.may(opens(1))  # 6 times the payment; and what is paid now counts 6 times as well
+        assert (room.nano, room.counted, room.promise.network) == ((100 - 60) // 6, 60, "crowd")
         assert "with up to 6 counts per slot" in str(room.promise)
-        other.ledger.promises.withdraw("new", 1, "")
+        other.ledger.withdraw("new", 1, "")
     with Storage.open(tmp_path, network_id="crowd") as storage:
         with pytest.raises(BadInput, match="weaker"):
-            storage.ledger.promises.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(5, 1))
-        storage.ledger.promises.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(2, 3))
-        room = storage.ledger.room(opens(1))
-        assert (room.nano, room.spent) == (40, 60)
+            storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(5, 1))
+        storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(2, 3))
+        room = storage.ledger.may(opens(1))
+        assert (room.nano, room.counted) == (40, 60)
         draw(storage, 3, nano=100)
 
 
@@ -396,7 +392,7 @@ def test_the_horizons_of_an_old_ledger_are_known(tmp_path: Path) -> None:
     )
     with open_storage(tmp_path, nano=100) as storage:
         assert [start for start, _ in horizons(storage)] == [0, opens(4) + 3, opens(7) + 3]
-        assert storage.ledger.promises.promised() == 300
+        assert storage.ledger.account(EVER).promised() == 300
 
 
 def test_a_promise_names_its_users() -> None:

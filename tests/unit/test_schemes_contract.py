@@ -1,8 +1,7 @@
-"""The contract that every scheme keeps, whatever it is: parametrised over all schemes and what they run under."""
+"""What dpcrowd's own schemes keep beyond the contract of all schemes (`dpcrowd.testing`): they estimate well."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,15 +10,13 @@ import pytest
 from dpcrowd.grouping import compiled_grouper
 from dpcrowd.privacy import SeededNoise
 from dpcrowd.sampling.pid_loop import compiled_pid
-from dpcrowd.schemes.base import Release, run_slot
+from dpcrowd.schemes.base import run_slot
 from dpcrowd.schemes.registry import SCHEMES
 from schemes_support import (
     CASES,
     SERVERS,
     Case,
-    bits,
     every_case,
-    fingerprint,
     guarantee_for,
     hearing_of,
     make_setting,
@@ -28,22 +25,6 @@ from schemes_support import (
     played,
     same,
 )
-
-
-@every_case
-def test_shapes_and_types(case: Case) -> None:
-    """A wrong shape would broadcast silently into wrong metrics; a float charge would not be exact."""
-    for slot, release in enumerate(played(case)):
-        assert release.slot == slot
-        for values in (release.estimate, release.variance, *release.interval):
-            assert values.shape == (SERVERS, case.regions)
-            assert values.dtype == np.float64
-        assert release.sampled.shape in ((SERVERS, 1), (SERVERS, case.regions))
-        assert release.sampled.dtype == np.bool_
-        assert release.charge.shape in ((SERVERS, 1), (SERVERS, case.regions))
-        assert release.charge.dtype == np.int64
-        assert release.speaks.shape == (SERVERS,)
-        assert release.speaks.dtype == np.bool_
 
 
 @every_case
@@ -66,42 +47,6 @@ def test_estimates_are_near_the_truth(case: Case) -> None:
     crowd = (world.counts / world.shares).mean(axis=(0, 1))
     estimate = np.mean([release.estimate for release in played(case)], axis=(0, 1))
     assert estimate == pytest.approx(crowd, rel=0.15, abs=6.0)
-
-
-@every_case
-def test_a_batch_of_runs_is_its_runs(case: Case) -> None:
-    """Runs in a batch that touched each other, or sums in another order, would make results depend on batching."""
-    worlds = [make_world(seed, regions=case.regions, slots=24) for seed in (0, 3)]
-    gain = min(world.gain for world in worlds)
-    seeds = [np.random.SeedSequence(seed) for seed in (5, 6)]
-    scheme = case.scheme()
-
-    def run(chosen: Sequence[int]) -> list[Release]:
-        noise = SeededNoise([seeds[i] for i in chosen], SERVERS, case.regions)
-        state = scheme.start(case.setting(SERVERS * len(chosen)))
-        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in chosen], gain)
-        shares = np.concatenate([worlds[i].shares for i in chosen])
-        counts = np.concatenate([worlds[i].counts for i in chosen], axis=1)
-        return [run_slot(scheme, state, t, shares, counts[t], noise, hearing) for t in range(len(counts))]
-
-    batch, singles = run([0, 1]), [run([i]) for i in range(2)]
-    for slot, release in enumerate(batch):
-        for name in ("estimate", "variance", "sampled", "charge", "speaks"):
-            alone = np.concatenate([getattr(single[slot], name) for single in singles])
-            assert bits(getattr(release, name)) == bits(alone), (slot, name)
-
-
-@every_case
-def test_same_seed_same_bits_and_releases_stay(case: Case) -> None:
-    """A hidden generator or clock would change a second run; arrays that change after release would rewrite history."""
-    world, scheme = make_world(regions=case.regions), case.scheme()
-    state, noise, early = scheme.start(case.setting()), world.noise(), []
-    for slot in range(world.slots):
-        hearing = hearing_of(scheme, [world.graph(slot)], world.gain)
-        release = run_slot(scheme, state, slot, world.shares, world.counts[slot], noise, hearing)
-        early.append((fingerprint(release), release))
-    assert same([release for _, release in early], played(case))
-    assert all(before == fingerprint(release) for before, release in early)
 
 
 LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast")]

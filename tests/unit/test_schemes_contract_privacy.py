@@ -1,48 +1,27 @@
-"""The contract of every scheme about raw counts and budgets: one step reads counts, and every read is paid."""
+"""What dpcrowd's own schemes keep beyond the contract of all schemes: they pay exactly what they read."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.network.hearing import Hearing
-from dpcrowd.privacy import Guarantee, SeededNoise, worst_paid
-from dpcrowd.schemes.base import Release, Scheme, run_slot
+from dpcrowd.privacy import Guarantee, worst_paid
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from schemes_support import (
     SERVERS,
-    BlindNoise,
     Case,
     WatchedNoise,
     charges_of,
-    every_case,
     every_private_case,
     guarantee_for,
-    hearing_of,
     make_setting,
     make_world,
     play,
-    played,
     same,
 )
-
-
-@every_private_case
-def test_nobody_pays_more_than_promised(case: Case) -> None:
-    """The promise itself: sound bounds a moving user, roaming mode a roaming one, per-region only one who stays."""
-    guarantee = case.guarantee
-    assert guarantee is not None
-    window = guarantee.length if guarantee.kind == "window" else None
-    paid = worst_paid(charges_of(played(case), case.regions), window)
-    assert 0 < paid.staying <= guarantee.total
-    if case.accounting == "sound":
-        assert paid.moving <= guarantee.total
-    if case.users == "roaming":
-        assert paid.roaming <= guarantee.total
 
 
 @every_private_case
@@ -67,63 +46,6 @@ def test_what_is_read_is_what_is_paid(case: Case) -> None:
         assert (spent.max(axis=1) == charge.max(axis=1)).all()
     window = guarantee.length if guarantee.kind == "window" else None
     assert worst_paid(charges, window).staying <= guarantee.total < guarantee.epsilon * 1e9
-
-
-@every_private_case
-def test_the_ledger_knows_all_that_was_paid(case: Case) -> None:
-    """A read that is reported but not written into the ledger could be spent again."""
-    world, scheme = make_world(regions=case.regions), case.scheme()
-    state, noise, charges = scheme.start(case.setting()), world.noise(), []
-    guarantee, inner = case.guarantee, state
-    assert guarantee is not None
-    while not hasattr(inner, "ledger"):
-        inner = inner.inner  # the D- schemes and Central keep the servers' state inside
-    for slot in range(world.slots):
-        hearing = hearing_of(scheme, [world.graph(slot)], world.gain)
-        release = run_slot(scheme, state, slot, world.shares, world.counts[slot], noise, hearing)
-        charges.append(release.charge)
-        begin = max(0, slot - guarantee.length + 1) if guarantee.kind == "window" else 0
-        inner.ledger.remaining(slot)
-        assert (inner.ledger.spent == np.sum(charges[begin:], axis=0)).all()
-
-
-@every_private_case
-def test_counts_matter_only_through_the_noise(case: Case) -> None:
-    """With noise that ignores its input, another stream of counts must give the same bits: nothing goes around it."""
-    world = make_world(regions=case.regions)
-    others = np.random.default_rng(1).integers(0, 5000, world.counts.shape)
-    runs = [
-        play(case.scheme(), case.setting(), world, noise=BlindNoise(world.noise()), counts=counts)
-        for counts in (world.counts, others)
-    ]
-    assert same(*runs)
-
-
-@every_private_case
-def test_unpaid_counts_change_nothing(case: Case) -> None:
-    """Where a server paid nothing, its counts of that slot were not read: absurd ones in their place change no bit."""
-    world = make_world(regions=case.regions)
-    charges = charges_of(played(case), case.regions)
-    poisoned = np.where(charges > 0, world.counts, 10**12)
-    assert same(play(case.scheme(), case.setting(), world, counts=poisoned), played(case))
-
-
-@every_case
-def test_counts_are_dropped_after_perturb(case: Case) -> None:
-    """A scheme that kept a reference to the counts would read them again in a later step, unpaid."""
-
-    def scribbled(
-        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: SeededNoise, hearing: Hearing
-    ) -> Release:
-        plan = scheme.plan(state, slot, shares)
-        reading = scheme.perturb(state, plan, counts, noise)
-        counts[:] = -(10**15)
-        messages = scheme.message(state, plan, reading)
-        scheme.fuse(state, plan, reading, messages, hearing)
-        return scheme.release(state, plan, reading)
-
-    world = make_world(regions=case.regions)
-    assert same(play(case.scheme(), case.setting(), world, step=scribbled), played(case))
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEMES if SCHEMES[name].kinds])
@@ -151,14 +73,3 @@ def test_a_guarantee_of_the_wrong_kind_is_refused(name: str) -> None:
         else:
             with pytest.raises(BadInput, match=rf"scheme '{name}' takes a (horizon|window).* slots"):
                 make_scheme(name).start(setting)
-
-
-def test_central_keeps_the_contract_with_a_horizon_too() -> None:
-    """Central takes both kinds; the cases above give it a window, where it is DPCrowd+ and not DPCrowd."""
-    guarantee = Guarantee.finite(30, 6.0)
-    setting, world = make_setting(SERVERS, 4, guarantee), make_world(regions=4)
-    releases = play(make_scheme("central"), setting, world)
-    charges = charges_of(releases, 4)
-    assert 0 < worst_paid(charges, None).moving <= guarantee.total
-    poisoned = np.where(charges > 0, world.counts, 10**12)
-    assert same(play(make_scheme("central"), setting, world, counts=poisoned), releases)

@@ -12,7 +12,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
-from schemes_support import COUNTS, bits, lone_server, make_setting, watched_noise
+from schemes_support import COUNTS, account_for, bits, make_setting, paid_in, watched_noise
 
 LENGTH, EPSILON = 6, 3.0
 
@@ -21,16 +21,30 @@ sampling = pytest.mark.parametrize("options", [{}, {"sampling": "fixed", "interv
 
 
 def finite_server(whose: Any = "pinned", **options: Any) -> Server:
-    setting = make_setting(1, len(COUNTS), Guarantee.finite(LENGTH, EPSILON, users=whose))
+    guarantee = Guarantee.finite(LENGTH, EPSILON, users=whose)
     return Server(
         make_scheme("dpcrowd", **options),
-        setting,
+        make_setting(1, len(COUNTS), guarantee),
         watched_noise(),
         number=0,
         share=0.5,
         max_degree=3,
+        account=account_for(guarantee),
         allow_simulated_noise=True,
     )
+
+
+def begin(server: Server, first: int) -> None:
+    """A revision of the network begins a horizon."""
+    account = server.account
+    assert account is not None
+    own = account.own
+    server.use(
+        account.declare(
+            own.nano, None, roaming=own.roaming, slot_ns=own.slot_ns, epoch_ns=own.epoch_ns, horizon_slot=first
+        )
+    )
+    server.begin_horizon()
 
 
 def at_the_end(whose: Any, options: dict[str, Any]) -> Server:
@@ -55,7 +69,7 @@ def test_a_new_horizon_has_a_budget_of_its_own(whose: str, options: dict[str, An
     server = at_the_end(whose, options)
     first = server.slot + 1
     assert server.horizon == 0
-    server.begin_horizon({}, first)
+    begin(server, first)
     assert server.horizon == first
     releases = lives(server, range(first, first + LENGTH + 4))
     spent = [release.epsilon for release in releases]
@@ -69,7 +83,7 @@ def test_a_new_horizon_has_a_budget_of_its_own(whose: str, options: dict[str, An
 def test_what_is_known_of_the_crowd_goes_on(whose: str, options: dict[str, Any]) -> None:
     """Estimates are paid for: to forget them would cost a horizon's first samples, at all servers at once."""
     server, other = at_the_end(whose, options), at_the_end(whose, options)
-    server.begin_horizon({}, server.slot + 1)
+    begin(server, server.slot + 1)
     for one in (server, other):
         one.observe(one.slot + 1, None)
     assert bits(server.hear().estimate) == bits(other.hear().estimate)
@@ -79,7 +93,9 @@ def test_what_is_known_of_the_crowd_goes_on(whose: str, options: dict[str, Any])
 def test_what_the_new_horizon_has_cost_already_is_counted(whose: str) -> None:
     """A revision that is taken late: slots of the new horizon were paid for under the old revision."""
     server = at_the_end(whose, {})
-    server.begin_horizon({server.slot: int(EPSILON) * NANO}, server.slot - 1)
+    assert server.account is not None
+    server.use(paid_in(server.account, server.slot, int(EPSILON) * NANO))
+    begin(server, server.slot - 1)
     assert server.remaining(server.slot + 1) == 0
     assert not any(release.epsilon for release in lives(server, range(server.slot + 1, server.slot + 4)))
 
@@ -87,7 +103,7 @@ def test_what_the_new_horizon_has_cost_already_is_counted(whose: str) -> None:
 def test_a_new_horizon_survives_a_restart() -> None:
     """The state is stored with the next release: what it does not hold would begin the old horizon again."""
     server = at_the_end("pinned", {})
-    server.begin_horizon({}, server.slot + 1)
+    begin(server, server.slot + 1)
     again = finite_server()
     again.restore(server.save())
     assert again.horizon == server.horizon
@@ -98,7 +114,7 @@ def test_an_open_slot_is_released_first() -> None:
     """A server that was killed with a sample in its hands has paid for it in the old horizon."""
     server = finite_server()
     assert server.observe(0, COUNTS) is not None
-    server.begin_horizon({}, 1)
+    begin(server, 1)
     assert server.open_slot is None
     server.observe(1, None)
     assert np.isfinite(server.hear().estimate).all()
@@ -106,7 +122,17 @@ def test_an_open_slot_is_released_first() -> None:
 
 def test_a_window_has_no_horizon() -> None:
     """Its account would be emptied in the middle of a window."""
-    server = lone_server("dpcrowd-plus")
+    guarantee = Guarantee.window(LENGTH, EPSILON)
+    server = Server(
+        make_scheme("dpcrowd-plus"),
+        make_setting(1, len(COUNTS), guarantee),
+        watched_noise(),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        account=account_for(guarantee),
+        allow_simulated_noise=True,
+    )
     assert server.horizon is None
     with pytest.raises(BadInput, match="no horizon"):
-        server.begin_horizon({}, 5)
+        server.begin_horizon()

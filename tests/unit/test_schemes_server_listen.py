@@ -1,4 +1,4 @@
-"""A server that listens without sampling, that begins with old debts, and that is asked what it may still spend."""
+"""A server that listens without sampling, that spends from an account, and that is asked what it may still spend."""
 
 from __future__ import annotations
 
@@ -11,20 +11,37 @@ from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
-from schemes_support import COUNTS, bits, lone_server, make_setting, neighbour_message, watched_noise
+from dpcrowd.schemes.snapshot import from_bytes
+from schemes_support import (
+    COUNTS,
+    account_for,
+    bits,
+    lone_server,
+    make_setting,
+    neighbour_message,
+    paid_in,
+    watched_noise,
+)
 
 EPSILON = 3 * 10**9
 LIVE = [name for name, scheme in SCHEMES.items() if scheme.live]
 live = pytest.mark.parametrize("name", LIVE)
 
 
-def live_server(name: str, *, form: str = "diagonal", length: int = 8, **options: Any) -> Server:
+def live_server(name: str, *, form: str = "diagonal", length: int = 8, account: bool = False, **options: Any) -> Server:
     """One of the schemes that a live node runs, with the guarantee that it takes."""
     kind = Guarantee.window if "window" in SCHEMES[name].kinds else Guarantee.finite
-    setting = make_setting(1, 3, kind(length, 3.0), form=form)
+    guarantee = kind(length, 3.0)
     noise = options.pop("noise", None) or watched_noise()
     return Server(
-        make_scheme(name, **options), setting, noise, number=0, share=0.5, max_degree=3, allow_simulated_noise=True
+        make_scheme(name, **options),
+        make_setting(1, 3, guarantee, form=form),
+        noise,
+        number=0,
+        share=0.5,
+        max_degree=3,
+        account=account_for(guarantee) if account else None,
+        allow_simulated_noise=True,
     )
 
 
@@ -86,9 +103,10 @@ def test_no_counts_is_a_slot_in_which_nothing_is_due(options: dict[str, Any]) ->
 
 def test_a_spent_budget_and_no_counts_are_the_same() -> None:
     """Adaptive: a slot that cannot be paid goes by like one that was missed."""
-    spent, missed = lone_server("dpcrowd-plus"), lone_server("dpcrowd-plus")
+    spent, missed = (live_server("dpcrowd-plus", account=True) for _ in range(2))
     for server in (spent, missed):
-        server.carry_over({-1: EPSILON}, -1)
+        assert server.account is not None
+        server.use(paid_in(server.account, -1, EPSILON))
     for slot in range(7):
         spent.observe(slot, COUNTS)
         missed.observe(slot, None)
@@ -173,12 +191,13 @@ def test_the_open_sample_is_what_was_paid_and_drawn(name: str) -> None:
 
 
 @live
-def test_asking_what_is_left_changes_nothing(name: str) -> None:
+@pytest.mark.parametrize("account", [False, True], ids=["ledger", "account"])
+def test_asking_what_is_left_changes_nothing(name: str, account: bool) -> None:
     """The API asks of the slot that is open now, while the one before is still to be sealed.
 
     A ledger goes to the slot that it is asked of; then the slot before could not be paid, and the node would stop.
     """
-    asked, quiet = live_server(name, length=5), live_server(name, length=5)
+    asked, quiet = (live_server(name, length=5, account=account) for _ in range(2))
     for slot in range(12):
         for later in (slot + 3, slot + 1, slot):
             assert 0 <= asked.remaining(later) <= EPSILON
@@ -203,24 +222,26 @@ def test_what_is_left_comes_back_with_the_window() -> None:
     assert [finite.remaining(slot) for slot in (7, 8, 100)] == [left, 0, 0]
 
 
-# ------------------------------------------------------------------------------------------------------ old debts
+# ---------------------------------------------------------------------------------------------------- an account
 
 
 @live
-def test_old_debts_come_first(name: str) -> None:
+def test_what_was_paid_before_comes_first(name: str) -> None:
     """A new epoch, slot length or network id never refills the ledger."""
-    server = live_server(name)
-    server.carry_over({-2: EPSILON}, -1)
+    server = live_server(name, account=True)
+    assert server.account is not None
+    server.use(paid_in(server.account, -2, EPSILON))
     assert server.remaining(0) == 0
     for slot in range(5):
         assert server.observe(slot, COUNTS) is None
         assert server.hear().epsilon == 0.0
 
 
-def test_debts_expire_with_the_window() -> None:
+def test_what_was_paid_before_comes_back_with_the_window() -> None:
     """Paid two slots before the epoch: it counts until slot w - 3, and is back in slot w - 2."""
-    server = lone_server("dpcrowd-plus")
-    server.carry_over({-2: EPSILON, -9: EPSILON}, -1)
+    server = live_server("dpcrowd-plus", account=True)
+    assert server.account is not None
+    server.use(paid_in(paid_in(server.account, -2, EPSILON), -9, EPSILON))
     sampled = []
     for slot in range(10):
         server.observe(slot, COUNTS)
@@ -229,39 +250,80 @@ def test_debts_expire_with_the_window() -> None:
 
 
 @live
-def test_debts_are_saved_and_restored(name: str) -> None:
-    """A restart right after a change of configuration must not forget them."""
-    server, fresh = live_server(name), live_server(name)
-    server.carry_over({3: EPSILON - 5}, 4)
+def test_a_state_holds_nothing_of_an_account(name: str) -> None:
+    """Restored with an older state, a budget that was spent since would be there again."""
+    server, fresh = live_server(name, account=True), live_server(name, account=True)
+    server.observe(0, COUNTS)
+    server.hear()
+    assert server.remaining(1) < EPSILON
+    assert not any(key.startswith("state.ledger") for key in from_bytes(server.save()))
     fresh.restore(server.save())
-    assert fresh.remaining(5) == server.remaining(5) == 5
-    for player in (server, fresh):
-        assert player.observe(5, COUNTS) is None
+    assert fresh.remaining(1) == EPSILON
+    assert server.account is not None
+    fresh.use(server.account)
+    assert fresh.remaining(1) == server.remaining(1)
 
 
 @live
-def test_a_server_that_has_begun_takes_no_debts(name: str) -> None:
-    """They would be counted in slots that are over; and never twice."""
-    server = live_server(name)
-    server.carry_over({0: 7}, 1)
-    with pytest.raises(BadInput, match="only a new ledger"):
-        server.carry_over({0: 7}, 1)
-    assert server.remaining(2) == EPSILON - 7
-    server.observe(2, None)
-    with pytest.raises(BadInput, match="before the first slot"):
-        server.carry_over({0: 7}, 1)
+def test_a_state_with_a_ledger_in_it_goes_on(name: str) -> None:
+    """Version 0.1 saved such states; what its ledger knew, the account knows."""
+    old, new = live_server(name), live_server(name, account=True)
+    for slot in range(3):
+        old.observe(slot, COUNTS)
+        old.hear()
+    new.restore(old.save())
+    assert new.slot == 2
+    assert new.horizon == (0 if name == "dpcrowd" else None)
+    assert new.remaining(3) == EPSILON
+    for one in (old, new):
+        one.observe(3, None)
+    assert bits(old.hear().estimate) == bits(new.hear().estimate)
 
 
-def test_a_slot_before_the_debts_is_refused() -> None:
-    """The new numbering begins after the last payment: going back would pay in a window that is already counted."""
-    server = live_server("dpcrowd-w")
-    server.carry_over({}, 5)
-    with pytest.raises(BadInput, match="already reached"):
-        server.observe(4, COUNTS)
+@live
+def test_what_could_not_be_stored_was_not_paid(name: str) -> None:
+    """A node that puts the state before the draw back goes on with the budget that it had before it."""
+    server = live_server(name, account=True)
+    before = server.save()
+    server.observe(0, COUNTS)
+    assert server.remaining(0) < EPSILON
+    server.restore(before)
+    assert server.remaining(0) == EPSILON
 
 
-def test_a_scheme_without_a_ledger_has_no_debts() -> None:
-    """NonPrivate promises nothing, so it owes nothing."""
+def test_only_a_live_scheme_with_sound_accounting_spends_from_an_account() -> None:
+    """An account knows one number per slot: what each region has paid it cannot say."""
+    for name, accounting in (("bd", "sound"), ("dpcrowd-plus", "per-region")):
+        guarantee = Guarantee.window(8, 3.0)
+        setting = make_setting(1, 3, guarantee, accounting=accounting)
+        with pytest.raises(BadInput, match="a live scheme with sound accounting"):
+            Server(
+                make_scheme(name),
+                setting,
+                watched_noise(),
+                number=0,
+                share=0.5,
+                max_degree=3,
+                account=account_for(guarantee),
+                allow_simulated_noise=True,
+            )
+
+
+def test_a_server_with_a_ledger_of_its_own_takes_no_account() -> None:
+    """It would spend from both, or from the wrong one."""
+    server = live_server("dpcrowd-plus")
+    assert server.account is None
+    for attempt in (
+        lambda: server.use(account_for(Guarantee.window(8, 3.0))),
+        server.begin_horizon,
+        lambda: (server.observe(5, None), server.hear(), server.begin_again(2)),
+    ):
+        with pytest.raises(BadInput, match="a ledger of its own"):
+            attempt()
+
+
+def test_a_scheme_without_a_ledger_has_nothing_left() -> None:
+    """NonPrivate promises nothing, so it pays nothing."""
     setting = make_setting(1, 3, None)
     server = Server(
         make_scheme("non-private"),
@@ -272,6 +334,4 @@ def test_a_scheme_without_a_ledger_has_no_debts() -> None:
         max_degree=3,
         allow_simulated_noise=True,
     )
-    with pytest.raises(BadInput, match="'non-private' keeps no ledger"):
-        server.carry_over({0: 1}, 0)
     assert server.remaining(0) == 0

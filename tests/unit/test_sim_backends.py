@@ -41,15 +41,15 @@ def test_control_c_leaves_no_worker_behind(tmp_path: Path) -> None:
 def test_no_tasks_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """When everything is on disk already, no cluster has to be there."""
     monkeypatch.setattr(tasks, "open_workers", lambda backend: pytest.fail("workers were started"))
-    assert list(run_tasks(abs, [], Backend("ray"))) == []
+    assert list(run_tasks(abs, [], Backend("dask"))) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"name": "dsk"}, "unknown backend 'dsk'. Did you mean 'dask'? Allowed: dask, local, ray."),
+        ({"name": "dsk"}, "unknown backend 'dsk'. Did you mean 'dask'? Allowed: dask, local."),
         ({"jobs": 0}, "jobs must be a whole number of at least 1; leave it out for as many processes as pay off"),
-        ({"cluster": "tcp://here:1"}, "the local backend has no cluster; for tcp://here:1 choose the backend dask or"),
+        ({"cluster": "tcp://here:1"}, "the local backend has no cluster; for tcp://here:1 choose the backend dask."),
     ],
 )
 def test_backends_that_make_no_sense_are_refused(settings: dict[str, Any], text: str) -> None:
@@ -59,19 +59,24 @@ def test_backends_that_make_no_sense_are_refused(settings: dict[str, Any], text:
     assert str(refusal.value).startswith(text)
 
 
-@pytest.mark.parametrize(("name", "library"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_missing_extra_says_what_to_install(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither is among the usual extras, so many will ask for them without having them."""
+def test_the_removed_backend_names_its_replacement() -> None:
+    """The author of an older script would look for a typing error behind "unknown backend 'ray'"."""
+    with pytest.raises(BadInput, match=r"the backend ray was removed in version 0\.2; choose dask"):
+        Backend("ray")
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask is not among the usual extras, so many will ask for it without having it."""
     real = builtins.__import__
 
     def without(wanted: str, *arguments: Any) -> Any:
-        if wanted.partition(".")[0] == library:
+        if wanted.partition(".")[0] == "distributed":
             raise ImportError(wanted)
         return real(wanted, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=rf'the backend {name} needs .*: pip install "dpcrowd\[{name}\]"'):
-        next(run_tasks(abs, [(1,)], Backend(name)))
+    with pytest.raises(MissingExtra, match=r'the backend dask needs .*: pip install "dpcrowd\[dask\]"'):
+        next(run_tasks(abs, [(1,)], Backend("dask")))
 
 
 def _losing(monkeypatch: pytest.MonkeyPatch, attempts: int, finished: list[int]) -> list[list[int]]:

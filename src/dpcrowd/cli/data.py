@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,15 +47,17 @@ def data(
     Wherever a data set is asked for, the path of any CSV or Parquet file works as well: one row a slot, one column a
     region, an optional first column of time labels; or raw check-ins with the columns user, time, region.
     """
+    from dpcrowd.plugins import find_plugin, installed
     from dpcrowd.sim.data.draw import NAMES, SYNTHETIC  # here, so that --help does not load NumPy
 
     if name is None:
         _list(as_json)
-    elif name not in NAMES:
-        raise unknown_name("data set", name, NAMES)
-    elif name in SYNTHETIC:
+    elif name not in NAMES and find_plugin("data set", name) is None:
+        raise unknown_name("data set", name, [*NAMES, *installed("data set")])
+    elif name in SYNTHETIC or name not in NAMES:
         if source is not None:
-            raise BadInput(f"--from was given, but '{name}' is synthetic; leave it out.")
+            kind = "synthetic" if name in SYNTHETIC else "that of a package"
+            raise BadInput(f"--from was given, but '{name}' is {kind}; leave it out.")
         _write_synthetic(name, out, seed, run, slots, force)
     else:
         if slots is not None:
@@ -67,8 +70,11 @@ def _list(as_json: bool) -> None:
 
     from dpcrowd.sim.data.catalog import CATALOG, located
 
+    plugins, problems = _plugin_sets()
+    for problem in problems:
+        click.echo(f"problem: {problem}", err=True)
     if as_json:
-        rows = [{**asdict(entry), "where": located(entry.name)} for entry in CATALOG]
+        rows = [{**asdict(entry), "where": located(entry.name)} for entry in CATALOG] + plugins
         click.echo(json.dumps({"data": rows}, indent=2))
         return
     for entry in CATALOG:
@@ -76,7 +82,31 @@ def _list(as_json: bool) -> None:
         click.echo(f"{entry.name:<14}{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}")
         for title, text in (("what", entry.what), ("source", entry.source), ("terms", entry.terms), ("where", where)):
             click.echo(f"  {title:<8}{text}")
+    for row in plugins:
+        click.echo(
+            f"{row['name']:<14}{row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
+        )
+        click.echo(f"  {'source':<8}{row['source']}")
     click.echo("Any CSV or Parquet file of counts, or of check-ins (user, time, region), works too: give its path.")
+
+
+def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of the data sets of other packages, and what is wrong with those that cannot be loaded."""
+    from dpcrowd.errors import DpcrowdError
+    from dpcrowd.plugins import installed
+    from dpcrowd.sim.data.plugin import plugin_data
+
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for name, plugin in installed("data set").items():
+        try:
+            loaded = plugin_data(plugin)
+        except DpcrowdError as error:
+            problems.append(str(error))
+            continue
+        row = {"name": name, "slots": loaded.slots, "regions": len(loaded.regions)}
+        rows.append({**row, "what": "", "source": f"the package {plugin.package}", "terms": "", "where": "installed"})
+    return rows, problems
 
 
 def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: int | None, force: bool) -> None:
@@ -85,7 +115,7 @@ def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: in
     from dpcrowd.sim.data.seeds import Purpose, generator
 
     if out is None:
-        raise BadInput(f"'{name}' is drawn anew in each run; to write one run of it, give --out {name}.csv.")
+        raise BadInput(f"'{name}' is not downloaded; to write one run of it to a file, give --out {name}.csv.")
     if out.suffix.lower() != ".csv":
         raise BadInput(f"--out is '{out}'; give a file name that ends in .csv.")
     if seed < 0 or run < 0:

@@ -23,7 +23,7 @@ __all__ = ["feed"]
 
 _WAKE = 0.2
 _WAIT_FOR_THE_DISK = 0.5
-_AGAIN, _LONGEST_PAUSE = 1.0, 30.0
+_AGAIN, _LONGEST_PAUSE = 1.0, 2.0  # a node that goes on misses its feed in every slot that this pause covers
 _TELL_AGAIN = 60.0
 _PATIENCE, _PATIENCE_OF_A_FOLLOWER = 30.0, 5.0
 _LEFT_OUT, _NO_ANSWER = 1, 4
@@ -72,7 +72,8 @@ def feed(
     minute. These are raw numbers: keep them inside your walls. If nothing is left out, nothing is said.
 
     While it waits for lines (--follow, or standard input), it sends an empty list in every slot, so that the node can
-    tell a crowd that is silent from a feed that has died. With --follow it waits for a node that is away, and says so.
+    tell a crowd that is silent from a feed that has died. With --follow it waits for a node that is away, says so, and
+    asks it again after 2 seconds at most.
     An address or an authority that is wrong (http:// where the node has HTTPS, a certificate that --ca does not vouch
     for) ends it at the first connection; once the node has answered, this is waited for, too.
     A line without a time counts when it is sent: start again with --new, or old lines count as people of now.

@@ -71,7 +71,9 @@ class Decision:
 
 def new_horizon(file: Path) -> Decision:
     """Of a finite guarantee for pinned users, by the operator of a stopped node."""
-    from dpcrowd.node.live.horizon import by_revision, horizon_text, paid_before
+    from dpcrowd.node.live.horizon import horizon_text, paid_before
+    from dpcrowd.privacy.account import EVER
+    from dpcrowd.privacy.allowance import by_revision
 
     node, network = load_pair(file)
     guarantee, clock = network.guarantee(), network.clock()
@@ -93,8 +95,9 @@ def new_horizon(file: Path) -> Decision:
     # A slot in its grace is not sealed yet, and may still be paid: it is the first one of the new horizon.
     unsealed = clock.opens(max(clock.slot_of(now - network.grace_ns), 0))
     try:
-        first = clock.slot_of(storage.ledger.promises.next_horizon(unsealed, now))
-        spent, new = paid_before(network, storage), guarantee.total
+        account = storage.ledger.account(EVER)
+        first = clock.slot_of(account.next_horizon(unsealed, now))
+        spent, new = paid_before(network, account), guarantee.total
     except BaseException:
         storage.close()
         raise
@@ -108,7 +111,7 @@ def new_horizon(file: Path) -> Decision:
         "epsilon_summed": from_nano(spent + new),
     }
     text = horizon_text(network, spent, first)
-    return Decision(storage, text, facts, lambda told: storage.ledger.promises.new_horizon(unsealed, now, told))
+    return Decision(storage, text, facts, lambda told: storage.ledger.new_horizon(unsealed, now, told))
 
 
 def withdrawal(file: Path, network: str) -> Decision:
@@ -119,13 +122,14 @@ def withdrawal(file: Path, network: str) -> Decision:
     node, _ = load_pair(file)
     ledger = _ledger(node)
     with Storage.inspect(ledger, network_id=network) as storage:
-        promises = {promise.network: promise for promise in storage.ledger.promises.all()}
+        account = storage.ledger.account(time.time_ns())
+    promises = {promise.network: promise for promise in account.promises}
     if not promises:
         raise BadInput(f"no network has declared a promise on the ledger in '{ledger}': there is none to withdraw.")
     if network not in promises:
         raise unknown_name("network on this ledger", network, promises)
     storage = Storage.open(ledger, network_id=network)
-    nano, total = promises[network].nano, storage.ledger.total_spent() - storage.ledger.total_lost()
+    nano, total = promises[network].nano, account.total - account.lost
     others = sorted(set(promises) - {network})
     left = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
     text = (
@@ -135,7 +139,7 @@ def withdrawal(file: Path, network: str) -> Decision:
         "that is started again declares its promise anew."
     )
     facts = {"network": network, "ledger": str(ledger), "epsilon": from_nano(nano), "left": others}
-    return Decision(storage, text, facts, lambda told: storage.ledger.promises.withdraw(network, time.time_ns(), told))
+    return Decision(storage, text, facts, lambda told: storage.ledger.withdraw(network, time.time_ns(), told))
 
 
 def _ledger(node: NodeConfig) -> Path:

@@ -40,21 +40,27 @@ _SECONDS_BETWEEN_LINES = 15.0
     metavar="FILE",
     help="Parameters from `dpcrowd tune`, a file for each data set; may be repeated.",
 )
-@click.option("--backend", default="local", show_default=True, help="Where to compute: local, dask or ray.")
-@click.option("--cluster", metavar="ADDRESS", help="A running Dask or Ray cluster. [default: workers on this machine]")
+@click.option("--scheme", "schemes", metavar="A,B,…", help="Add schemes of other packages, in figure 10.")
+@click.option("--data", metavar="A,B,…", help="Data sets for figure 10.  [default: linear]")
+@click.option("--graph", default="random", show_default=True, metavar="NAME", help="The network of figure 10.")
+@click.option("--backend", default="local", show_default=True, help="Where to compute: local or dask.")
+@click.option("--cluster", metavar="ADDRESS", help="A running Dask cluster. [default: workers on this machine]")
 @click.option("--jobs", type=int, help="Processes. [default: as many as cores]")
 @click.option("--json", "as_json", is_flag=True, help="Print the claims as JSON instead of a table.")
-def reproduce(as_json: bool, **settings: Any) -> None:
+def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: Any) -> None:
     """Draw every figure of the paper, judge every claim, and write one page about it.
 
     FIGURE is a number or a name: 1 time, 2 density, 3 interval, 4 epsilon, 5 communication, 6 window,
     7 epsilon-regions, 8 partition, 9 error-analysis. Without any: all of them. Interrupted work goes on where it was.
+
+    Schemes, data sets and a network of other packages are compared with the paper's schemes in figure 10, plugins: give
+    their names, or package:object, with --scheme, --data and --graph.
     """
     from dpcrowd.experiments.report.claims import MARKS, PLURALS
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _shown() as progress:
-        done = run(progress=progress, **settings)
+        done = run(progress=progress, schemes=_names(schemes), data=_names(data), **settings)
     if as_json:
         click.echo(json.dumps(done.claims))
         return
@@ -65,6 +71,10 @@ def reproduce(as_json: bool, **settings: Any) -> None:
     click.echo(f"\nclaims: {summary}\nreport: {done.page}")
     for name, text in done.missing.items():
         click.echo(f"missing: {name}: {text}", err=True)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 @contextmanager

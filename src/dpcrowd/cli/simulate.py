@@ -20,14 +20,18 @@ _COSTS = {
 
 @click.command()
 @click.option(
-    "--scheme", "schemes", required=True, metavar="A,B,…", help="Schemes, separated by commas; see `dpcrowd schemes`."
+    "--scheme",
+    "schemes",
+    required=True,
+    metavar="A,B,…",
+    help="Schemes, separated by commas: names of `dpcrowd schemes`, or package:Class.",
 )
 @click.option(
     "--data",
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
+    help="A name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
 )
 @click.option("--servers", type=int, help="How many servers.  [default: 50, or those of the file of links]")
 @click.option(
@@ -56,7 +60,8 @@ _COSTS = {
     default="random",
     show_default=True,
     metavar="NAME|FILE",
-    help="random, ring, grid, small-world, scale-free, geometric, complete, or a file of links.",
+    help="random, ring, grid, small-world, scale-free, geometric, complete, package:function, a plug-in, or a "
+    "file of links.",
 )
 @click.option(
     "--static/--dynamic",
@@ -84,8 +89,8 @@ _COSTS = {
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
 @click.option("--jobs", type=int, help="Processes. [default: as many as pay off]")
-@click.option("--backend", default="local", show_default=True, help="Where they run: local, dask or ray.")
-@click.option("--cluster", metavar="ADDRESS", help="A running Dask or Ray cluster. [default: start one here]")
+@click.option("--backend", default="local", show_default=True, help="Where they run: local or dask.")
+@click.option("--cluster", metavar="ADDRESS", help="A running Dask cluster. [default: start one here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--plot",

@@ -18,7 +18,7 @@ __all__ = ["tune"]
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="linear, multi-linear, flu, multi-flu, or a file of counts or check-ins.",
+    help="A name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
 )
 @click.option(
     "--method",

@@ -137,7 +137,7 @@ class AsyncClient:
             except self._httpx.TransportError as error:
                 failure = silence_of(error)
             if isinstance(failure, Silence):
-                failure = await self._asked_for_tls(failure)
+                failure = await self._explained(failure)
             if not watch.over():
                 await asyncio.sleep(watch.wait(failure))
 
@@ -184,10 +184,10 @@ class AsyncClient:
             )
         except self._httpx.RequestError as error:
             silence = silence_of(error)
-        return await self._asked_for_tls(silence)
+        return await self._explained(silence)
 
-    async def _asked_for_tls(self, silence: Silence) -> Silence:
-        return await asyncio.to_thread(self._settings.hung_up) if silence.reason == "hung-up" else silence
+    async def _explained(self, silence: Silence) -> Silence:
+        return await asyncio.to_thread(self._settings.explained, silence)
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.client.probe import speaks_tls
-from dpcrowd.client.steps import Ask, Patience, Silence, Steps, get, read, read_estimates
+from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
@@ -88,8 +88,14 @@ class Settings:
         }
         return cls(address, options, Patience(retries, patience, random.random))
 
-    def hung_up(self) -> Silence:
-        """What it means that plain HTTP was hung up on; connects once more to find out, unless there is a proxy."""
+    def explained(self, silence: Silence) -> Silence:
+        """With what is known of this client; where plain HTTP was hung up on, it connects once more to find out."""
+        if silence.reason == "untrusted" and not silence.advice and self.options["verify"] is not True:
+            return replace(silence, advice=OTHER_AUTHORITY)
+        return self._hung_up() if silence.reason == "hung-up" else silence
+
+    def _hung_up(self) -> Silence:
+        """Unless there is a proxy."""
         address, timeout = httpx_library().URL(self.url), self.options["timeout"].connect
         https = self.options["proxy"] is None and speaks_tls(address.host, address.port or 80, timeout)
         return Silence("HTTP", "not-http" if https else "hung-up")

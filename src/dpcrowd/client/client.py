@@ -173,7 +173,7 @@ class Client:
                         told.read()
                         failure = reply_of(told)
             except self._httpx.TransportError as error:
-                failure = self._asked_for_tls(silence_of(error))
+                failure = self._explained(silence_of(error))
             if not watch.over():
                 time.sleep(watch.wait(failure))
 
@@ -226,10 +226,10 @@ class Client:
             )
         except self._httpx.RequestError as error:
             silence = silence_of(error)
-        return self._asked_for_tls(silence)
+        return self._explained(silence)
 
-    def _asked_for_tls(self, silence: Silence) -> Silence:
-        return self._settings.hung_up() if silence.reason == "hung-up" else silence
+    def _explained(self, silence: Silence) -> Silence:
+        return self._settings.explained(silence)
 
 
 def reply_of(response: Any) -> Reply:

@@ -19,6 +19,7 @@ from dpcrowd.client.tables import Estimates, from_json, joined
 
 __all__ = [
     "LASTING",
+    "OTHER_AUTHORITY",
     "Ask",
     "Patience",
     "RefusedDetail",
@@ -70,14 +71,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer; `why` is the kind of failure, such as ConnectError, `reason` a word if more is known.
+    """No answer.
 
+    why     the kind of failure, such as ConnectError
+    reason  a word if more is known
     system  what the operating system says of it, such as "connection refused"
+    advice  what to do; empty: what the reason says
     """
 
     why: str
     reason: Literal["unreachable", "untrusted", "expired", "not-https", "not-http", "hung-up"] = "unreachable"
     system: str = ""
+    advice: str = ""
 
     @property
     def passing(self) -> bool:
@@ -99,11 +104,21 @@ _ADVICE = {
 }
 
 
+_OTHER_NAME = "its certificate is for another name; the address has to hold a name that the certificate is for."
+OTHER_AUTHORITY = (
+    "its certificate is not of the authority that was given (ca); give the certificate of the one that has signed it, "
+    "or the node's own."
+)
+"""The advice where a node's certificate is not trusted although an authority was given."""
+
+
 def silence_of(error: Exception) -> Silence:
     """Only the error's name, and what its text gives away of the cause: the error itself holds the request."""
     why, text = type(error).__name__, str(error)
     if "certificate has expired" in text or "certificate is not yet valid" in text:
         return Silence("HTTPS", "expired")
+    if "Hostname mismatch" in text or "IP address mismatch" in text:
+        return Silence("HTTPS", "untrusted", _OTHER_NAME)
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return Silence("HTTPS", "untrusted")
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
@@ -175,7 +190,7 @@ def problem(reply: Reply | Silence | None) -> NodeError:
     """The error of an answer that is none, or no success."""
     if not isinstance(reply, Reply):
         silence = Silence("no answer") if reply is None else reply
-        advice = _ADVICE[silence.reason]
+        advice = silence.advice or _ADVICE[silence.reason]
         line = f"the node does not answer ({silence.why}): {advice}"
         return NodeUnreachable(line, reason=silence.reason, text=advice, cause=silence.system or silence.why)
     told = _told(reply.content)

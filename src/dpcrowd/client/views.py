@@ -41,13 +41,18 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Neighbour(Struct, frozen=True, kw_only=True):
-    """A one-hop neighbour of the node; `refused` counts its messages that were not used, by reason."""
+    """A one-hop neighbour of the node.
+
+    refused       its messages that were not used, by reason
+    refused_last  when the last of them came, by reason; a node of 0.1.0 does not say
+    """
 
     name: str
     connected: bool
     last_slot: int | None = None
     last_heard: datetime | None = None
     refused: dict[str, int] = {}
+    refused_last: dict[str, datetime] = {}
 
 
 class RefusedCheckins(Struct, frozen=True, kw_only=True):

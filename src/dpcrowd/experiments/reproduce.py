@@ -15,7 +15,7 @@ from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.draw import draw
 from dpcrowd.experiments.figures import find_figures
 from dpcrowd.experiments.figures.tables import write_tables
-from dpcrowd.experiments.points.plan import make_plan
+from dpcrowd.experiments.points.plan import Additions, make_plan
 from dpcrowd.experiments.points.run import Progress, Tick, run_points
 from dpcrowd.experiments.points.store import Store
 from dpcrowd.experiments.report import Facts, page_template, write_report
@@ -42,6 +42,9 @@ def reproduce(
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
     tuning: Iterable[str | os.PathLike[str]] = (),
+    schemes: Iterable[str] = (),
+    data: Iterable[str] = (),
+    graph: str = "random",
     backend: str = "local",
     cluster: str | None = None,
     jobs: int | None = None,
@@ -52,13 +55,15 @@ def reproduce(
     figures   numbers or names; none: all
     runs      of every point; without: 50, or 3 if quick
     tuning    parameter files from `dpcrowd tune`, one for each data set
-    backend   local, dask or ray; cluster: the address of a running one
+    schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10
+    backend   local or dask; cluster: the address of a running one
     progress  called with a `Tick` whenever a batch of runs is done
     """
     began = time.monotonic()
-    chosen = find_figures(tuple(str(figure) for figure in figures))
+    added = Additions(tuple(schemes), tuple(data), graph)
+    chosen = find_figures(tuple(str(figure) for figure in figures), added=bool(added))
     workers = Backend(backend, jobs, cluster)
-    plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning)
+    plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning, added=added)
     folder = _folder(Path(out))
     store = Store(folder / "points")
     last = Tick("", 0, 0, 0.0, 0.0)

@@ -25,6 +25,9 @@ class ProcessModel:
 
     transition   A: scalar, (d,) or (d, d)
     process_var  Q: (d,) variances or (d, d) covariance
+
+    >>> ProcessModel.of(1.0, [100.0, 25.0]).regions
+    2
     """
 
     transition: Floats

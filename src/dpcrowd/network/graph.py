@@ -38,6 +38,10 @@ class Graph:
     latency_ms  (2 * links,) delay of the link to that neighbour, the same in both directions, or None
 
     The constructor trusts its arguments; it makes the arrays read-only.
+
+    >>> graph = Graph.from_edges(3, [0, 1], [1, 2])
+    >>> graph, graph.max_degree, graph.neighbours(1).tolist()
+    (Graph(3 servers, 2 links), 2, [0, 2])
     """
 
     servers: int

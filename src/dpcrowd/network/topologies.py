@@ -49,6 +49,9 @@ def build(
              ring, grid, complete and file have their own
     latency  bounds of the link delays in ms, or None for no delays
     params   small-world: rewire=0.1; file: text= the file's content (servers may then be None)
+
+    >>> build("ring", 5, np.random.default_rng(0)).neighbours(0)
+    array([1, 4], dtype=int32)
     """
     if name not in TOPOLOGIES:
         raise unknown_name("graph", name, TOPOLOGIES)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from dpcrowd.errors import BadInput
+from dpcrowd.privacy.units import utc_text
 
 __all__ = ["SlotClock", "rfc3339"]
 
@@ -38,7 +37,4 @@ class SlotClock:
 
 def rfc3339(at_ns: int) -> str:
     """A time in UTC, with as much of a fraction as it has; for times from the years 1 to 9999."""
-    seconds, fraction = divmod(at_ns, SECOND)
-    days, rest = divmod(seconds, 86_400)
-    digits = f".{fraction:09d}".rstrip("0") if fraction else ""
-    return f"{np.datetime64(days, 'D')}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}{digits}Z"
+    return utc_text(at_ns, exact=True)

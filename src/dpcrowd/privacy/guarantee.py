@@ -33,6 +33,12 @@ class Guarantee:
     regions_per_slot  in how many regions of one slot a user may count
     servers_per_slot  at how many servers a user may check in during one slot (the paper's c, Remark 1)
     correlation       epsilon is divided by this factor (Remark 2)
+
+    >>> guarantee = Guarantee.window(24, epsilon=0.5, servers_per_slot=2)
+    >>> guarantee.total, guarantee.sensitivity  # in nano-epsilon; how much one user changes the counts of a slot
+    (500000000, 2)
+    >>> print(guarantee)
+    Pure 24-event differential privacy with ε = 0.5 for everything that the 2 servers of any user together release ...
     """
 
     kind: Kind

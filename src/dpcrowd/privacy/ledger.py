@@ -6,13 +6,13 @@ therefore one per *server*: sum over the window of max_g epsilon_g(t) <= epsilon
 one slot add up. The paper's account per *region* (`accounting="per-region"`) is kept for reproduction only: a user who
 moves between regions pays more than it says.
 
-A ledger here holds the accounts of N servers as int64 arrays of nano-epsilon; a live server is N = 1.
+The ledgers here hold the accounts of N simulated servers as int64 arrays of nano-epsilon, by slots. A live server
+spends from its account (`account_ledger`) through the same interface, and on the same slots the same integers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -22,18 +22,58 @@ from dpcrowd.errors import BadInput, BudgetExhausted, unknown_name
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Accounting", "FiniteLedger", "Ledger", "WindowLedger", "open_ledger"]
+__all__ = [
+    "Accounting",
+    "BatchLedger",
+    "FiniteLedger",
+    "Ledger",
+    "WindowLedger",
+    "check_charge",
+    "check_order",
+    "open_ledger",
+]
 
 Accounting = Literal["sound", "per-region"]
 Nanos = NDArray[np.int64]
 
 
 class Ledger(ABC):
-    """Accounts of N servers, each with a budget of `total` nano-epsilon.
+    """What a scheme asks and pays, for N servers with d regions; slots must not go backwards.
 
-    `spend(slot, charge)` takes an (N, d) array, the nano-epsilon with which each region is read (0 = not read), or an
-    (N, 1) array where all regions of a server are read alike. Slots must not go backwards.
+    slot  the last one that was asked for, or paid in; -1 before the first
     """
+
+    slot: int
+
+    @abstractmethod
+    def remaining(self, slot: int) -> Nanos:
+        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
+
+    @abstractmethod
+    def left_in(self, slot: int) -> Nanos:
+        """The same for a slot to come, without going there."""
+
+    @abstractmethod
+    def spend(self, slot: int, charge: Nanos) -> Nanos:
+        """Pay for one read of the counts of `slot`; returns what each account was charged.
+
+        charge  (N, d), the nano-epsilon with which each region is read (0: not read), or (N, 1) where all regions of a
+                server are read alike
+
+        All accounts are checked before any is charged: a refusal changes no account.
+        """
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """The ledger's whole state as arrays, for saving; empty if it is kept elsewhere."""
+
+    @abstractmethod
+    def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
+        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
+
+
+class BatchLedger(Ledger):
+    """Accounts of N servers, each with a budget of `total` nano-epsilon."""
 
     span: str  # how the budget's span is called in messages
     never: str  # what a refusal says when no budget comes back
@@ -48,25 +88,24 @@ class Ledger(ABC):
         self.slot = -1
         columns = 1 if accounting == "sound" else regions
         self.spent: Nanos = np.zeros((servers, columns), dtype=np.int64)  # inside the current window, or so far
-        self.ceiling: int | None = None  # what may be spent at most from now on, whatever this ledger would allow
 
     def remaining(self, slot: int) -> Nanos:
-        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
         self._advance(slot)
         return self._left()
 
-    def _left(self) -> Nanos:
+    def left_in(self, slot: int) -> Nanos:
+        check_order(slot, self.slot)
+        return self._left(self._leaving(slot))
+
+    def _left(self, back: Nanos | int = 0) -> Nanos:
+        """Once so much has come back."""
         # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing is left.
-        left: Nanos = np.maximum(self.total - self.spent, 0)
-        return left if self.ceiling is None else np.minimum(left, self.ceiling)
+        left: Nanos = np.maximum(self.total - self.spent + back, 0)
+        return left
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
-        """Pay for one read of the counts of `slot`; returns what each account was charged.
-
-        All accounts are checked before any is charged: a refusal changes no account.
-        """
         self._advance(slot)
-        self._check_charge(charge)
+        check_charge(charge, len(self.spent), self.regions)
         if self.accounting == "sound" and charge.shape[1] > 1:
             cost = charge.max(axis=1, keepdims=True)
         else:
@@ -76,8 +115,6 @@ class Ledger(ABC):
         if over.any():
             self._refuse(slot, cost, over)
         self.spent = self.spent + cost
-        if self.ceiling is not None:
-            self.ceiling -= int(cost.max())
         self._record(slot, cost)
         return np.asarray(cost)
 
@@ -86,8 +123,7 @@ class Ledger(ABC):
         """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""
 
     def _advance(self, slot: int) -> None:
-        if slot < self.slot:
-            raise BadInput(f"slot {slot} is before slot {self.slot}, which the ledger has already reached.")
+        check_order(slot, self.slot)
         if slot > self.slot:
             self._expire(self.slot, slot)
             self.slot = slot
@@ -97,19 +133,12 @@ class Ledger(ABC):
         """Give back what leaves the window when the current slot moves from `old` to `new`."""
 
     @abstractmethod
+    def _leaving(self, slot: int) -> Nanos | int:
+        """What will have left the window when `slot` is reached."""
+
+    @abstractmethod
     def _record(self, slot: int, cost: Nanos) -> None:
         """Remember a payment, if it can expire."""
-
-    def _check_charge(self, charge: Nanos) -> None:
-        servers = len(self.spent)
-        if charge.shape not in ((servers, 1), (servers, self.regions)):
-            raise BadInput(
-                f"a charge must have shape ({servers}, 1) or ({servers}, {self.regions}); given {charge.shape}."
-            )
-        if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
-            raise BadInput(f"a charge must be whole nano-epsilon (int64); given an array of {charge.dtype}.")
-        if (charge < 0).any():
-            raise BadInput(f"a charge must be >= 0; given {int(charge.min())}e-9.")
 
     def _refuse(self, slot: int, cost: Nanos, over: NDArray[np.bool_]) -> None:
         server, column = (int(i) for i in np.argwhere(over)[0])
@@ -126,37 +155,10 @@ class Ledger(ABC):
             returns_at=returns,
         )
 
-    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
-        """Count what a server has spent before this ledger was opened: nano-epsilon by slot, up to slot `now`.
-
-        `first` is the first slot of the present horizon, if that is finite.
-
-        A durable account outlives configurations; a new one begins with the old debts, even those that are more
-        than it may ever spend. Slots may be negative: before the epoch of this configuration.
-        """
-        if self.slot != -1 or self.spent.any() or len(self.spent) != 1:
-            raise BadInput("only a new ledger of one server can take over what was spent before it.")
-        if any(nano < 0 or slot > now for slot, nano in charges.items()):
-            raise BadInput(f"what was spent before is >= 0 and of slots up to {now}.")
-        for slot, nano in charges.items():
-            self._carry(slot, nano, now)
-        self.slot = now
-        self._begin(first)
-
-    def _begin(self, first: int) -> None:
-        """A horizon begins with this slot; windows have no beginning."""
-        return None
-
-    @abstractmethod
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        """Count one old payment, if it still matters in slot `now`."""
-
     def arrays(self) -> dict[str, NDArray[np.int64]]:
-        """The ledger's whole state as arrays, for saving."""
         return {"slot": np.array(self.slot), "spent": self.spent}
 
     def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
-        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
         self._check_saved(arrays)
         self.slot = int(arrays["slot"])
         self.spent = arrays["spent"].astype(np.int64)
@@ -172,7 +174,7 @@ class Ledger(ABC):
                 raise BadInput(f"the saved ledger's '{name}' is not whole nano-epsilon >= 0: it is damaged.")
 
 
-class FiniteLedger(Ledger):
+class FiniteLedger(BatchLedger):
     """One budget for the whole horizon; nothing comes back, and nothing may be sampled after its end."""
 
     span = "the horizon of {} slots has"
@@ -180,11 +182,15 @@ class FiniteLedger(Ledger):
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         super().__init__(total, length, servers, regions, accounting)
-        self.first = 0
+        self.first = 0  # a state that was saved by version 0.1 may be of a later horizon
 
     def remaining(self, slot: int) -> Nanos:
         left = super().remaining(slot)
         return left if slot < self.first + self.length else np.zeros_like(left)
+
+    def left_in(self, slot: int) -> Nanos:
+        left = super().left_in(slot)
+        return np.zeros_like(left) if slot >= self.first + self.length else left
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         if slot >= self.first + self.length and charge.any():
@@ -205,11 +211,8 @@ class FiniteLedger(Ledger):
     def _record(self, slot: int, cost: Nanos) -> None:
         return None
 
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        self.spent += nano
-
-    def _begin(self, first: int) -> None:
-        self.first = first
+    def _leaving(self, slot: int) -> int:
+        return 0
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {**super().arrays(), "first": np.array(self.first)}
@@ -219,7 +222,7 @@ class FiniteLedger(Ledger):
         self.first = int(arrays["first"])
 
 
-class WindowLedger(Ledger):
+class WindowLedger(BatchLedger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
 
     span = "the last {} slots have"
@@ -250,10 +253,10 @@ class WindowLedger(Ledger):
     def _record(self, slot: int, cost: Nanos) -> None:
         self.history[slot % self.length] += cost
 
-    def _carry(self, slot: int, nano: int, now: int) -> None:
-        if slot > now - self.length:
-            self.history[slot % self.length] += nano
-            self.spent += nano
+    def _leaving(self, slot: int) -> Nanos:
+        last = min(slot, self.slot + self.length)
+        rows = [later % self.length for later in range(self.slot + 1, last + 1)]
+        return np.asarray(self.history[rows].sum(axis=0))
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {**super().arrays(), "history": self.history.copy()}  # rows are written in place
@@ -268,7 +271,34 @@ class WindowLedger(Ledger):
             raise BadInput("the saved ledger's slots do not add up to what it has spent: it is damaged.")
 
 
-def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> Ledger:
-    """An empty ledger for `servers` servers under a guarantee."""
+def check_charge(charge: Nanos, servers: int, regions: int) -> None:
+    """Refuse what is no charge of so many servers and regions."""
+    if charge.shape not in ((servers, 1), (servers, regions)):
+        raise BadInput(f"a charge must have shape ({servers}, 1) or ({servers}, {regions}); given {charge.shape}.")
+    if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
+        raise BadInput(f"a charge must be whole nano-epsilon (int64); given an array of {charge.dtype}.")
+    if (charge < 0).any():
+        raise BadInput(f"a charge must be >= 0; given {int(charge.min())}e-9.")
+
+
+def check_order(slot: int, last: int) -> None:
+    """Refuse a slot before the last one."""
+    if slot < last:
+        raise BadInput(f"slot {slot} is before slot {last}, which the ledger has already reached.")
+
+
+def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> BatchLedger:
+    """An empty ledger for `servers` servers under a guarantee.
+
+    >>> ledger = open_ledger(Guarantee.window(3, epsilon=1.0), servers=1, regions=1)
+    >>> ledger.spend(0, np.array([[700_000_000]]))
+    array([[700000000]])
+    >>> ledger.spend(1, np.array([[700_000_000]]))
+    Traceback (most recent call last):
+        ...
+    dpcrowd.errors.BudgetExhausted: server 0: slot 1 asks for ε=0.7, but the last 3 slots have spent 0.7 of 1 ...
+    >>> ledger.remaining(3)  # slot 0 has left the window
+    array([[1000000000]])
+    """
     kind = FiniteLedger if guarantee.kind == "finite" else WindowLedger
     return kind(guarantee.total, guarantee.length, servers, regions, accounting)

@@ -118,5 +118,9 @@ def discrete_laplace_var(scale: ArrayLike) -> Floats:
 
 
 def noise_var(charge: ArrayLike, sensitivity: ArrayLike = 1) -> Floats:
-    """Variance of the noise that a charge of nano-epsilon buys."""
+    """Variance of the noise that a charge of nano-epsilon buys.
+
+    >>> float(noise_var(10**9).round(4)), float(noise_var(10**9, sensitivity=2).round(4))
+    (1.8413, 7.8354)
+    """
     return discrete_laplace_var(noise_scale(charge, sensitivity))

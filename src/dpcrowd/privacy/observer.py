@@ -66,7 +66,14 @@ def _worst_window(charges: Nanos, window: int | None) -> int:
 
 
 class ObserverLedger:
-    """Collects charges slot by slot and reports the worst payments so far."""
+    """Collects charges slot by slot and reports the worst payments so far.
+
+    >>> observer = ObserverLedger(Guarantee.finite(10, epsilon=1.0), servers=1, regions=2)
+    >>> observer.record(0, np.array([[300_000_000, 0]]))
+    >>> observer.record(1, np.array([[0, 400_000_000]]))
+    >>> observer.report().epsilons()  # who moves from the first region to the second pays both
+    {'server': 0.4, 'moving': 0.7, 'roaming': 0.7}
+    """
 
     def __init__(self, guarantee: Guarantee, servers: int, regions: int) -> None:
         self._window = guarantee.length if guarantee.kind == "window" else None

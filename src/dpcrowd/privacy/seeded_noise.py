@@ -29,6 +29,13 @@ class SeededNoise:
 
     only  restricts it to one server of a single run: the same numbers as that server gets in the whole network
     loop  how noise is added; the simulator takes `dpcrowd.privacy.noise_loop.compiled_noise`
+
+    >>> noise = SeededNoise([np.random.SeedSequence(0)], servers=2, regions=1)
+    >>> counts, charge = np.array([[40], [70]]), np.array([[10**9]])
+    >>> first = noise.noisy(0, counts, charge, sensitivity=1, where=np.array([[True], [False]]))
+    >>> again = noise.noisy(0, counts, charge, sensitivity=1, where=np.array([[True], [False]]))
+    >>> bool((first == again).all()), float(first[1, 0])
+    (True, 0.0)
     """
 
     private = False

@@ -1,4 +1,4 @@
-"""Privacy budgets as exact integers of 1e-9 epsilon.
+"""Privacy budgets as exact integers of 1e-9 epsilon, and times as whole nanoseconds UTC.
 
 Floating-point sums drift: a ledger that adds 0.1 ten times holds 0.9999999999999999 and one that adds the
 rounded-up parts of a window overspends. All ledgers therefore count in whole nano-epsilon, allocation rounds down,
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
+
 from dpcrowd.errors import BadInput
 
-__all__ = ["LARGEST_EPSILON", "NANO", "format_epsilon", "from_nano", "to_nano"]
+__all__ = ["LARGEST_EPSILON", "NANO", "check_nano", "format_epsilon", "from_nano", "to_nano", "utc_text"]
 
 NANO = 10**9
 LARGEST_EPSILON = 1_000_000
@@ -52,3 +54,20 @@ def format_epsilon(nano: int) -> str:
     whole, rest = divmod(abs(int(nano)), NANO)
     sign = "-" if nano < 0 else ""
     return f"{sign}{whole}.{rest:09d}".rstrip("0").rstrip(".")
+
+
+def check_nano(nano: int) -> None:
+    """Refuse an amount that is no payment: a draw that costs nothing would be a hole."""
+    if not 1 <= nano <= LARGEST_EPSILON * NANO:
+        raise BadInput(f"an amount of {nano}e-9 ε; allowed: whole numbers from 1e-9 to {LARGEST_EPSILON}.")
+
+
+def utc_text(at_ns: int, *, exact: bool = False) -> str:
+    """A time for a person: RFC 3339 in UTC, to the second, or `exact`, with as much of a fraction as it has.
+
+    >>> utc_text(1_800_000_000_000_000_000)
+    '2027-01-15T08:00:00Z'
+    """
+    seconds, fraction = divmod(at_ns, NANO)
+    digits = f".{fraction:09d}".rstrip("0") if exact and fraction else ""
+    return f"{np.datetime64(seconds, 's')}{digits}Z"

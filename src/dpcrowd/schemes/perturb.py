@@ -21,7 +21,17 @@ Floats = NDArray[np.float64]
 
 
 def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:
-    """Noisy counts of the regions that are due, paid at the ledger before they are drawn."""
+    """Noisy counts of the regions that are due, paid at the ledger before they are drawn.
+
+    >>> from dpcrowd import Guarantee, Plan, SeededNoise, noise_var, open_ledger
+    >>> ledger = open_ledger(Guarantee.window(2, epsilon=1.0), servers=1, regions=2)
+    >>> due, amount = np.array([[True]]), np.array([[500_000_000]])
+    >>> plan = Plan(0, np.array([[0.5]]), due, amount, noise_var(amount))
+    >>> noise = SeededNoise([np.random.SeedSequence(1)], 1, 2)
+    >>> reading = perturb_counts(ledger, plan, np.array([[40, 7]]), noise, sensitivity=1)
+    >>> reading.noisy.shape, reading.charge.tolist(), ledger.remaining(0).tolist()
+    ((1, 2), [[500000000]], [[500000000]])
+    """
     charge = plan.due * plan.amount
     if not plan.due.any():
         return Reading(np.zeros(counts.shape), plan.noise_var, charge)

@@ -23,7 +23,7 @@ from dpcrowd.schemes.sample import Sample
 from dpcrowd.schemes.sampled import SampledScheme
 from dpcrowd.schemes.uniform import Uniform
 
-__all__ = ["SCHEMES", "groups_regions", "make_scheme", "staggered_interval", "takes_interval"]
+__all__ = ["OWN", "SCHEMES", "groups_regions", "make_from", "make_scheme", "staggered_interval", "takes_interval"]
 
 _ALL: tuple[type[Scheme], ...] = (
     NonPrivate,
@@ -48,6 +48,9 @@ _ALL: tuple[type[Scheme], ...] = (
 )
 
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}
+
+OWN = frozenset(_ALL)
+"""The schemes that this package answers for; those of other packages are found by `dpcrowd.plugins`."""
 
 
 def takes_interval(scheme: type[Scheme]) -> bool:
@@ -76,10 +79,14 @@ def groups_regions(scheme: Scheme) -> bool:
 
 
 def make_scheme(name: str, **options: Any) -> Scheme:
-    """A scheme by its name; options that are None are left out."""
+    """One of dpcrowd's own schemes by its name; options that are None are left out."""
     if name not in SCHEMES:
         raise unknown_name("scheme", name, SCHEMES)
-    scheme = SCHEMES[name]
+    return make_from(SCHEMES[name], name, **options)
+
+
+def make_from(scheme: type[Scheme], name: str, **options: Any) -> Scheme:
+    """An instance of a scheme that users call `name`; options that are None are left out."""
     given = {key: value for key, value in options.items() if value is not None}
     if "interval" in given:
         if not takes_interval(scheme):

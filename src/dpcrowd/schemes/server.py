@@ -7,14 +7,16 @@ The arithmetic is the batch's own with N = 1: a simulated and a live server that
 release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
 whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them
 goes on with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the same
-under another setting: other regions, another share. `begin_again` goes back to earlier slots, after a clock that was
-ahead has come back; that none of them is drawn a second time is then the caller's matter.
+under another setting: other regions, another share.
+
+A live server spends from an account that outlives it (`privacy.account_ledger`): it is given a fresh one before every
+slot, and its state holds none of it. So it can go on in a new horizon (`begin_horizon`), and go back to earlier slots
+after a clock that was ahead has come back (`begin_again`); that none of them is drawn a second time, the account knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +25,9 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
-from dpcrowd.privacy import FiniteLedger, Noise, check_noise
+from dpcrowd.privacy import Noise, check_noise
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
@@ -42,8 +46,17 @@ class Server:
     share       the public part of the population that it sees, 0 < share <= 1
     max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
     beta        the consensus step itself, instead
+    account     from which it spends; without one, it has a ledger of its own, as in a simulation
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
+
+    >>> from dpcrowd import DPCrowdW, Guarantee, ProcessModel, SecureNoise
+    >>> setting = Setting(1, ProcessModel.of(1.0, [100.0]), Guarantee.window(24, epsilon=24.0))
+    >>> server = Server(DPCrowdW("fixed", interval=1), setting, SecureNoise(), number=0, share=0.5, max_degree=2)
+    >>> message = server.observe(0, [1000])  # to be sent to the neighbours
+    >>> release = server.hear({})  # with what they have sent
+    >>> bool(abs(release.estimate[0] - 2000) < 200), release.epsilon
+    (True, 1.0)
     """
 
     def __init__(
@@ -56,6 +69,7 @@ class Server:
         share: float,
         max_degree: int = 0,
         beta: float | None = None,
+        account: Account | None = None,
         allow_simulated_noise: bool = False,
     ) -> None:
         check_noise(noise, "a server", allow_simulated_noise=allow_simulated_noise)
@@ -74,7 +88,10 @@ class Server:
         self._shares = np.array([[float(share)]])
         growth = setting.model.growth
         self._gain = default_gain(max_degree, growth) if beta is None else check_gain(beta, max_degree, growth)
-        self._state = scheme.start(setting)
+        self._ledger = None if account is None else _live_ledger(account, scheme, setting)
+        self._run = Run(scheme, setting, self._ledger)
+        self._state = self._run.start()
+        self._horizon = None if self._ledger is None else self._ledger.first
         self._slot = -1
         self._pending: tuple[Plan, Reading] | None = None
         self._blank = np.zeros(setting.regions, dtype=np.bool_)  # new regions of a matrix form; see `take_over`
@@ -84,65 +101,63 @@ class Server:
         """The last slot that was observed; -1 before the first."""
         return self._slot
 
-    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
-        """Begin with the debts of an older account: nano-epsilon by slot, up to slot `now`; see `Ledger.carry_over`."""
-        if self._slot != -1:
-            raise BadInput("debts are taken over before the first slot.")
-        ledger = getattr(self._state, "ledger", None)
-        if ledger is None:
-            raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
-        ledger.carry_over(charges, now, first)
+    @property
+    def account(self) -> Account | None:
+        """From which it spends, with what it has spent itself since; None: it has a ledger of its own."""
+        return None if self._ledger is None else self._ledger.account
+
+    def use(self, account: Account) -> None:
+        """Spend from this account from now on."""
+        self._need_account().use(account)
 
     @property
     def horizon(self) -> int | None:
-        """The first slot of the finite horizon in which it spends; None for a window, or without a ledger."""
-        ledger = getattr(self._state, "ledger", None)
-        return ledger.first if isinstance(ledger, FiniteLedger) else None
+        """The first slot of the finite horizon for which it plans its samples; None: a window, or no account."""
+        return self._horizon
 
-    def begin_horizon(self, charges: Mapping[int, int], first: int) -> None:
-        """Spend in a new horizon from slot `first` on: account and sampling begin anew, the estimates go on.
-
-        charges  what the new horizon has cost already: nano-epsilon by slot, up to the last slot that was observed
+    def begin_horizon(self) -> None:
+        """Sample for the horizon that its account is in: sampling begins anew, the estimates go on.
 
         A slot that was open is released without messages first.
         """
-        if self.horizon is None:
+        first = self._need_account().first
+        if first is None:
             raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could begin anew.")
-        if self._pending is not None:
-            self.hear()
-        self._state = estimates_only(self._state, self.scheme.start(self.setting))
-        self._state.ledger.carry_over(charges, self._slot, first)
+        self._begin_sampling()
+        self._horizon = first
 
-    def begin_again(self, charges: Mapping[int, int], last: int, first: int = 0) -> None:
-        """Go on after slot `last`, although later ones were observed: account and sampling begin anew, estimates go on.
+    def begin_again(self, last: int) -> None:
+        """Go on after slot `last`, although later ones were observed: sampling begins anew, the estimates go on.
 
-        charges  what counts against the window or horizon: nano-epsilon by slot, up to `last`
-        first    the first slot of the present horizon, if that is finite
-
-        A slot that was open is released without messages first. The caller sees to it that nothing is observed with
-        counts that was sampled before: this server no longer knows.
+        A slot that was open is released without messages first. Slots that were sampled before are not sampled again:
+        its account, a fresh one, knows them.
         """
         if not -1 <= last < self._slot:
             raise BadInput(f"slot {last} is not before slot {self._slot}, the last one that was observed.")
-        if getattr(self._state, "ledger", None) is None:
-            raise BadInput(f"scheme '{self.scheme.name}' keeps no ledger.")
+        ledger = self._need_account()
+        self._begin_sampling()
+        ledger.go_to(last)
+        self._slot, self._horizon = last, ledger.first
+
+    def _begin_sampling(self) -> None:
         if self._pending is not None:
             self.hear()
-        self._state = estimates_only(self._state, self.scheme.start(self.setting))
-        self._state.ledger.carry_over(charges, last, first)
-        self._slot = last
+        self._state = estimates_only(self._state, self._run.start())
+
+    def _need_account(self) -> AccountLedger:
+        if self._ledger is None:
+            raise BadInput("this server has a ledger of its own: make it with an account.")
+        return self._ledger
 
     def remaining(self, slot: int) -> int:
         """Nano-epsilon that may still be spent in a slot that is not over yet."""
         ledger = getattr(self._state, "ledger", None)
-        # Of a copy: a ledger that is asked of a slot goes there, and the slot before it could not be paid any more.
-        return 0 if ledger is None else int(deepcopy(ledger).remaining(slot).min())
+        return 0 if ledger is None else int(ledger.left_in(slot).min())
 
-    def observe(self, slot: int, counts: object | None, room: int | None = None) -> Messages | None:
+    def observe(self, slot: int, counts: object | None) -> Messages | None:
         """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said.
 
-        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot. `room` is what the
-        slot may cost at most, in nano-epsilon, where an account outside knows of more debts than this server does.
+        Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
         """
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
@@ -152,9 +167,6 @@ class Server:
             raise BadInput(f"slot {slot} was given after slot {self._slot}: no slot may be observed twice.")
         nothing = np.zeros(self.setting.regions, dtype=np.int64)
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
-        ledger = getattr(self._state, "ledger", None)
-        if ledger is not None:
-            ledger.ceiling = room
         plan = self.scheme.plan(self._state, slot, self._shares)
         if counts is None:
             if not self.scheme.live:
@@ -234,6 +246,8 @@ class Server:
         arrays["slot"] = np.array(self._slot)
         if self._blank.any():
             arrays["blank"] = self._blank
+        if self._horizon is not None:
+            arrays["horizon"] = np.array(self._horizon)
         if self._pending is not None:
             arrays.update(pack(self._pending[0], "plan"))
             arrays.update(pack(self._pending[1], "reading"))
@@ -253,10 +267,15 @@ class Server:
                 f"the saved state of scheme '{whose}' is of another server or setting (number, share, guarantee, "
                 "model, tuning or options); restore it where it was made."
             )
-        state = self.scheme.start(self.setting)
+        state = self._run.start()
         load_into(state, arrays, "state")
         self._state = state
         self._slot = int(arrays["slot"])
+        if self._ledger is not None:
+            self._ledger.go_back(self._slot)
+            # The states of version 0.1 hold a ledger, which knew the horizon.
+            horizon = arrays.get("horizon", arrays.get("state.ledger.first"))
+            self._horizon = None if horizon is None else int(horizon)
         self._blank = arrays.get("blank", np.zeros(self.setting.regions, dtype=np.bool_))
         self._pending = None
         if any(name.startswith("plan.") for name in arrays):
@@ -271,15 +290,24 @@ class Server:
         Slots must be counted from the same epoch, in the same length. A slot that was open is released without messages
         first. What was spent stays spent; a state that does not fit is refused and changes nothing.
         """
-        ledger = getattr(self._state, "ledger", None)
-        if self._slot != -1 or (ledger is not None and ledger.slot != -1):
-            raise BadInput("a state is taken over by a server that has done nothing yet: neither slots nor debts.")
+        if self._slot != -1:
+            raise BadInput(f"a state is taken over by a server that has done nothing yet; slot {self._slot} is given.")
         before.restore(saved)
         if before.open_slot is not None:
             before.hear()
-        old, new = Run(before.scheme, before.setting), Run(self.scheme, self.setting)
-        self._state, self._blank = transfer(before._state, before._blank, old, new, places)
-        self._slot = before.slot
+        self._state, self._blank = transfer(before._state, before._blank, before._run, self._run, places)
+        self._slot, self._horizon = before.slot, before.horizon
+        if self._ledger is not None:
+            self._ledger.go_to(self._slot)
+
+
+def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountLedger:
+    if not scheme.live or setting.accounting != "sound":
+        raise BadInput(
+            "a server that spends from an account runs a live scheme with sound accounting; given "
+            f"'{scheme.name}' with accounting '{setting.accounting}'."
+        )
+    return AccountLedger(account, setting.regions)
 
 
 def saved_slot(saved: bytes) -> int:

@@ -3,7 +3,7 @@
 A network's next revision may bring, drop or reorder regions, and change shares, A and Q. Which axes of a state's
 arrays count regions is not written down anywhere: it is seen by starting the scheme with one region more. Along those
 axes the regions that stay take their numbers with them (of a covariance that is the marginal: rows and columns), and a
-new region is as the scheme starts it. Everything else belongs to the server and goes on whole, the ledger above all.
+new region is as the scheme starts it. Everything else belongs to the server and goes on whole, its ledger above all.
 
 Three things are no matter of axes:
 - What is still as the old setting starts it (the price of a sample) is as the new one starts it.
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
+from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.filtering import FilterState
 from dpcrowd.schemes.messages import InfoMessages, Messages
@@ -43,17 +44,28 @@ _LEAST_CROWD = 1e3
 
 @dataclass(frozen=True)
 class Run:
-    """A scheme under a setting."""
+    """A scheme under a setting; its servers spend from ledgers of their own, unless one is given."""
 
     scheme: Scheme
     setting: Setting
+    ledger: Ledger | None = None
+
+    def start(self) -> Any:
+        """The state before the first slot."""
+        return self._start(self.setting)
+
+    def _start(self, setting: Setting) -> Any:
+        state = self.scheme.start(setting)
+        if self.ledger is not None:
+            state.ledger = self.ledger
+        return state
 
     def arrays(self, more_regions: int = 0) -> Arrays:
         """The state before the first slot, if there were so many regions more."""
         setting = self.setting
         if more_regions:
             setting = replace(setting, model=ProcessModel.of(1.0, np.ones(setting.regions + more_regions)))
-        return pack(self.scheme.start(setting), "state")
+        return pack(self._start(setting), "state")
 
 
 def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tuple[Any, Bools]:
@@ -80,7 +92,7 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
     now_blank = np.zeros(len(places), dtype=np.bool_)
     if new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
-    begun = new.scheme.start(new.setting)
+    begun = new.start()
     load_into(begun, arrays, "state")
     return begun, now_blank
 

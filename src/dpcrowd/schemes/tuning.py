@@ -33,6 +33,13 @@ class Tuning:
     epsilon_max       largest share of epsilon that RescueDP gives to one sample
     tau1, tau2, tau3  dynamic grouping: size, correlation and difference thresholds, in the server's own counts
     history           kappa: how many past releases the grouping looks at
+
+    >>> Tuning(theta=1.0).theta
+    1.0
+    >>> Tuning(sample_fraction=2)
+    Traceback (most recent call last):
+        ...
+    dpcrowd.errors.BadInput: tuning parameter sample_fraction must be above 0 and at most 1; given 2.
     """
 
     theta: float = 2.5

@@ -16,9 +16,10 @@ from dpcrowd.filters import Observation
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
+from dpcrowd.plugins import find_plugin, installed, make_scheme
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
-from dpcrowd.schemes.registry import SCHEMES, make_scheme
+from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
@@ -84,7 +85,7 @@ def configure(
     observation       how counts arise, and the filter's idea of it: "paper" or "binomial"; without: "paper", but
                       "binomial" where every user is at one server (shares="partition", check-ins)
     shares            "uniform", "per-slot", "partition", or a list
-    graph             random, ring, grid, small-world, scale-free, geometric, complete, or a file of links
+    graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
     dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
     interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
     beta              consensus step size; without: 1/(2 (1 + max degree))
@@ -206,11 +207,14 @@ def _network(
     graph: str | os.PathLike[str], servers: int | None, density: float | None, dynamic: bool | None
 ) -> NetworkSpec:
     name = os.fspath(graph)
-    if name not in TOPOLOGIES and name and (Path(name).suffix or Path(name).exists()):
+    own = name in TOPOLOGIES
+    plugin = None if own or Path(name).exists() else find_plugin("topology", name)
+    if not own and plugin is None and name and (Path(name).suffix or Path(name).exists()):
         return _network_from_file(Path(name), servers, dynamic)
     known = [topology for topology in TOPOLOGIES if topology != "file"]
-    if name not in known:
-        raise BadInput(f"{unknown_name('graph', name, known)} The path of a file of links is allowed too.")
+    if name not in known and plugin is None:
+        error = unknown_name("graph", name, [*known, *installed("topology")])
+        raise BadInput(f"{error} The path of a file of links is allowed too.")
     servers = _SERVERS if servers is None else servers
     whole_number("servers", servers, 2, _MOST_SERVERS)
     if density is None:

@@ -7,19 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.plugins import package_of
+from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.testing import Report, examine_scheme
 
 __all__ = ["notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
+_REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
 
 def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
-    """The guarantee in words, with what the simulated setting takes away from it."""
+    """The guarantee in words, with what the simulated setting takes away from it.
+
+    The promise of another package's scheme is printed as that package's claim; the checks of `dpcrowd.testing` are made
+    first, and a scheme that does not pass them is never printed as if it had.
+    """
     if entrant.guarantee is None:
         return None
     limits = []
@@ -31,7 +39,20 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
             f"Not for these shares, which sum to about {_sum_of_shares(config):.3g} and put users at several servers "
             f"at once; only if a user were at no more than {servers}: "
         )
-    return f"{''.join(limits)}{entrant.guarantee}"
+    package = package_of(entrant.scheme)
+    whose = "" if package is None else f"{_standing(entrant.scheme, package)}: "
+    return f"{whose}{''.join(limits)}{entrant.guarantee}"
+
+
+def _standing(scheme: Scheme, package: str) -> str:
+    """Who makes the promise of a scheme that is not dpcrowd's own, and what the checks say of it."""
+    key = type(scheme), repr(sorted(vars(scheme).items(), key=str))
+    if key not in _REPORTS:
+        _REPORTS[key] = examine_scheme(scheme)
+    report = _REPORTS[key]
+    if report.ok:
+        return f"promised by {package}, whose scheme passes dpcrowd's checks; the proof is theirs"
+    return f"claimed by {package}, whose scheme does not pass dpcrowd's checks ({report.failures[0]})"
 
 
 def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:

@@ -40,6 +40,14 @@ class SimulationResult:
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     setup       of each scheme what it ran under: data, servers, epsilon, ...; `write` repeats it in every row
+
+    >>> import dpcrowd
+    >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
+    >>> result
+    SimulationResult of 2 runs
+      uniform: ARE ..., frequency 1
+    >>> result.summary()[0]["epsilon_paid"]
+    {'server': 1.0, 'moving': 1.0, 'roaming': 1.0}
     """
 
     records: dict[str, RunRecords]

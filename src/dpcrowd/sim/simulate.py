@@ -39,11 +39,18 @@ def simulate(
     schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
+    Schemes, data sets and networks of other packages go by their names, too, or by `package:object`.
     jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
-    backend   local, dask or ray: where the processes are
-    cluster   the address of a running Dask or Ray cluster; None: start one on this machine
+    backend   local or dask: where the processes are
+    cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
     settings  see `dpcrowd.sim.configure.configure`: servers, density, epsilon, window, horizon, runs, seed, users, ...
+
+    >>> result = simulate("fast,dpcrowd", servers=8, density=0.5, slots=60, runs=2, jobs=1)
+    >>> sorted(result.records), result["dpcrowd"].are.shape
+    (['dpcrowd', 'fast'], (2,))
+    >>> result.compare("dpcrowd", "fast").ratio < 1
+    True
     """
     where = Backend(backend, jobs, cluster)
     config = configure(schemes, data, **settings)

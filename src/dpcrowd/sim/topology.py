@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
-from dpcrowd.errors import BadInput
+from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
-from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph, draw_latency
 from dpcrowd.network.topologies import TOPOLOGIES, build
+from dpcrowd.plugins import Plugin, find_plugin
 from dpcrowd.sampling.schedule import spread_phases
 from dpcrowd.sim.data.seeds import Purpose, generator
 
@@ -35,7 +36,11 @@ _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """name: a topology of `dpcrowd.network.topologies`, or "file" with its text; dynamic: drawn anew each slot."""
+    """Which network to draw.
+
+    name     a topology of `dpcrowd.network.topologies`, "file" with its text, or that of a plug-in
+    dynamic  whether it is drawn anew in each slot
+    """
 
     name: str
     servers: int
@@ -44,7 +49,7 @@ class NetworkSpec:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        if self.dynamic and self.name not in _REDRAWN:
+        if self.dynamic and self.name in TOPOLOGIES and self.name not in _REDRAWN:
             raise BadInput(
                 f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
             )
@@ -60,7 +65,28 @@ class NetworkSpec:
 
     def draw(self, rng: np.random.Generator) -> Graph:
         """One network."""
+        plugin = None if self.name in TOPOLOGIES else find_plugin("topology", self.name)
+        if plugin is not None:
+            return _draw_plugin(plugin, self.servers, self.density, rng)
         return build(self.name, self.servers, rng, self.density, **self._extra)
+
+
+def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Generator) -> Graph:
+    """One network of another package, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
+
+    Links without a latency get one from U(50, 150) ms, as in every other topology.
+    """
+    value: Any = plugin.call(servers, density, rng)
+    try:
+        graph = value if isinstance(value, Graph) else Graph.from_edges(servers, *value)
+    except (DpcrowdError, TypeError, ValueError) as error:
+        raise plugin.broken(f"it returned neither a dpcrowd.Graph nor links ({error})") from error
+    if graph.servers != servers or (graph.degree == 0).any():
+        raise plugin.broken(f"its network must link all of {servers} servers; given {graph!r}")
+    if graph.latency_ms is not None:
+        return graph
+    sources, targets, _ = graph.pairs()
+    return Graph.from_edges(servers, sources, targets, draw_latency(rng, sources.size, LATENCY_MS))
 
 
 class Links:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dpcrowd.experiments.figures.catalog import FIGURES, LEDGER_NAMES, LEDGERS, find_figures
+from dpcrowd.experiments.figures.catalog import ADDED, FIGURES, LEDGER_NAMES, LEDGERS, find_figures
 from dpcrowd.experiments.figures.figure import Curve, Figure, Panel, Sweep, Values
 
-__all__ = ["FIGURES", "LEDGERS", "LEDGER_NAMES", "Curve", "Figure", "Panel", "Sweep", "Values", "find_figures"]
+__all__ = [
+    "ADDED",
+    "FIGURES",
+    "LEDGERS",
+    "LEDGER_NAMES",
+    "Curve",
+    "Figure",
+    "Panel",
+    "Sweep",
+    "Values",
+    "find_figures",
+]

@@ -1,4 +1,7 @@
-"""The nine figures: seven of the paper, and two that we add. Each says what it sweeps and how that is shown."""
+"""The nine figures, seven of the paper and two that we add, and one for other packages.
+
+Each says what it sweeps and how that is shown.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ from dpcrowd.experiments.figures.figure import (
     Sweep,
     error_panels,
 )
+from dpcrowd.experiments.figures.plugins import plugin_panels, plugin_sweeps
 from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed, regions, single
 from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.points.point import Entry, Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
-__all__ = ["FIGURES", "LEDGERS", "LEDGER_NAMES", "find_figures"]
+__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "find_figures"]
 
 LEDGERS: tuple[Accounting, ...] = ("per-region", "sound")
 LEDGER_NAMES = {"per-region": "the paper's ledger", "sound": "sound ledger"}
@@ -352,11 +356,26 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def find_figures(wanted: tuple[str, ...]) -> tuple[Figure, ...]:
+ADDED = Figure(
+    10,
+    "plugins",
+    "Schemes, data and networks of other packages",
+    "none: what was added to this report",
+    plugin_sweeps,
+    plugin_panels,
+    "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
+    "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
+    "and 'claimed by' it where it does not.",
+)
+"""Drawn only where schemes, data or a network of other packages are added."""
+
+
+def find_figures(wanted: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
     """Figures by number or name, in the order of their numbers; all of them if none is named."""
-    known = {key: figure for figure in FIGURES for key in (str(figure.number), figure.name)}
+    figures = (*FIGURES, ADDED) if added else FIGURES
+    known = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
     for name in wanted:
         if name not in known:
             raise unknown_name("figure", name, known)
     chosen = {known[name].number for name in wanted}
-    return tuple(figure for figure in FIGURES if not wanted or figure.number in chosen)
+    return tuple(figure for figure in figures if not wanted or figure.number in chosen)

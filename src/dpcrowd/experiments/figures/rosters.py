@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 from dpcrowd.experiments.points.point import Entry
@@ -64,32 +65,43 @@ class Style:
     width: float = 1.6
 
 
-STYLES = {
-    "fast": Style("FAST", "#d55e00", "s"),
-    "dfast": Style("DFAST", "#e69f00", "D", "--"),
-    "dpcrowd": Style("DPCrowd", "#0072b2", "o", width=2.2),
-    "dpcrowd-fixed": Style("DPCrowd-fixed", "#56b4e9", "v"),
-    "dpcrowd-adaptive": Style("DPCrowd-adaptive", "#0072b2", "o", width=2.2),
-    "fast-fixed": Style("FAST-fixed", "#d55e00", "s", "--", 1.0),
-    "central-fixed": Style("central-fixed", "#555555", "x", ":", 1.0),
-    "dpcrowd-w": Style("DPCrowd_w", "#56b4e9", "v"),
-    "dpcrowd-plus": Style("DPCrowd+", "#0072b2", "o", width=2.2),
-    "dpcrowd-plus-matrix": Style("DPCrowd+, matrix form", "#003a5c", "*", "none"),
-    "rescuedp": Style("RescueDP", "#d55e00", "s"),
-    "drescuedp": Style("DRescueDP", "#e69f00", "D", "--"),
-    "dpegasus": Style("DPeGaSus", "#cc79a7", "^", "--"),
-    "dbd": Style("DBD", "#009e73", "<", "--"),
-    "dba": Style("DBA", "#7a9a01", ">", "--"),
-    "uniform": Style("Uniform", "#999999", "1", "-", 1.0),
-    "sample": Style("Sample", "#8c6d46", "2", "-", 1.0),
-    "duniform": Style("DUniform", "#999999", "3", "--", 1.0),
-    "dsample": Style("DSample", "#8c6d46", "4", "--", 1.0),
-    "central": Style("central filter", "#222222", "x", ":", 1.2),
-    "measured": Style("DPCrowd-fixed, measured", "#0072b2", "o", width=2.2),
-    "predicted": Style("predicted, with the neighbours' information", "#222222", "x", "--"),
-    "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),
-    "relay": Style("Relay", "#aa0000", "P", width=2.2),
-}
+class _Styles(dict[str, Style]):
+    """Styles by label; a scheme of another package gets one that follows from its name."""
+
+    def __missing__(self, label: str) -> Style:
+        return Style(label, _FREE_COLOURS[zlib.crc32(label.encode()) % len(_FREE_COLOURS)], "h", "-.", 1.6)
+
+
+_FREE_COLOURS = ("#6a3d9a", "#b15928", "#1b7837", "#c51b7d", "#01665e")
+
+STYLES = _Styles(
+    {
+        "fast": Style("FAST", "#d55e00", "s"),
+        "dfast": Style("DFAST", "#e69f00", "D", "--"),
+        "dpcrowd": Style("DPCrowd", "#0072b2", "o", width=2.2),
+        "dpcrowd-fixed": Style("DPCrowd-fixed", "#56b4e9", "v"),
+        "dpcrowd-adaptive": Style("DPCrowd-adaptive", "#0072b2", "o", width=2.2),
+        "fast-fixed": Style("FAST-fixed", "#d55e00", "s", "--", 1.0),
+        "central-fixed": Style("central-fixed", "#555555", "x", ":", 1.0),
+        "dpcrowd-w": Style("DPCrowd_w", "#56b4e9", "v"),
+        "dpcrowd-plus": Style("DPCrowd+", "#0072b2", "o", width=2.2),
+        "dpcrowd-plus-matrix": Style("DPCrowd+, matrix form", "#003a5c", "*", "none"),
+        "rescuedp": Style("RescueDP", "#d55e00", "s"),
+        "drescuedp": Style("DRescueDP", "#e69f00", "D", "--"),
+        "dpegasus": Style("DPeGaSus", "#cc79a7", "^", "--"),
+        "dbd": Style("DBD", "#009e73", "<", "--"),
+        "dba": Style("DBA", "#7a9a01", ">", "--"),
+        "uniform": Style("Uniform", "#999999", "1", "-", 1.0),
+        "sample": Style("Sample", "#8c6d46", "2", "-", 1.0),
+        "duniform": Style("DUniform", "#999999", "3", "--", 1.0),
+        "dsample": Style("DSample", "#8c6d46", "4", "--", 1.0),
+        "central": Style("central filter", "#222222", "x", ":", 1.2),
+        "measured": Style("DPCrowd-fixed, measured", "#0072b2", "o", width=2.2),
+        "predicted": Style("predicted, with the neighbours' information", "#222222", "x", "--"),
+        "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),
+        "relay": Style("Relay", "#aa0000", "P", width=2.2),
+    }
+)
 
 
 def name_of(label: str) -> str:

@@ -17,12 +17,27 @@ from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["QUICK_RUNS", "RUNS", "Plan", "make_plan"]
+__all__ = ["QUICK_RUNS", "RUNS", "Additions", "Plan", "make_plan"]
 
 RUNS = 50
 QUICK_RUNS = 3
 SINGLE = ("linear", "flu")
 MULTI = ("multi-linear", "multi-flu")
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a figure of its own compares with the paper's schemes: names of plug-ins, or `package:object`."""
+
+    schemes: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    graph: str = "random"
+
+    def __bool__(self) -> bool:
+        return self != Additions()
+
+
+_NOTHING = Additions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +49,7 @@ class Plan:
     tuned         parameter files in use, by data set
     data_dir      where the data were looked for first, and
     tuning        which parameter files were asked for: both as they were given, for the command in the report
+    added         what figure 10 adds, if anything
     default_*     the value of a setting while another one is swept
     matrix_runs   how many runs the one point of the (slow) matrix form gets
     """
@@ -43,6 +59,7 @@ class Plan:
     tuned: Mapping[str, Tuned] = field(default_factory=dict)
     data_dir: str | None = None
     tuning: tuple[str, ...] = ()
+    added: Additions = _NOTHING
     runs: int = RUNS
     seed: int = 0
     servers: int = 50
@@ -75,6 +92,7 @@ def make_plan(
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
     tuning: Iterable[str | os.PathLike[str]] = (),
+    added: Additions = _NOTHING,
 ) -> Plan:
     """The full or the quick plan on the data that can be found."""
     runs = (QUICK_RUNS if quick else RUNS) if runs is None else runs
@@ -92,8 +110,11 @@ def make_plan(
             continue
         loaded = load(name, data_dir=data_dir)
         data[name] = tuned[name].apply(loaded) if name in tuned else loaded
+    for name in added.data:
+        if name not in missing:
+            data.setdefault(name, load(name, data_dir=data_dir))
     place = None if data_dir is None else os.fspath(data_dir)
-    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, runs=runs, seed=seed)
+    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, added=added, runs=runs, seed=seed)
     return _quicker(plan) if quick else plan
 
 

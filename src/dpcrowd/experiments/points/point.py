@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpcrowd.network.topologies import TOPOLOGIES
+from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.privacy import Accounting
 from dpcrowd.schemes.base import Form
-from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import DataSet
@@ -34,7 +35,7 @@ class Entry:
     """A scheme of a point.
 
     label     its name in figures and tables
-    scheme    its name in the registry
+    scheme    its name, or `package:Class`
     interval  sample every so many slots instead of adaptively
     whole     give a window scheme the whole stream as its window, so that it promises what a finite scheme does
     """
@@ -63,6 +64,7 @@ class Point:
     shares: Literal["uniform", "partition"] = "uniform"
     by_slot: bool = False
     most_runs: int | None = None
+    graph: str = "random"
 
     def config(self, data: DataSet, *, runs: int, seed: int, servers: int) -> SimulationConfig:
         """The simulation of this point."""
@@ -79,6 +81,7 @@ class Point:
                 accounting=self.accounting,
                 form=self.form,
                 shares=self.shares,
+                graph=self.graph,
             )
             for entry in self.entries
         ]
@@ -86,9 +89,19 @@ class Point:
 
     def key(self, data: DataSet, *, seed: int, servers: int) -> str:
         """A name for the results of this point: equal only if nothing that they depend on differs."""
-        mine = {name: value for name, value in asdict(self).items() if name != "most_runs"}
+        mine = {name: value for name, value in asdict(self).items() if name not in ("most_runs", "graph")}
+        mine |= self._of_others()
         facts = {**mine, "seed": seed, "servers": servers, "data": _data_facts(data), "code": code_digest()}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+    def _of_others(self) -> dict[str, Any]:
+        """The code of other packages that computes; nothing for a point without any."""
+        facts: dict[str, Any] = {} if self.graph == "random" else {"graph": self.graph}
+        if self.graph not in TOPOLOGIES and (topology := find_plugin("topology", self.graph)) is not None:
+            facts["topology code"] = plugin_digest(topology.load())
+        classes = {entry.scheme: scheme_class(entry.scheme) for entry in self.entries}
+        codes = {name: plugin_digest(kind) for name, kind in classes.items() if package_of(kind) is not None}
+        return facts | ({"scheme code": codes} if codes else {})
 
 
 def _data_facts(data: DataSet) -> dict[str, Any]:

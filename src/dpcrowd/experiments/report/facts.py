@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.experiments.figures import FIGURES
+from dpcrowd.experiments.figures import ADDED, FIGURES
 from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
 
 __all__ = ["Facts", "command", "how_it_was_made"]
@@ -57,13 +57,17 @@ class Facts:
 def command(plan: Plan, drawn: set[int]) -> str:
     """What to type for the same results, with paths as they were given; the report's folder is the reader's choice."""
     words = ["dpcrowd", "reproduce"]
-    if drawn != {figure.number for figure in FIGURES}:
+    figures = (*FIGURES, ADDED) if plan.added else FIGURES
+    if drawn != {figure.number for figure in figures}:
         words += [str(number) for number in sorted(drawn)]
     if plan.quick:
         words.append("--quick")
     if plan.runs != (QUICK_RUNS if plan.quick else RUNS):
         words += ["--runs", str(plan.runs)]
     words += ["--seed", str(plan.seed)]
+    for option, values in (("--scheme", plan.added.schemes), ("--data", plan.added.data)):
+        words += [option, ",".join(values)] if values else []
+    words += ["--graph", plan.added.graph] if plan.added.graph != "random" else []
     paths = [] if plan.data_dir is None else ["--data-dir", _path(plan.data_dir)]
     for file in plan.tuning:
         paths += ["--tuning", _path(file)]

@@ -94,6 +94,7 @@ class NeighbourStatus(Struct, frozen=True, kw_only=True):
     last_slot: Annotated[int | None, Meta(description="The last slot of which a message of it was used.")] = None
     last_heard: Time | None = None
     refused: Annotated[dict[str, int], Meta(description="Messages of it that were not used, by reason.")] = {}
+    refused_last: Annotated[dict[str, Time], Meta(description="When the last of them came, by reason.")] = {}
 
 
 class SlotRefusals(Struct, frozen=True, kw_only=True):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.horizon import by_revision
-from dpcrowd.node.live.purse import horizon, shortage
-from dpcrowd.node.live.spending import spending
-from dpcrowd.node.storage import Storage, StorageFailed, sharing_problem
+from dpcrowd.node.live.account_loader import load_account
+from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.privacy.account import Account, sharing_problem
+from dpcrowd.privacy.allowance import by_revision
+from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
 
@@ -80,13 +80,14 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
     """What all networks on this ledger have spent together, against each of their promises."""
     clock = network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    promises = storage.ledger.promises.all()
-    declared = any(promise.network == network.id for promise in promises)
+    account = load_account(storage, network, slot)
+    promises = account.promises
+    declared = account.promise_of(network.id) is not None
     if not declared:
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
     for promise in promises:
-        counted = storage.ledger.counted(promise, clock.opens(slot))
-        cost = spending(storage, promise, clock, slot)
+        cost = Spending(promise, clock.opens(slot), account)
+        counted = account.counted(promise, clock.opens(slot))
         paid = min(sum(one.nano for one in counted if one.kind == "sample"), cost.spent)
         span = "since its horizon began" if promise.span_ns is None else "in its present window"
         counts = f", which counts as {format_epsilon(cost.spent)} for users {promise.bounds}"
@@ -97,9 +98,8 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
             f"{counts if cost.spent > paid else ''}{blocked}"
         )
         yield passed("budget", text)
-    lost = storage.ledger.total_lost()
-    total = format_epsilon(storage.ledger.total_spent() - lost)
-    blocked = f", and ε={format_epsilon(lost)} of confirmed losses was blocked" if lost else ""
+    total = format_epsilon(account.total - account.lost)
+    blocked = f", and ε={format_epsilon(account.lost)} of confirmed losses was blocked" if account.lost else ""
     text = f"since the ledger began ε={total} was spent{blocked}, over {max(len(promises), 1)} network(s)."
     yield passed("budget", text)
     shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
@@ -107,31 +107,27 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
         fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
         yield problem("sharing", f"the server will not start: {shared}", fix)
     elif declared:
-        yield from _check_room(network, storage, slot)
+        yield from _check_allowance(network, account, slot)
 
 
-def _check_room(network: NetworkConfig, storage: Storage, slot: int) -> Iterator[Finding]:
-    """Whether a sample of the present slot could be paid, by the ledger's own judgement."""
-    clock, guarantee = network.clock(), network.guarantee()
-    room = storage.ledger.room(clock.opens(slot))
-    first = horizon(storage, clock, network.id)
-    cost = spending(storage, room.promise, clock, slot)
-    short = shortage(guarantee, room, cost, slot, first, network.id)
+def _check_allowance(network: NetworkConfig, account: Account, slot: int) -> Iterator[Finding]:
+    """Whether a sample of the present slot could be paid, by the account's own judgement."""
+    guarantee, allowance = network.guarantee(), account.may(network.clock().opens(slot))
+    short = allowance.shortage
     if not short:
         return
-    promise, own = room.promise, room.promise.network == network.id
-    if guarantee.kind == "finite" and (own or slot >= first + guarantee.length):
+    promise, own = allowance.promise, allowance.promise.network == network.id
+    if guarantee.kind == "finite" and (own or allowance.is_over):
         fix = "'dpcrowd node new-horizon' begins a new horizon on top of what was spent: a new promise to your users."
         if guarantee.users == "roaming":
             how = by_revision(network.id)
             fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
-    back = ""
-    if cost.returns_slot is not None:
-        back = f" What comes back next: {cost.comes_back}, {rfc3339(clock.opens(cost.returns_slot))}."
+    cost = allowance.binding
+    back = f" What comes back next: {cost.comes_back}." if cost.comes_back else ""
     text = f"there is no sample for now: {short}{back}"
-    if own and room.spent <= promise.nano and not cost.blocked:
+    if own and allowance.counted <= promise.nano and not cost.blocked:
         yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
         return
     fix = "Wait: the server estimates from its neighbours meanwhile."

@@ -12,6 +12,8 @@ from pathlib import Path
 from dpcrowd.node.config import NodeConfig
 from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem
+from dpcrowd.node.storage.identity import journal_in_the_way
+from dpcrowd.node.storage.storage import JOURNAL_FOLDER
 
 __all__ = ["check_disk", "check_ports", "running_process"]
 
@@ -35,6 +37,9 @@ def check_disk(node: NodeConfig) -> Iterator[Finding]:
         yield problem("disk", text, f"Free at least {_LEAST_SPACE >> 20} MiB, or shorten retention.releases.")
     else:
         yield passed("disk", f"'{folder}' has {_size(free)} left.")
+    if os.path.isfile(node.data / JOURNAL_FOLDER):
+        failure = journal_in_the_way(node.data / JOURNAL_FOLDER, running=running_process(node.data) is not None)
+        yield problem("disk", f"{failure.reason}.", f"{failure.fix[:1].upper()}{failure.fix[1:]}.")
 
 
 def check_ports(

@@ -23,7 +23,9 @@ Ask = Callable[[NodeConfig, str], Any]
 _OTHER = "other-configuration"  # these reasons are words of `dpcrowd.node.wire` and of the machine
 _EARLY, _LATE = "wrong-slot", "late"
 _SOME = 5  # late messages that are no sign of anything: a restart brings a few
+_QUIET_SLOTS = 3  # without a refusal, after which it is over
 _BUDGET = "/v1/budget"
+_RESTART = "restart the node"  # in what storage says where the journal alone is concerned
 _RELOAD = "If the file has been renewed, 'dpcrowd node reload' has the node take it."
 
 
@@ -80,6 +82,8 @@ def _check_ready(ready: dict[str, Any], budget: dict[str, Any]) -> Iterator[Find
             fix = _RELOAD if "certificate" in text else "See 'Storage' on the page on failures."
             if "the clock went back" in text:
                 fix = ACCEPT if "accept-clock" in text else "Wait until then, and keep the clock right (NTP)."
+            elif _RESTART in text:
+                fix = "Restart the node: there is nothing to restore and nothing to confirm."
             yield problem("running", f"the node is not ready: {text}", fix)
     for text in ready.get("warnings", []):
         yield note("running", text)
@@ -92,43 +96,74 @@ def _check_digest(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Fi
     if status.get("digest") != mine:
         text = f"the node runs with digest {status.get('digest')}, network.toml has {mine}."
         yield note("digest", f"{text} 'dpcrowd node reload' or a restart takes the file.")
-    others = [name for name, refused in _refused(status) if _OTHER in refused]
-    for name in others:
-        text = f"messages of '{name}' were refused: its network.toml differs."
-        yield problem("digest", text, f"Compare with '{name}': this file has revision {network.revision}, {mine}.")
+    others = []
+    for one in status.get("neighbours", []):
+        name = one["name"]
+        if _OTHER not in one.get("refused", {}):
+            continue
+        text = f"messages of '{name}' were refused: its network.toml differs"
+        if last := _over(network, one, _OTHER):
+            yield note("digest", f"{text}, {last}.")
+            continue
+        others.append(name)
+        yield problem(
+            "digest", f"{text}.", f"Compare with '{name}': this file has revision {network.revision}, {mine}."
+        )
     if not others:
-        yield passed("digest", f"no neighbour was refused for another network.toml (digest {mine}).")
+        yield passed("digest", f"no neighbour is refused for another network.toml (digest {mine}).")
 
 
 def _check_clocks(network: NetworkConfig, status: dict[str, Any]) -> Iterator[Finding]:
     """Refusals, counted since the start of the node, tell which of two clocks is ahead; the last message, how far."""
     for one in status.get("neighbours", []):
-        name, refused = one["name"], one.get("refused", {})
-        early, late = refused.get(_EARLY, 0), refused.get(_LATE, 0)
-        if early:
-            text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped."
-            yield problem("clock", text, f"Compare clocks with '{name}'; NTP at both. Counted since the node started.")
-        if late >= _SOME:
-            text = (
-                f"{late} messages of '{name}' came after their slot was over: its clock is behind, or this one was "
-                "ahead, or the line is slow."
-            )
-            fix = (
-                f"Compare clocks with '{name}'; NTP at both. If they agree, and the number grows, a revision with a "
-                "longer deadline. Counted since the node started."
-            )
-            yield problem("clock", text, fix)
-        if early or late >= _SOME:
+        name = one["name"]
+        wrong = list(_check_refusals(network, one))
+        yield from wrong
+        if any(finding.outcome == "problem" for finding in wrong):
             continue
         if one.get("last_slot") is None or not one.get("last_heard"):
-            yield skipped("clock", f"nothing was heard of '{name}' since the node started: its clock is not compared.")
+            text = f"no message of '{name}' was used in an exchange since the node started: its clock is not compared."
+            yield skipped("clock", text)
             continue
-        heard = datetime.fromisoformat(one["last_heard"])
-        yield compare_clocks(name, network, one["last_slot"], round(heard.timestamp() * 1e9))
+        yield compare_clocks(name, network, one["last_slot"], _ns(one["last_heard"]))
 
 
-def _refused(status: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
-    return [(one["name"], one.get("refused", {})) for one in status.get("neighbours", [])]
+def _check_refusals(network: NetworkConfig, neighbour: dict[str, Any]) -> Iterator[Finding]:
+    """Messages that came too early or too late; a note if that has passed."""
+    name, refused = neighbour["name"], neighbour.get("refused", {})
+    early, late = refused.get(_EARLY, 0), refused.get(_LATE, 0)
+    compare = f"Compare clocks with '{name}'; NTP at both."
+    if early:
+        text = f"{early} messages of '{name}' came before their slot: its clock is ahead of this one, or jumped"
+        last = _over(network, neighbour, _EARLY)
+        fix = f"{compare} Counted since the node started."
+        yield note("clock", f"{text}, {last}.") if last else problem("clock", f"{text}.", fix)
+    if late >= _SOME:
+        text = (
+            f"{late} messages of '{name}' came after their slot was over: its clock is behind, or this one was "
+            "ahead, or the line is slow"
+        )
+        last = _over(network, neighbour, _LATE)
+        fix = (
+            f"{compare} If they agree, and the number grows, a revision with a longer deadline. Counted since the node "
+            "started."
+        )
+        yield note("clock", f"{text}, {last}.") if last else problem("clock", f"{text}.", fix)
+
+
+def _over(network: NetworkConfig, neighbour: dict[str, Any], reason: str) -> str:
+    """Since when a neighbour is no longer refused for a reason, in words; empty if it is, or if that is not known.
+
+    Its messages have to be used again: that nothing is refused may also mean that nothing comes.
+    """
+    last, heard = neighbour.get("refused_last", {}).get(reason), neighbour.get("last_heard")
+    if not last or not heard or _ns(heard) - _ns(last) < _QUIET_SLOTS * network.clock().length_ns:
+        return ""
+    return f"the last one at {last}; what came since then was used"
+
+
+def _ns(time_text: str) -> int:
+    return round(datetime.fromisoformat(time_text).timestamp() * 1e9)
 
 
 def _table(answer: Any) -> dict[str, Any]:

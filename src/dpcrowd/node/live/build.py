@@ -1,23 +1,25 @@
-"""From configuration and storage to a state machine: who the node is, what it had, and what it owes."""
+"""From configuration and storage to a state machine: who the node is, what it had, and from what it pays."""
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
+from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.words import signer, verifier
-from dpcrowd.node.live.purse import horizon, own_promise
-from dpcrowd.node.machine import Debts, Machine, NetworkView, Revision
-from dpcrowd.node.machine.revision import go_on, settle
-from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, UserBounds
+from dpcrowd.node.live.account_loader import load_account
+from dpcrowd.node.machine import Machine, NetworkView, Revision
+from dpcrowd.node.machine.revision import begin_horizon, go_on
+from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import Sign
-from dpcrowd.privacy import Guarantee, Noise
+from dpcrowd.privacy import Noise
+from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.units import NANO
-from dpcrowd.schemes.server import Server
+from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["debts", "make_machine", "make_view", "owed", "revision_of", "view_of"]
+__all__ = ["make_machine", "make_view", "revision_of", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -69,7 +71,7 @@ def revision_of(
     """What the machine needs of one revision. For `allow_simulated_noise` see `Server`."""
     name = view.names[view.me]
 
-    def make_server() -> Server:
+    def make_server(account: Account | None) -> Server:
         return Server(
             network.scheme(),
             network.setting(name),
@@ -78,6 +80,7 @@ def revision_of(
             share=network.server(name).counted_share,
             max_degree=network.max_degree(),
             beta=network.beta,
+            account=account,
             allow_simulated_noise=allow_simulated_noise,
         )
 
@@ -99,16 +102,18 @@ def make_machine(
     following  the one that takes over later
     """
     view, state = revision.view, storage.state()
+    over = max(view.next_seal(now_ns) - 1, -1)
+    account = load_account(storage, network, min(_slot_of(state, over), over))
     if state is None:
-        server, text = revision.make_server(), "no estimates are stored: begins anew."
+        server, text = revision.make_server(account), "no estimates are stored: begins anew."
         if storage.is_new:
             text = "the folder is new: nothing is known, nothing was spent."
         elif not storage.ledger.payments():
             text = f"{text} Nothing was spent."
     else:
-        server, text = go_on(revision, state, before)
-    last = server.slot if server.slot >= 0 else max(view.next_seal(now_ns) - 1, -1)
-    text += settle(server, owed(storage, network, last), last)
+        server, text = go_on(revision, state, before, account)
+    text += begin_horizon(server)
+    last = server.slot if server.slot >= 0 else over
     complete_until = storage.memory.complete_until()
     machine = Machine(
         revision,
@@ -122,26 +127,9 @@ def make_machine(
     return machine, text
 
 
-def owed(storage: Storage, network: NetworkConfig, until: int) -> Debts:
-    """What a server of a network owes by slots up to this one."""
-    guarantee, clock = network.guarantee(), network.clock()
-    return Debts(debts(storage, guarantee, clock, until, network.id), horizon(storage, clock, network.id))
-
-
-def debts(storage: Storage, guarantee: Guarantee, clock: SlotClock, before: int, network: str) -> dict[int, int]:
-    """What the durable ledger holds against the current window or horizon: nano-epsilon by slot, up to `before`.
-
-    A payment counts as much as it costs the users of this network. One under another epoch or slot length is counted in
-    the last slot that it touches: it stays longest there.
-    """
-    own = own_promise(storage, network)
-    if guarantee.kind == "window":
-        entries = storage.ledger.spent_since(clock.opens(before - guarantee.length))
-    else:
-        entries = storage.ledger.dated_after(own.since_ns if own else 0)
-    bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
-    charges: dict[int, int] = {}
-    for entry in entries:
-        slot = min(clock.slot_of(entry.closes_ns - 1), before)
-        charges[slot] = charges.get(slot, 0) + bounds.cost(entry.nano, entry.bounds)
-    return charges
+def _slot_of(state: bytes | None, otherwise: int) -> int:
+    """The last slot that a stored state knows, if it is one."""
+    if state is not None:
+        with suppress(BadInput):
+            return saved_slot(state)
+    return otherwise

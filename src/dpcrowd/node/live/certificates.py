@@ -8,7 +8,7 @@ nothing is known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from dpcrowd.errors import BadInput
@@ -72,15 +72,21 @@ class Certificates:
 
     def problems(self, now_ns: int) -> list[str]:
         """For what has expired of this node's own."""
-        return [text for over, text in self._texts(now_ns) if over]
+        return [text for over, text in self._texts(now_ns, self._own) if over]
 
-    def warnings(self, now_ns: int) -> list[str]:
-        """For what will expire soon of this node's own."""
-        return [text for over, text in self._texts(now_ns) if not over]
+    def warnings(self, now_ns: int, said: Said | None = None) -> list[str]:
+        """For what will expire soon of this node's own, or of a neighbour's, or has expired there.
 
-    def _texts(self, now_ns: int) -> Iterator[tuple[bool, str]]:
+        A neighbour without a link is no reason to call this node not ready.
+        """
+        own = len(self._own)
+        known = self.known(said or {})
+        others = [text for _, text in self._texts(now_ns, known[own:])]
+        return [text for over, text in self._texts(now_ns, known[:own]) if not over] + others
+
+    def _texts(self, now_ns: int, certificates: Sequence[Expiry]) -> Iterator[tuple[bool, str]]:
         now = utc(now_ns)
-        for one in self._own:
+        for one in certificates:
             found = one.problem(now)
             if found is not None:
                 yield one.over(now), f"{found.what} {found.fix}"

@@ -1,7 +1,7 @@
 """What was counted in a slot that is over, or why it was not. Raw counts go from here to the machine and nowhere else.
 
 A slot ends by the clock (`end`): from then on nothing more is taken for it, and it is clear how much of it the node has
-missed. When the machine comes to it (`count`), it is counted, and the ledger is asked what it may cost.
+missed. When the machine comes to it (`count`), it is counted, and the account is loaded from which it is paid.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import CountSlot, Unsampled
 from dpcrowd.node.slots import SlotClock
@@ -46,9 +46,15 @@ class Counting:
     """
 
     def __init__(
-        self, storage: Storage, intake: Intake, presence: Presence, purse: Purse, clock: SlotClock, needs_feed: bool
+        self,
+        storage: Storage,
+        intake: Intake,
+        presence: Presence,
+        accounts: AccountLoader,
+        clock: SlotClock,
+        needs_feed: bool,
     ) -> None:
-        self._storage, self._intake, self._presence, self._purse = storage, intake, presence, purse
+        self._storage, self._intake, self._presence, self._accounts = storage, intake, presence, accounts
         self._clock, self._needs_feed = clock, needs_feed
         self._ended: dict[int, _Ended] = {}
         self.silent_since: int | None = None
@@ -66,17 +72,19 @@ class Counting:
         slot, regions = asked.slot, asked.regions
         ended = self._ended.pop(slot, _Ended("downtime", (), None))
         self._ended = {later: one for later, one in self._ended.items() if later > slot}
-        room = await in_thread(self._purse.room, slot)
+        account = await in_thread(self._accounts.load, slot)
         if ended.obstacle is not None or ended.regions != regions:  # or its revision could not take over
-            return on.SlotSealed(at_ns, slot, None, room, ended.obstacle)
+            return on.SlotSealed(at_ns, slot, None, account, ended.obstacle)
+        if account is None:  # nothing can be paid
+            return on.SlotSealed(at_ns, slot, None, None, "storage")
         counts = ended.counts
         if counts is None:
             counts = await self._intake.count_journal(slot, regions)
             # What was being written at the seal may have hit the limit, or could not be written.
             why = self._unkept(slot)
             if why is not None:
-                return on.SlotSealed(at_ns, slot, None, room, why)
-        return on.SlotSealed(at_ns, slot, counts, room, "budget" if self._purse.short else None)
+                return on.SlotSealed(at_ns, slot, None, account, why)
+        return on.SlotSealed(at_ns, slot, counts, account, "budget" if self._accounts.short else None)
 
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Why the node was not there to count a slot; if it was not, the log says so, too."""

@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import owed
+from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.live.horizon import declare_promise
-from dpcrowd.node.live.purse import own_promise
-from dpcrowd.node.live.spending import spending
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["book_loss", "declare", "look_back", "store_return", "take_over"]
@@ -38,7 +38,7 @@ def take_over(
     """The next revision; its key is read now, and may have been renewed since it was expected."""
     revision = make(network)
     declare(network, storage, at_ns)
-    return on.RevisionTaken(at_ns, asked.slot, revision, owed(storage, network, asked.until))
+    return on.RevisionTaken(at_ns, asked.slot, revision, load_account(storage, network, asked.until))
 
 
 def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> on.LossBooked:
@@ -49,7 +49,7 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     if asked.remembered is None:
         reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
-    known = max((entry.opens_ns + entry.length_ns for entry in entries), default=clock.epoch_ns)
+    known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
     counter = storage.ledger.mark_lost(
         min(known, until - clock.length_ns),
         until,
@@ -59,29 +59,28 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
         counter=remembered,
     )
     storage.memory.confirm_complete(asked.complete_until)
-    return on.LossBooked(asked.at_ns, counter, _loss_text(storage, network, asked.at_ns, until))
+    slot = clock.slot_of(asked.at_ns)
+    account = load_account(storage, network, slot)
+    text = _loss_text(account.may(clock.opens(slot)).own, until)
+    return on.LossBooked(asked.at_ns, counter, text, account)
 
 
-def _loss_text(storage: Storage, network: NetworkConfig, now_ns: int, until_ns: int) -> str:
-    clock, own = network.clock(), own_promise(storage, network.id)
-    text = f"the time until {rfc3339(until_ns)} counts as fully spent"
-    if own is None:
-        return f"{text}; sampling begins again when budget is there."
-    cost = spending(storage, own, clock, clock.slot_of(now_ns))
-    if cost.returns_slot is None:
-        return f"{text}: blocked is {cost.text} Sampling begins again in a new horizon."
-    back = rfc3339(clock.opens(cost.returns_slot))
-    return f"{text}: blocked is {cost.text} Sampling begins again when budget is there: {cost.comes_back}, {back}."
+def _loss_text(cost: Spending, until_ns: int) -> str:
+    text = f"the time until {rfc3339(until_ns)} counts as fully spent: blocked is {cost.text}"
+    if not cost.comes_back:
+        return f"{text} Sampling begins again in a new horizon."
+    return f"{text} Sampling begins again when budget is there: {cost.comes_back}."
 
 
 def look_back(asked: do.LookBack, at_ns: int, network: NetworkConfig, storage: Storage) -> on.ClockLookedUp:
-    """What is known and owed where slots begin again, and a sentence for the operator, which is logged for good."""
+    """What is known where slots begin again, from what they are paid, and the words for the log."""
     clock = network.clock()
     again_ns = clock.opens(asked.last + 1)
     before = storage.releases.latest(before_ns=again_ns)
     known = -1 if before is None else clock.slot_of(before.opens_ns)
-    text = _return_text(storage, network, asked.sealed, asked.last, again_ns)
-    return on.ClockLookedUp(at_ns, asked.last, known, owed(storage, network, asked.last), text)
+    account = load_account(storage, network, asked.last)
+    text = _return_text(account, asked.sealed, asked.last, again_ns)
+    return on.ClockLookedUp(at_ns, asked.last, known, text, account)
 
 
 def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage) -> on.ClockReturned:
@@ -91,11 +90,11 @@ def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage
     return on.ClockReturned(asked.at_ns)
 
 
-def _return_text(storage: Storage, network: NetworkConfig, sealed: int, last: int, again_ns: int) -> str:
+def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str:
     ahead = [
         entry
-        for entry in storage.ledger.dated_after(again_ns)
-        if entry.network == network.id and entry.kind == "sample" and entry.opens_ns >= again_ns
+        for entry in account.dated(again_ns)
+        if entry.network == account.network and entry.kind == "sample" and entry.opens_ns >= again_ns
     ]
     text = (
         f"slots up to {sealed} were sealed by a clock that was ahead; they begin again with slot {last + 1}, which "

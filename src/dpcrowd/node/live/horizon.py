@@ -12,10 +12,12 @@ servers began its horizons by itself, a user could be in three of them while eit
 from __future__ import annotations
 
 from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.storage import Storage, UserBounds
+from dpcrowd.node.storage import Storage
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.promise import UserBounds
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["by_revision", "declare_promise", "horizon_text", "paid_before"]
+__all__ = ["declare_promise", "horizon_text", "paid_before"]
 
 
 def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> str:
@@ -26,8 +28,14 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
     """
     guarantee, clock = network.guarantee(), network.clock()
     first = network.promise.horizon_from_slot
-    text = horizon_text(network, paid_before(network, storage), first)
-    begun = storage.ledger.promises.declare(
+    told = ""
+
+    def text(account: Account) -> str:
+        nonlocal told
+        told = horizon_text(network, paid_before(network, account), first)
+        return told
+
+    storage.ledger.declare(
         guarantee.total,
         guarantee.length * clock.length_ns if guarantee.kind == "window" else None,
         bounds=UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot),
@@ -37,17 +45,17 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
         at_ns=now_ns,
         text=text,
     )
-    return text if begun else ""
+    return told
 
 
-def paid_before(network: NetworkConfig, storage: Storage) -> int:
+def paid_before(network: NetworkConfig, account: Account) -> int:
     """Nano-epsilon that a user who is in a new horizon may have paid before it.
 
     Pinned users have paid what is in this ledger. Roaming users may have paid all that was promised, at other servers.
     """
     if network.guarantee().users == "roaming":
-        return storage.ledger.promises.promised()
-    return storage.ledger.total_spent()
+        return account.promised()
+    return account.total
 
 
 def horizon_text(network: NetworkConfig, before: int, first: int) -> str:
@@ -61,12 +69,4 @@ def horizon_text(network: NetworkConfig, before: int, first: int) -> str:
     return (
         f"{so_far}; the new horizon of '{network.id}', {guarantee.length} slots from slot {first} on, promises "
         f"ε={format_epsilon(new)} on top. For who is in both, only the sum holds: ε={format_epsilon(before + new)}."
-    )
-
-
-def by_revision(network: str) -> str:
-    """How a horizon begins for all servers of a network alike."""
-    return (
-        f"write the next revision of the network.toml of '{network}' with [network] valid_from_slot and [guarantee] "
-        "horizon_from_slot at the same slot, and take it at all servers with 'dpcrowd node reload'"
     )

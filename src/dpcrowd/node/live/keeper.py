@@ -108,13 +108,19 @@ class Keeper:
         self._refusals: Counter[Refusal] = Counter()
         self._logged: tuple[int, set[tuple[str, str]]] = -1, set()  # of a slot: refusals that the log has
         self.refused: Counter[tuple[str, str]] = Counter()  # (sender, reason)
+        self.refused_last: dict[tuple[str, str], int] = {}  # when the last one came
         self.last: SlotRelease | None = None
         self.sent = 0
         self.late = 0  # of those
+        self.may_be_late = True  # the next one: after a start, a standstill or a clock that was set
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
+
+    def disturbed(self) -> None:
+        """The clock was set, or nothing ran for a while: that the next message is late says nothing."""
+        self.may_be_late = True
 
     def give(self, stimulus: on.Stimulus) -> None:
         """Queue a stimulus."""
@@ -335,8 +341,10 @@ class Keeper:
         reached = await self._send(message)
         if late and reached:
             self.late += reached
+        if late and reached and not self.may_be_late:
             text = "the message of slot %d left late; if that happens often, send_offset is too short for this machine."
             log.warning(text, message.slot, extra={"event": "sent-late"})
+        self.may_be_late = False
         self.give(on.MessageSent(self._clock.now(), message.slot))
 
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:
@@ -348,6 +356,7 @@ class Keeper:
         """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
         slot, kind = said.slot, (said.sender, said.reason)
         self.refused[kind] += 1
+        self.refused_last[kind] = self._clock.now()
         self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", said.reason)] += 1
         if self._logged[0] != slot:
             self._logged = slot, set()

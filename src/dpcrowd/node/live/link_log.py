@@ -19,7 +19,7 @@ __all__ = ["LinkLog"]
 log = logging.getLogger("dpcrowd.node")
 
 _MINUTE = 60.0
-_STAYS = 10.0  # seconds: a link that is refused does not last for so long
+_STAYS = 4.0  # seconds: a link that is refused does not last for so long
 _ONE_BY_ONE = 4  # changes within a minute: a restart, and a handshake that is made once more
 
 
@@ -50,6 +50,13 @@ class LinkLog:
         link.logged_at = now
         _write(neighbour, up, "")
 
+    def closed(self) -> None:
+        """The node has closed all links itself, which no link reports; what was held back is over."""
+        for neighbour, link in self._links.items():
+            if link.up:
+                _write(neighbour, False, ": this server has closed its links")
+            link.up, link.held = False, 0
+
     def look(self) -> None:
         """Write the lines that were held back, if it is time; to be called every now and then."""
         now = self._now()
@@ -58,7 +65,10 @@ class LinkLog:
             if link.held and (stays or now - link.logged_at >= _MINUTE):
                 changes, seconds = link.held, now - link.logged_at
                 link.held, link.logged_at = 0, now
-                _write(neighbour, link.up, f" now; its link comes and goes: {changes} changes in {seconds:.0f} s.")
+                more = f" now; its link comes and goes: {changes} changes in {seconds:.0f} s."
+                if changes == 1:
+                    more = f", for {now - link.changes[-1]:.0f} s now"
+                _write(neighbour, link.up, more)
 
 
 def _write(neighbour: str, up: bool, more: str) -> None:

@@ -29,6 +29,7 @@ class Links:
     """Of one node.
 
     on_presence  called with the number of the session, a neighbour, and whether it hears this server now
+    on_closed    called when this server has closed all links; `reopen`: they are to be asked for again, a little later
     opened_for   whom the transport is open for, and how long messages may be; None: it is closed
     """
 
@@ -40,9 +41,10 @@ class Links:
         wall: WallClock,
         on_message: OnMessage,
         on_presence: Callable[[int, str, bool], None],
+        on_closed: Callable[..., None],
     ) -> None:
         self._server, self._transport, self._certificates, self._wall = server, transport, certificates, wall
-        self._on_message, self._on_presence = on_message, on_presence
+        self._on_message, self._on_presence, self._on_closed = on_message, on_presence, on_closed
         self._session = 0
         self.opened_for: tuple[list[Peer], int] | None = None
 
@@ -66,10 +68,13 @@ class Links:
         over = self._certificates.links_over(self._wall.now())
         if (peers, view.most_bytes) == self.opened_for and not over and not asked.anew:
             return
-        self.opened_for = None
+        were_open, self.opened_for = self.opened_for is not None, None
         await hand_back(on.LinksClosed(at_ns))  # first: a message may be about to leave
         await self._transport.close()
-        if over:
+        # Slots go on while links rest; a seal that comes in between has them opened.
+        rest = asked.rest and were_open and not over
+        self._on_closed(reopen=rest)
+        if over or rest:
             return
         self._transport.most_bytes = view.most_bytes
         self._session += 1

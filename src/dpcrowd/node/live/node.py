@@ -17,16 +17,17 @@ from dpcrowd.node.api.serve import make_server
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live import decisions
+from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.counting import Counting
+from dpcrowd.node.live.flood_log import FloodLog
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.links import Links
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.purse import Purse
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next, text_of
@@ -48,6 +49,7 @@ __all__ = ["LiveNode"]
 log = logging.getLogger("dpcrowd.node")
 
 _RETENTION_EVERY = 3600.0
+_APART = 1.2  # seconds after which a neighbour that dials takes a link for a new one, and does not make it once more
 _MOST_STRANGERS = 20
 _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened for
 
@@ -97,7 +99,8 @@ class LiveNode(Renewing):
         if self._recorder is not None:
             self._recorder.start(machine, now)
         slots, storage_log = revision.view.clock, StorageLog()
-        self._purse = Purse(storage, network.guarantee(), slots, network.id, storage_log)
+        self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
+        self._accounts.clock_set(now, 0)
         self.keeper = Keeper(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
         )
@@ -119,7 +122,7 @@ class LiveNode(Renewing):
         given = node.ingest.max_downtime
         self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
-        self.counting = Counting(storage, self.intake, self.presence, self._purse, slots, node.ingest.needs_feed)
+        self.counting = Counting(storage, self.intake, self.presence, self._accounts, slots, node.ingest.needs_feed)
         self.time = Timekeeper(
             self._wall,
             slots,
@@ -130,12 +133,20 @@ class LiveNode(Renewing):
             self.meter,
             self.revision_of,
             self.keeper.give,
+            self.keeper.disturbed,
         )
+        self._link_log = LinkLog()
         self.links = Links(
-            node.server, transport, self.certificates, self._wall, self._message_arrived, self._presence_changed
+            node.server,
+            transport,
+            self.certificates,
+            self._wall,
+            self._message_arrived,
+            self._presence_changed,
+            self._links_closed,
         )
         self.refusals: dict[int, set[str]] = {}
-        self._link_log = LinkLog()
+        self._flood_log = FloodLog()
         self._tasks: set[asyncio.Task[None]] = set()
         self._path, self._http, self._content = path, None, Content.of(node)
         self._reloading = asyncio.Lock()
@@ -188,7 +199,9 @@ class LiveNode(Renewing):
         parts = [
             asyncio.create_task(self.keeper.run(), name="keeper"),
             asyncio.create_task(self.time.end_slots(max(view.next_seal(self._wall.now()), 0)), name="slots"),
-            asyncio.create_task(self.time.open_slots(sealed), name="presence"),
+            asyncio.create_task(
+                self.time.open_slots(max(self.clock.slot_of(self.started_ns), sealed)), name="presence"
+            ),
             serving := asyncio.create_task(server.serve(), name="http"),
             asyncio.create_task(self._old_releases(), name="retention"),
             asyncio.create_task(self._keep_watch(), name="watch"),
@@ -228,6 +241,7 @@ class LiveNode(Renewing):
             self.time.look()
             self._look_at_certificates()
             self._link_log.look()
+            self._flood_log.look(self._transport.dropped())
             await asyncio.sleep(NAP)
 
     async def _old_releases(self) -> None:
@@ -261,6 +275,16 @@ class LiveNode(Renewing):
         now = self._wall.now()
         self.meter.arrived(sender, payload, now, self.keeper.machine.view)
         self.keeper.give(on.MessageArrived(now, sender, payload))
+
+    def _links_closed(self, *, reopen: bool) -> None:
+        """The node itself has closed all links; with `reopen` they are due again after a pause."""
+        self._link_log.closed()
+        if reopen:
+            self._start(self._open_links_later())
+
+    async def _open_links_later(self) -> None:
+        await asyncio.sleep(_APART)
+        self.keeper.give(on.LinksExpired(self._wall.now()))
 
     def _presence_changed(self, session: int, neighbour: str, up: bool) -> None:
         self.time.look()
@@ -298,8 +322,8 @@ class LiveNode(Renewing):
             await self.keeper.in_thread(self.time.void_check_ins)
 
     async def book_clock_step(self, step: do.BookClockStep) -> None:
-        self._purse.clock_set(step.at_ns, step.moved_ns)
-        await self.keeper.in_thread(self._purse.book)
+        self._accounts.clock_set(step.at_ns, step.moved_ns)
+        await self.keeper.in_thread(self._accounts.book)
 
     def schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:

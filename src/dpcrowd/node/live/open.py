@@ -5,21 +5,25 @@ Whatever the files say, a live node has exact noise: `allow_simulated_noise` sta
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpcrowd.node.config import load_pair
+from dpcrowd.node.config import NetworkConfig, load_pair
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
 from dpcrowd.node.sampler import make_noise
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.storage.failures import translated
+from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
 
 __all__ = ["open_node"]
+
+log = logging.getLogger("dpcrowd.node")
 
 
 @contextmanager
@@ -31,6 +35,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
         found = current_revision(node, network, time.time_ns())
+        _tell_damage(storage.journal, found.current)
         live = LiveNode(
             node,
             found.current,
@@ -46,3 +51,14 @@ def open_node(path: Path) -> Iterator[LiveNode]:
             if found.following is not None:
                 keep_next(node, found.following)
         yield live
+
+
+def _tell_damage(journal: Journal, network: NetworkConfig) -> None:
+    """Before the node begins to stamp. Of records nothing is said: how they end tells whether somebody checked in."""
+    for opens_ns in journal.damaged:
+        slot, path = network.clock().slot_of(opens_ns), journal.folder / f"{opens_ns}.slot"
+        text = "%s was damaged: the check-ins of slot %d in it are lost, and it is not sampled. Check the disk."
+        log.error(text, path, slot, extra={"event": "journal-damaged", "slot": slot})
+    if journal.stamp_damaged():
+        text = "%s was damaged: since when the node was away is not known, so the open slot counts as missed until now."
+        log.error(f"{text} Check the disk.", journal.folder / "alive", extra={"event": "journal-damaged"})

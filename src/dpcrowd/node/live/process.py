@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcrowd.errors import DpcrowdError
-from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
+from dpcrowd.node.config import NetworkConfig, NodeConfig, load_node, load_pair
 from dpcrowd.node.connections.descriptors import raise_limit
 from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.live.logs import set_up
@@ -55,10 +55,15 @@ class _CannotLink(DpcrowdError):
 
 
 def run_node(path: Path, say: Callable[[str], None]) -> int:
-    """Run the node of a node.toml until a signal; the exit code. `say` gets the one line on why it did not work."""
+    """Run the node of a node.toml until a signal; the exit code.
+
+    `say` gets the one line on why it did not work, unless the log is one of JSON: then that line is JSON, too.
+    """
     try:
-        node, network = load_pair(path)
+        node = load_node(path)
         set_up(node.log.format, node.log.level)
+        say = _log_end if node.log.format == "json" else say
+        node, network = load_pair(path)
         raise_limit()
         for text in (*network.warnings(), *node.warnings(), schedule_warning(network, node.server)):
             if text is not None:
@@ -81,6 +86,10 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
         log.critical("the node broke", exc_info=error, extra={"event": "broke"})
         say(f"the node broke ({type(error).__name__}); its log says where. Nothing is drawn twice after a restart.")
         return BROKE
+
+
+def _log_end(text: str) -> None:
+    log.critical(" ".join(text.split()), extra={"event": "ended"})
 
 
 async def _until_signal(path: Path, node: NodeConfig) -> None:

@@ -33,6 +33,7 @@ __all__ = ["CurrentTokens", "Renewing", "keep_served"]
 log = logging.getLogger("dpcrowd.node")
 
 _LAST_SECOND = 1.5  # TLS accepts a certificate until the second in which it expires is over
+_APART = 1.2  # seconds after which a neighbour that dials takes a link for a new one, and does not make it once more
 
 
 class CurrentTokens:

@@ -156,6 +156,7 @@ class Served:
             self.refusals if operator else {},
             now,
             self.following,
+            self.keeper.refused_last,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
@@ -176,7 +177,7 @@ class Served:
         return not problems, problems
 
     def warnings(self) -> Sequence[str]:
-        warnings = list(self.certificates.warnings(self._wall.now()))
+        warnings = list(self.certificates.warnings(self._wall.now(), self.expiries()))
         if (silent := self.counting.silent_since) is not None:
             warnings.append(
                 f"no feed has spoken in slot {silent} or since (ingest.needs_feed): these slots are not "

@@ -10,8 +10,7 @@ from dpcrowd.__about__ import __version__
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.config import NetworkConfig, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.purse import horizon, own_promise, shortage
-from dpcrowd.node.live.spending import spending
+from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
@@ -24,17 +23,14 @@ Waits = Literal["vouching", "operator", "budget"] | None
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
-    """From the durable ledger.
+    """From the account.
 
     early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     """
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
-    room, own = storage.ledger.room(clock.opens(slot)), own_promise(storage, network.id)
-    binding = spending(storage, room.promise, clock, slot)
-    cost = binding if own is None or own == room.promise else spending(storage, own, clock, slot)
-    first = horizon(storage, clock, network.id)
-    short = shortage(guarantee, room, binding, slot, first, network.id)
+    account = load_account(storage, network, slot)
+    allowance = account.may(clock.opens(slot))
     waits_for: Waits
     if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)
@@ -43,24 +39,25 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     elif not trust.may_sample:
         waits_for, text = "vouching", distrust(trust)
     else:
-        waits_for, text = "budget" if short else None, short
-    over = guarantee.kind == "finite" and slot >= first + guarantee.length
-    back, lost = binding.returns_slot, storage.ledger.total_lost()
+        text = allowance.shortage
+        waits_for = "budget" if text else None
+    back, returns = allowance.binding.returns
+    until = allowance.own.blocked_until
     return BudgetView(
         guarantee=str(guarantee),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),
-        spent=from_nano(cost.spent),
-        blocked=from_nano(cost.blocked),
-        blocked_text=cost.text,
-        blocked_until=None if cost.blocked_until is None else rfc3339(cost.blocked_until),
-        remaining=0.0 if over else from_nano(room.nano),
-        returns=None if back is None else from_nano(binding.returns),
+        spent=from_nano(allowance.own.spent),
+        blocked=from_nano(allowance.own.blocked),
+        blocked_text=allowance.own.text,
+        blocked_until=None if until is None else rfc3339(until),
+        remaining=from_nano(allowance.nano),
+        returns=None if back is None else from_nano(returns),
         returns_slot=back,
         returns_at=None if back is None else rfc3339(clock.opens(back)),
-        total_spent=from_nano(storage.ledger.total_spent() - lost),
-        total_blocked=from_nano(lost),
+        total_spent=from_nano(account.total - account.lost),
+        total_blocked=from_nano(account.lost),
         samples=not text,
         waits_for=waits_for,
         text=text,
@@ -82,11 +79,13 @@ def network_status(
     checkins: Mapping[int, set[str]],
     now_ns: int,
     following: NetworkConfig | None = None,
+    refused_last: Mapping[tuple[str, str], int] | None = None,
 ) -> NetworkStatus:
     """A node and its neighbours.
 
     heard     name -> (slot, time) of the last message that was used
     checkins  slot -> reasons for which check-ins were refused in it
+    refused_last  (name, reason) -> time of the last message that was refused
     """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
@@ -97,6 +96,9 @@ def network_status(
             last_slot=heard[name][0] if name in heard else None,
             last_heard=rfc3339(heard[name][1]) if name in heard else None,
             refused={reason: count for (sender, reason), count in refused.items() if sender == name},
+            refused_last={
+                reason: rfc3339(at) for (sender, reason), at in (refused_last or {}).items() if sender == name
+            },
         )
         for name in network.neighbours(server, max(slot, 0))
     ]

@@ -27,6 +27,7 @@ class Timekeeper:
 
     revision_of  the revision that is valid in a slot
     give         tells the machine
+    disturbed    called when the clock was set or nothing ran for a while: what is due now may be late
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class Timekeeper:
         meter: SlotMeter,
         revision_of: Callable[[int], NetworkConfig],
         give: Callable[[on.Stimulus], None],
+        disturbed: Callable[[], None],
     ) -> None:
         self._wall, self._clock, self._storage, self._intake = wall, slots, storage, intake
         self._presence, self._counting, self._meter = presence, counting, meter
-        self._revision_of, self._give = revision_of, give
+        self._revision_of, self._give, self._disturbed = revision_of, give, disturbed
         self._watch = ClockWatch(wall, slots.length_ns)
         self._sealing = self._opened = -1  # until it runs
         self._still_until = 0  # when nothing ran last, as far as it was noticed
@@ -76,8 +78,11 @@ class Timekeeper:
         self._give(on.SlotEnded(self._wall.now(), slot))
 
     async def open_slots(self, last: int) -> None:
-        """Open every slot when its time comes, and leave a sign of life on the disk; `last` was opened, or is over."""
-        self._opened, due = max(self._clock.slot_of(self._wall.now()), last), 0
+        """Open every slot when its time comes, and leave a sign of life on the disk; `last` was opened, or is over.
+
+        What is open by now and was not yet when the folder was opened is opened here.
+        """
+        self._opened, due = last, 0
         failed = False
         while True:
             now = self._wall.now()
@@ -129,6 +134,8 @@ class Timekeeper:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
         seen, now = self._watch.look(), self._wall.now()
         self._meter.looked_at_clock(seen.moved_ns, seen.still_ns)
+        if seen.moved_ns or seen.still_ns:
+            self._disturbed()
         if seen.moved_ns:
             way = "ahead" if seen.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."

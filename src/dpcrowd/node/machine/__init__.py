@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcrowd.node.machine.machine import Machine
-from dpcrowd.node.machine.revision import Debts, Revision
+from dpcrowd.node.machine.revision import Revision
 from dpcrowd.node.machine.view import NetworkView
 
-__all__ = ["Debts", "Machine", "NetworkView", "Revision"]
+__all__ = ["Machine", "NetworkView", "Revision"]

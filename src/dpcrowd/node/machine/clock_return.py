@@ -6,13 +6,13 @@ accepting the clock as it is now (`dpcrowd node accept-clock`) slots begin again
 is over. Why that is sound:
 
 - *No slot is drawn twice.* The ledger is keyed by UTC and never pays twice for the same time. What the wrong clock has
-  drawn under the numbers up to F is not drawn again when these slots come (`Purse.room` says so before anybody counts);
+  drawn under the numbers up to F is not drawn again when these slots come (`Account.taken` says so);
   of what it has sealed without a sample nobody was told anything.
 - *No window holds more than was promised.* Every payment is known, since it is on disk before anything of it leaves.
   One by the wrong clock is dated J too late, and counts against every slot until its date has left the window
   (`promise`: "rows that are dated later than the slot count as well"). So it counts in all windows in which it was
-  really made, and for J longer. Payments before the step are as old as their dates say (`steps`). This is the price,
-  and all of it: what was paid stays paid, and comes back later.
+  really made, and for J longer. Payments before the step are as old as their dates say (`clock_jumps`). This is the
+  price, and all of it: what was paid stays paid, and comes back later.
 - *Nobody is counted in a slot of another time.* Check-ins that were taken for slots to come are deleted. The slots that
   are open now count as missed, since nobody could check in. The first that can be sampled is the next one to open.
 - *An old copy is still exposed.* The node has to be vouched for as after a start, by a message of a slot that is sealed

@@ -58,12 +58,14 @@ class Link:
     """Have links to the neighbours of a slot, and to nobody else; none once the own certificate has expired.
 
     anew      close them first, so that handshakes are made with what the key files hold now
+    rest      open them a little later, so that neighbours take them for new ones; the machine is told (`LinksExpired`)
     required  the node ends if they cannot be opened; otherwise it is tried again with the next slot
     """
 
     slot: int
     anew: bool = False
     required: bool = False
+    rest: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class TakeOver:
     """Declare what the next revision promises, durably, and keep its file as the one in use.
 
     slot   the first slot that is sealed under it
-    until  say what is owed by slots up to this one
+    until  give an account that knows of slots up to this one
     """
 
     revision: int
@@ -217,7 +219,7 @@ class BookLoss:
 
 @dataclass(frozen=True)
 class LookBack:
-    """Say what is known of slots up to `last`, after which slots begin again, and what is owed; see `clock_return`.
+    """Say what is known of slots up to `last`, after which slots begin again, and give the account; see `clock_return`.
 
     sealed  the last slot that was sealed by the clock that was ahead
     """

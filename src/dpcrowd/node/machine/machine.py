@@ -37,11 +37,12 @@ from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.machine.gate import check, fuse
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
-from dpcrowd.node.machine.revision import Revision, go_on, settle
+from dpcrowd.node.machine.revision import Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
 from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
+from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
@@ -136,8 +137,8 @@ class Machine:
         match stimulus:
             case on.SlotEnded(at_ns, slot):
                 return self._end_slot(at_ns, slot)
-            case on.SlotSealed(at_ns, slot, counts, room, why):
-                return self._seal(at_ns, slot, counts, room, why)
+            case on.SlotSealed(at_ns, slot, counts, account, why):
+                return self._seal(at_ns, slot, counts, account, why)
             case on.SampleStored(_, counter):
                 self.trust.stored(counter)
             case on.MessageArrived(at_ns, sender, payload):
@@ -183,16 +184,18 @@ class Machine:
                 if lost_at is None and not self.trust.nobody_remembers:
                     raise BadInput("no neighbour remembers more than this ledger: there is no loss to confirm.")
                 return [do.BookLoss(at_ns, self.trust.counter, lost_at, self.view.next_seal(at_ns) - 1)]
-            case on.LossBooked(at_ns, counter, text):
+            case on.LossBooked(at_ns, counter, text, account):
+                if account is not None:
+                    self.server.use(account)
                 self.trust.confirm(counter, self.view.next_seal(at_ns) - 1)
                 return [Report("loss-confirmed", text), do.Answer(text)]
             case on.ClockAccepted(at_ns):
                 check_acceptable(self.view, self.server.slot, at_ns)
                 return [do.LookBack(self.server.slot, max(self.view.next_seal(at_ns) - 1, -1))]
-            case on.ClockLookedUp(at_ns, last, known, debts, text):
-                server = self.revision.make_server()
+            case on.ClockLookedUp(at_ns, last, known, text, account):
+                server = self.revision.make_server(account)
                 server.restore(self.server.save())
-                server.begin_again(debts.owed, last, debts.first)
+                server.begin_again(last)
                 self._returning = stimulus, server
                 until = min(self.trust.complete_until, known)
                 return [do.StoreReturn(at_ns, last, server.save(), until, text)]
@@ -230,8 +233,8 @@ class Machine:
 
     def _take_over(self, taken: on.RevisionTaken) -> list[Instruction]:
         """Filters go on; a new region has no information yet. Neighbours are known by their names."""
-        server, text = go_on(taken.revision, self.server.save(), self.revision)
-        text += settle(server, taken.debts, self._last_slot(taken.at_ns))
+        server, text = go_on(taken.revision, self.server.save(), self.revision, taken.account)
+        text += begin_horizon(server)
         self.revision, self.server, self.following = taken.revision, server, None
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
@@ -274,7 +277,7 @@ class Machine:
             return []
         (_, renewed), self._renewed = self._renewed, None
         self.revision = replace(self.revision, view=replace(self.view, sign=renewed.sign, expires=renewed.expires))
-        return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True)]
+        return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True, rest=True)]
 
     # ------------------------------------------------------------------------------------------------- the slot
 
@@ -312,7 +315,7 @@ class Machine:
         return slot == self.server.slot and self.view.links(slot + 1) != self.view.links(slot)
 
     def _seal(
-        self, at_ns: int, slot: int, counts: object | None, room: int | None, why: Unsampled | None
+        self, at_ns: int, slot: int, counts: object | None, account: Account | None, why: Unsampled | None
     ) -> list[Instruction]:
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
@@ -327,7 +330,9 @@ class Machine:
         if obstacle is not None:
             counts = None
         self._before = self.server.save()
-        message = self.server.observe(slot, counts, room)
+        if account is not None:
+            self.server.use(account)
+        message = self.server.observe(slot, counts)
         sample = self.server.open_sample()
         if sample is not None:
             nano, noisy = sample
@@ -360,9 +365,9 @@ class Machine:
         for missed in range(max(last + 1, slot - _MOST_MISSED), slot):
             self.server.observe(missed, None)
             self.server.hear()
-        text = f"slots {last + 1} to {slot - 1} passed without this node: no samples there."
+        text = f"slots {last + 1} to {slot - 1} ended while this node was not there: no samples of them."
         if slot == last + 2:
-            text = f"slot {last + 1} passed without this node: no sample there."
+            text = f"slot {last + 1} ended while this node was not there: no sample of it."
         return [Report("slots-missed", text)]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:

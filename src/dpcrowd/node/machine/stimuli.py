@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.machine.instructions import Instruction, Unsampled
-from dpcrowd.node.machine.revision import Debts, Revision
+from dpcrowd.node.machine.revision import Revision
 from dpcrowd.node.wire import Sign
+from dpcrowd.privacy.account import Account
 
 __all__ = [
     "ClockAccepted",
@@ -67,14 +68,14 @@ class SlotEnded:
 class SlotSealed:
     """These are the counts of a slot that is over. None: it was not counted.
 
-    room  what the durable ledger lets the slot cost, in nano-epsilon; None: no more is known than by the scheme
-    why   for which reason there are no counts; or, if there are, why nothing can be sampled for want of budget
+    account  from which the slot is paid, as it is on disk; None: the one that the server has
+    why      for which reason there are no counts; or, if there are, why nothing can be sampled for want of budget
     """
 
     at_ns: int
     slot: int
     counts: NDArray[np.int64] | None
-    room: int | None = None
+    account: Account | None = None
     why: Unsampled | None = None
 
 
@@ -224,12 +225,12 @@ class RevisionExpected:
 
 @dataclass(frozen=True)
 class RevisionTaken:
-    """What the next revision promises is declared; this is how the network looks from a slot on, and what is owed."""
+    """What the next revision promises is declared; this is how the network looks from a slot on, and the account."""
 
     at_ns: int
     slot: int
     revision: Revision
-    debts: Debts
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -241,11 +242,12 @@ class LossConfirmed:
 
 @dataclass(frozen=True)
 class LossBooked:
-    """The loss counts as fully spent from now on; the ledger goes on from this counter."""
+    """The loss counts as fully spent from now on: it is in the account, and the ledger goes on from this counter."""
 
     at_ns: int
     counter: int
     text: str
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -266,8 +268,8 @@ class ClockLookedUp:
     at_ns: int
     last: int
     known: int
-    debts: Debts
     text: str
+    account: Account | None = None
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ class Trust:
 
     counter   samples that this ledger has paid for
     shown_at  what the node itself has signed beyond that, as a neighbour has shown
+    shown_by  that neighbour
     since     the first slot whose messages can vouch; None before the start
     first     the earliest slot of a message that could vouch
     listened  whether all have had their say since then
@@ -113,6 +114,7 @@ class Trust:
     counter: int
     vouched: bool = False
     shown_at: int | None = None
+    shown_by: str = "a neighbour"
     since: int | None = None
     first: int | None = None
     words: dict[str, int] = field(default_factory=dict)
@@ -139,6 +141,11 @@ class Trust:
         if self.shown_at is not None:
             return self.shown_at
         return max(self.words.values(), default=None) if self.settled and not self.vouched else None
+
+    @property
+    def lost_by(self) -> str:
+        """The neighbour that remembers so many."""
+        return self.shown_by if self.shown_at is not None else max(self.words, key=self.words.__getitem__, default="")
 
     @property
     def nobody_remembers(self) -> bool:
@@ -192,7 +199,7 @@ class Trust:
             self.first = slot if self.first is None else min(slot, self.first)
             self.spoken |= {who} if after else set()
         if proof is not None and self._unknown(*proof):
-            return self._lost(proof[1])
+            return self._lost(who, proof[1])
         if echoed is not None and self._unknown(*echoed):
             return self._said(who, echoed[1])
         if slot is not None and fresh and who not in self.words:
@@ -206,8 +213,9 @@ class Trust:
         began = echoed[0] if since is None else since
         return began <= self.complete_until or slot < began <= self.complete_ahead
 
-    def _lost(self, counter: int) -> Verdict | None:
+    def _lost(self, who: str, counter: int) -> Verdict | None:
         anew = self.shown_at is None
+        self.shown_by = who if counter > (self.shown_at or 0) else self.shown_by
         self.shown_at = max(counter, self.shown_at or 0)
         self.words = {who: said for who, said in self.words.items() if said > self.shown_at}
         return "lost" if anew else None
@@ -282,7 +290,10 @@ def distrust(trust: Trust) -> str:
     if trust.may_sample:
         return ""
     if trust.lost_at is not None:
-        return "a neighbour remembers samples that this ledger does not: confirm the loss first (confirm-loss)."
+        return (
+            f"'{trust.lost_by}' remembers {trust.lost_at} samples of this server, and its ledger knows "
+            f"{trust.counter}: confirm the loss first (confirm-loss)."
+        )
     if trust.nobody_remembers:
         return (
             "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "

@@ -23,13 +23,16 @@ import numpy as np
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import Instruction
 from dpcrowd.node.machine.neighbours import Remembered
+from dpcrowd.node.recording.accounts import AccountChange
 
 __all__ = [
     "FORMAT",
     "KINDS",
+    "Booked",
     "End",
     "Failed",
     "Line",
+    "LookedUp",
     "NewKey",
     "NewRevision",
     "Sealed",
@@ -63,6 +66,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
     vouched: bool
     complete_until: int
     following: tuple[int, int] | None = None
+    account: AccountChange | None = None
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="kind", kw_only=True, omit_defaults=True):
@@ -106,7 +110,7 @@ class Sealed(msgspec.Struct, frozen=True):
     at_ns: int
     slot: int
     counted: bool
-    room: int | None
+    account: AccountChange | None
     why: str | None
 
 
@@ -126,8 +130,26 @@ class NewRevision(msgspec.Struct, frozen=True):
     slot: int
     network: str
     expires: int
-    owed: dict[int, int]
-    first: int
+    account: AccountChange | None
+
+
+class Booked(msgspec.Struct, frozen=True):
+    """`LossBooked`."""
+
+    at_ns: int
+    counter: int
+    text: str
+    account: AccountChange | None
+
+
+class LookedUp(msgspec.Struct, frozen=True):
+    """`ClockLookedUp`."""
+
+    at_ns: int
+    last: int
+    known: int
+    text: str
+    account: AccountChange | None
 
 
 class NewKey(msgspec.Struct, frozen=True):

@@ -24,8 +24,10 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
+from dpcrowd.node.recording.accounts import AccountChange, change_of
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
+from dpcrowd.privacy.account import Account
 
 __all__ = ["Recorder"]
 
@@ -48,6 +50,7 @@ class Recorder:
         self._signed: list[bytes] = []
         self._pending: lines.Step | None = None  # with a draw of which nobody knows yet whether it is paid for
         self._steps: deque[tuple[int, Sequence[do.Instruction]]] = deque(maxlen=_KEPT)
+        self._account: Account | None = None
         self._file: int | None = _open(path)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
@@ -92,6 +95,7 @@ class Recorder:
                 vouched=trust.vouched,
                 complete_until=trust.complete_until,
                 following=machine.following,
+                account=self._change(machine.server.account),
             )
         )
 
@@ -143,21 +147,32 @@ class Recorder:
 
     def _fields(self, stimulus: on.Stimulus) -> object:
         match stimulus:
-            case on.SlotSealed(at_ns, slot, counts, room, why):
-                return lines.Sealed(at_ns, slot, counts is not None, room, why)
+            case on.SlotSealed(at_ns, slot, counts, account, why):
+                return lines.Sealed(at_ns, slot, counts is not None, self._change(account), why)
+            case on.LossBooked(at_ns, counter, text, account):
+                return lines.Booked(at_ns, counter, text, self._change(account))
+            case on.ClockLookedUp(at_ns, last, known, text, account):
+                return lines.LookedUp(at_ns, last, known, text, self._change(account))
             case on.StorageFailed(at_ns, failed, text):
                 number, place = self._place_of(failed)
                 return lines.Failed(at_ns, text, number, place)
             case on.KeyRenewed(at_ns, _, expires):
                 return lines.NewKey(at_ns, expires)
-            case on.RevisionTaken(at_ns, slot, revision, debts):
+            case on.RevisionTaken(at_ns, slot, revision, account):
                 view = revision.view
                 network = self._text_of(view.revision)
                 if network is None:
                     self._end(f"the file of revision {view.revision} is not there")
                     return None
-                return lines.NewRevision(at_ns, slot, network, view.expires, dict(debts.owed), debts.first)
+                return lines.NewRevision(at_ns, slot, network, view.expires, self._change(account))
         return stimulus
+
+    def _change(self, account: Account | None) -> AccountChange | None:
+        """Against the account that was written last."""
+        if account is None:
+            return None
+        before, self._account = self._account, account
+        return change_of(before, account)
 
     def _place_of(self, failed: do.Instruction) -> tuple[int, int]:
         """The step, the last one of several, that had this instruction among its own, and where."""

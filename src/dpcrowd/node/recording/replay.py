@@ -22,11 +22,13 @@ import numpy as np
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import parse_network
 from dpcrowd.node.live.build import revision_of, view_of
-from dpcrowd.node.machine import Debts, Machine, Revision
+from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
+from dpcrowd.node.recording.accounts import AccountChange, changed
 from dpcrowd.node.slots import rfc3339
+from dpcrowd.privacy.account import Account
 
 __all__ = ["Difference", "Replayed", "replay"]
 
@@ -152,8 +154,9 @@ class _Life:
         self._noisy: list[bytes] = []
         self._signed: list[bytes] = []
         self._steps: dict[int, list[do.Instruction]] = {}
+        self._last_account: Account | None = None
         revision = self._revision(start.network, start.expires, where)
-        server = revision.make_server()
+        server = revision.make_server(self._account(start.account))
         server.restore(start.state)
         self._machine = Machine(
             revision,
@@ -170,6 +173,11 @@ class _Life:
         view = view_of(network, self._server, self._sign, expires)
         noise = _Drawn(self._noisy)
         return revision_of(network, view, noise, allow_simulated_noise=True)
+
+    def _account(self, change: AccountChange | None) -> Account | None:
+        if change is not None:
+            self._last_account = changed(self._last_account, change)
+        return None if change is None else self._last_account
 
     def _sign(self, *parts: bytes) -> bytes:
         return self._signed.pop(0) if self._signed else bytes(_SIGNATURE)
@@ -196,7 +204,7 @@ class _Life:
                 sealed = msgspec.json.decode(step.fields, type=lines.Sealed)
                 zeros = np.zeros(len(self._machine.view.regions), dtype=np.int64)
                 counts, why = zeros if sealed.counted else None, cast(do.Unsampled | None, sealed.why)
-                return on.SlotSealed(sealed.at_ns, sealed.slot, counts, sealed.room, why)
+                return on.SlotSealed(sealed.at_ns, sealed.slot, counts, self._account(sealed.account), why)
             case "StorageFailed":
                 failed = msgspec.json.decode(step.fields, type=lines.Failed)
                 given = self._steps[failed.step]
@@ -209,7 +217,13 @@ class _Life:
             case "RevisionTaken":
                 taken = msgspec.json.decode(step.fields, type=lines.NewRevision)
                 revision = self._revision(taken.network, taken.expires, where)
-                return on.RevisionTaken(taken.at_ns, taken.slot, revision, Debts(taken.owed, taken.first))
+                return on.RevisionTaken(taken.at_ns, taken.slot, revision, self._account(taken.account))
+            case "LossBooked":
+                booked = msgspec.json.decode(step.fields, type=lines.Booked)
+                return on.LossBooked(booked.at_ns, booked.counter, booked.text, self._account(booked.account))
+            case "ClockLookedUp":
+                found = msgspec.json.decode(step.fields, type=lines.LookedUp)
+                return on.ClockLookedUp(found.at_ns, found.last, found.known, found.text, self._account(found.account))
         kind: Callable[..., on.Stimulus] = lines.KINDS[step.on]
         return cast(on.Stimulus, msgspec.json.decode(step.fields, type=kind))
 

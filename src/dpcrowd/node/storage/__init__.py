@@ -6,31 +6,23 @@ numbers; `journal/`, in the node's own folder, holds one file per open slot with
 
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
-from dpcrowd.node.storage.ledger import Entry, Ledger, Sample
+from dpcrowd.node.storage.ledger import Ledger, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
-from dpcrowd.node.storage.promise import Promise, UserBounds
-from dpcrowd.node.storage.promises import Promises, Room, sharing_problem
 from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
 __all__ = [
-    "Entry",
     "Event",
     "Events",
     "Journal",
     "Ledger",
     "Memory",
-    "Promise",
-    "Promises",
     "Refusal",
     "Refusals",
     "Releases",
-    "Room",
     "Sample",
     "SlotTaken",
     "Storage",
     "StorageFailed",
-    "UserBounds",
     "forget_journal",
-    "sharing_problem",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpcrowd.errors import DpcrowdError
+from dpcrowd.errors import DpcrowdError, SlotTaken
 
 __all__ = ["SlotTaken", "StorageFailed", "translated"]
 
@@ -51,10 +51,6 @@ class StorageFailed(DpcrowdError):
 
     def __reduce__(self) -> tuple[type[StorageFailed], tuple[str, str, str]]:
         return type(self), (self.kind, self.reason, self.fix)
-
-
-class SlotTaken(DpcrowdError):
-    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
 
 
 @contextmanager

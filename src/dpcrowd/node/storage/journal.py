@@ -30,7 +30,7 @@ import struct
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +38,8 @@ from pathlib import Path
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
-from dpcrowd.node.storage.identity import FileIdentity
-from dpcrowd.node.storage.notes import utc_text
+from dpcrowd.node.storage.identity import FileIdentity, journal_in_the_way, restart_with_new_journal
+from dpcrowd.privacy.units import utc_text
 
 __all__ = ["KEY_BYTES", "MISSED_ALL", "NEVER", "Journal", "SlotForgotten", "erase"]
 
@@ -84,19 +84,35 @@ class Journal:
 
     limit  bytes that one slot may take; a slot that reaches it keeps nothing more, and `usable` says so
     kind   a number that says what is taken in; a slot that was opened for another kind is not usable
+    check_ledger  refuses if the ledger is not where it was, either: then it is the ledger that has to be put back
+    damaged       slots whose files could not be read when the journal was opened: their check-ins are lost
     """
 
-    def __init__(self, folder: Path, *, limit: int | None = None, kind: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limit: int | None = None,
+        kind: int = 0,
+        check_ledger: Callable[[], None] = lambda: None,
+    ) -> None:
         self.folder = folder
+        self._check_ledger = check_ledger
+        self.damaged: list[int] = []
         self.limit = limit
         self.kind = kind
         self.failure: StorageFailed | None = None
         self._lock = threading.Lock()
         self._files: dict[int, _File] = {}
         self._alive: int | None = None
+        self._held: int | None = None  # the folder: its inode is not given to another one meanwhile
         with translated(folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            self._place = FileIdentity(folder)
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+            except FileExistsError:
+                raise journal_in_the_way(folder, running=False) from None
+            self._held = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
+            self._place = FileIdentity(folder, self._held)
             for path in sorted(folder.glob(f"*{_SUFFIX}")):
                 self._load(path)
 
@@ -140,6 +156,7 @@ class Journal:
         if magic != _MAGIC or key == _FORGOTTEN:
             _erase(handle, path)
             self._mark(self._create(slot), missed_ns=MISSED_ALL, flags=_ATTENDED)
+            self.damaged.append(slot)
             return
         end = _end_of_records(handle)
         os.ftruncate(handle, end)
@@ -168,7 +185,7 @@ class Journal:
         return gone
 
     def _append(self, file: _File, contents: Sequence[bytes]) -> None:
-        FileIdentity(file.path, file.handle).check()
+        self._check(FileIdentity(file.path, file.handle))
         if file.flags & _LIMIT_HIT:
             return
         block = b"".join(
@@ -239,19 +256,29 @@ class Journal:
             if self._alive is None:
                 flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
                 self._alive = os.open(self.folder / "alive", flags, 0o600)
-            FileIdentity(self.folder / "alive", self._alive).check()
+            self._check(FileIdentity(self.folder / "alive", self._alive))
             packed = struct.pack("<q", at_ns)
             _write_all(self._alive, packed + struct.pack("<I", zlib.crc32(packed)), 0)
             _sync(self._alive)
 
     def last_stamp(self) -> int | None:
         """The last time at which the node is known to have run; None if it is not known."""
-        with suppress(OSError, struct.error):
-            content = (self.folder / "alive").read_bytes()
+        content = self._alive_content()
+        with suppress(struct.error):
             at_ns, check = _ALIVE.unpack(content)
             if check == zlib.crc32(content[:8]):
                 return int(at_ns)
         return None
+
+    def stamp_damaged(self) -> bool:
+        """Whether there is a last sign of life that cannot be read; an empty one is what a crash leaves."""
+        return bool(self._alive_content()) and self.last_stamp() is None
+
+    def _alive_content(self) -> bytes:
+        try:
+            return (self.folder / "alive").read_bytes()
+        except OSError:
+            return b""
 
     # ----------------------------------------------------------------------------------------------- forgetting
 
@@ -289,21 +316,34 @@ class Journal:
             if self._alive is not None:
                 os.close(self._alive)
                 self._alive = None
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     def check_folder(self) -> None:
         """Refuse to go on with a folder that was deleted, moved away or replaced."""
         with translated(self.folder, self._failed):
-            self._place.check()
+            self._check(self._place)
+
+    def _check(self, file: FileIdentity) -> None:
+        """Refuse a file or folder that is not the one that was opened, with what puts that right."""
+        try:
+            file.check()
+        except StorageFailed as failure:
+            self._check_ledger()
+            if self.folder.is_file():
+                raise journal_in_the_way(self.folder, running=True) from None
+            raise restart_with_new_journal(failure) from None
 
     @contextmanager
     def _translated(self, *, forgetting: bool = False) -> Iterator[None]:
         """`failure` is what the last write failed of, or None."""
         with translated(self.folder, self._failed):
             if not forgetting:
-                self._place.check()
+                self._check(self._place)
             yield
             if forgetting:
-                self._place.check()
+                self._check(self._place)
             self.failure = None
 
     def _failed(self, failure: StorageFailed) -> None:

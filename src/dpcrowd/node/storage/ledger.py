@@ -1,58 +1,33 @@
 """The durable ledger: what was paid, when, and for which noisy values.
 
 It belongs to its folder and is keyed by UTC time, so a new epoch, slot length, epsilon, network id or restart never
-refills it. Rows are added and never changed or deleted, and no slot is drawn twice. The scheme's own ledger decides
-what a slot may cost; the promises that are checked here are the last fence, and the one that survives a crash.
+refills it. Rows are added and never changed or deleted. What may be paid, promised or lost is decided by the account
+(`privacy.account`). Here it is loaded, asked again inside the transaction that writes, with the rows of all other
+processes in it, and what is new in it is appended: two processes cannot spend the same rest, and what was refused has
+changed nothing.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage.ahead import Jump, elapsed_start, set_ahead, younger
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.storage.account_rows import append, fetcher, load
 from dpcrowd.node.storage.database import Database
-from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.storage.identity import put_back
-from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, utc_text
-from dpcrowd.node.storage.promise import Promise, UserBounds
-from dpcrowd.node.storage.promises import Promises, Room, check_nano, keep_windows, payer
-from dpcrowd.privacy.units import format_epsilon
+from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event
+from dpcrowd.privacy.account import EVER, Account
+from dpcrowd.privacy.allowance import Allowance
+from dpcrowd.privacy.clock_jumps import ClockSteps, elapsed_start
+from dpcrowd.privacy.payments import Payment
+from dpcrowd.privacy.promise import Promise, Slots, UserBounds
+from dpcrowd.privacy.units import format_epsilon, utc_text
 
-__all__ = ["Entry", "Ledger", "Sample"]
-
-
-_TAKEN = "SELECT kind FROM ledger WHERE closes_ns > ? AND opens_ns < ? AND network = ? ORDER BY kind LIMIT 1"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One payment, or a loss that the operator confirmed, which counts as one.
-
-    regions, servers  for how many of them per slot its noise was made
-    """
-
-    counter: int
-    network: str
-    kind: Literal["sample", "lost"]
-    slot: int | None
-    opens_ns: int
-    length_ns: int
-    nano: int
-    reason: str
-    regions: int = 1
-    servers: int = 1
-
-    @property
-    def bounds(self) -> UserBounds:
-        return UserBounds(self.regions, self.servers)
-
-    @property
-    def closes_ns(self) -> int:
-        return self.opens_ns + self.length_ns
+__all__ = ["Ledger", "Sample"]
 
 
 @dataclass(frozen=True)
@@ -72,71 +47,64 @@ class Ledger:
         self._database = database
         self._reader = reader
         self._network = network
-        self.promises = Promises(database, reader, network)
+        self._loaded: Account | None = None  # what was loaded last, of which only the payments are used again
         self._committed = 0  # the highest counter that this process has put on disk
-        self._lost = 0, 0  # up to a row: what was lost
 
-    # ------------------------------------------------------------------------------------------------- payments
+    # --------------------------------------------------------------------------------------------------- the account
+
+    def account(self, opens_ns: int, slots: Slots | None = None) -> Account:
+        """What is on the disk now, with all payments that count against a slot which opens at a time, or later.
+
+        slots  those of the own network, as configured
+        """
+        # By the writer's connection: readers of estimates must not delay a slot.
+        account = self._loaded = load(self._database.rows, self._network, opens_ns, self._loaded)
+        return replace(account, given=slots)
+
+    def may(self, opens_ns: int) -> Allowance:
+        """What a slot that opens at a time may cost, so that every promise on this ledger holds, and why no more."""
+        return self.account(opens_ns).may(opens_ns)
+
+    def spent_since(self, at_ns: int) -> list[Payment]:
+        """All payments, of all networks, for slots that closed after a time; oldest first. For times see `dated`."""
+        account = self.account(EVER)
+        return account.dated(elapsed_start(account.jumps, at_ns))
+
+    def _load(self, connection: sqlite3.Connection, opens_ns: int) -> Account:
+        return load(fetcher(connection), self._network, opens_ns, self._loaded)
+
+    # ----------------------------------------------------------------------------------------------------- payments
 
     def pay(
         self, connection: sqlite3.Connection, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes
-    ) -> int:
-        """Inside a transaction: one payment with the values that it bought; the new counter."""
-        check_nano(nano)
-        if length_ns < 1:
-            raise BadInput(f"a slot of {length_ns} ns; allowed: at least 1.")
-        closes_ns = opens_ns + length_ns
-        self._refuse_second_draw(connection, slot, opens_ns, closes_ns)
-        own = self.promises.check(lambda sql, values=(): connection.execute(sql, values).fetchall(), opens_ns, nano)
-        keep_windows(connection, own, opens_ns, length_ns)
-        row = self._add(connection, "sample", slot, opens_ns, closes_ns, nano, "", payer(own))
-        connection.execute("INSERT INTO noisy VALUES (?, ?)", (row, noisy))
-        return self._count(connection, 0)
+    ) -> tuple[int, Account]:
+        """Inside a transaction: one payment with the values that it bought; the new counter, and the account then."""
+        before = self._load(connection, opens_ns)
+        after = before.pay(slot, opens_ns, length_ns, nano)
+        append(connection, before, after)
+        connection.execute("INSERT INTO noisy VALUES (?, ?)", (after.count, noisy))
+        return self._count(connection, 0), after
 
-    def room(self, opens_ns: int) -> Room:
-        """What a slot that opens at a time may cost at most, so that every promise on this ledger holds."""
-        # By the writer's connection: readers of estimates must not delay a slot.
-        return self.promises.room(self._database.rows, opens_ns)
+    def committed(self, counter: int, account: Account) -> None:
+        """A payment is on disk: whatever comes later has a higher counter."""
+        self._committed, self._loaded = max(counter, self._committed), account
 
     def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
         """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
 
         `counter` is the highest that a neighbour remembers: the ledger goes on above it. Logged; the new counter.
         """
-        check_nano(nano)
-        if to_ns <= from_ns:
-            raise BadInput(f"a loss from {utc_text(from_ns)} to {utc_text(to_ns)}; allowed: an end after the start.")
         if not 0 <= counter <= LARGEST_COUNTER:
             raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
-        own = next((promise for promise in self.promises.all() if promise.network == self._network), None)
         with self._database.transaction() as connection:
-            self._add(connection, "lost", None, from_ns, to_ns, nano, reason, payer(own))
+            before = self._load(connection, to_ns)
+            after = before.lose(from_ns, to_ns, nano)
+            append(connection, before, after, reason)
             new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
-        self.committed(new)
+        self.committed(new, after)
         return new
-
-    def _add(
-        self,
-        connection: sqlite3.Connection,
-        kind: str,
-        slot: int | None,
-        opens_ns: int,
-        closes_ns: int,
-        nano: int,
-        reason: str,
-        bounds: UserBounds,
-    ) -> int:
-        """One more row of all networks' account; its number."""
-        connection.execute("UPDATE account SET counter = counter + 1, total = total + ?", (nano,))
-        (row,) = connection.execute("SELECT counter FROM account").fetchone()
-        connection.execute(
-            "INSERT INTO ledger (counter, network, kind, slot, opens_ns, closes_ns, nano, reason, regions, servers) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (row, self._network, kind, slot, opens_ns, closes_ns, nano, reason, bounds.regions, bounds.servers),
-        )
-        return int(row)
 
     def _count(self, connection: sqlite3.Connection, at_least: int) -> int:
         """One more payment of this network; its new counter."""
@@ -150,22 +118,98 @@ class Ledger:
             raise put_back("replaced", f"{path} has fewer payments than before: it was overwritten by an older one")
         return int(counter)
 
-    def committed(self, counter: int) -> None:
-        """A payment is on disk: whatever comes later has a higher counter."""
-        self._committed = max(counter, self._committed)
+    # ----------------------------------------------------------------------------------------------------- promises
 
-    def _refuse_second_draw(self, connection: sqlite3.Connection, slot: int, opens_ns: int, closes_ns: int) -> None:
-        # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.
-        taken = connection.execute(_TAKEN, (opens_ns, closes_ns, self._network)).fetchone()
-        if taken is not None:
-            how = "lies in a time that was declared lost" if taken[0] == "lost" else "was drawn before"
-            raise SlotTaken(f"slot {slot}, open from {utc_text(opens_ns)}, {how}: no slot is drawn a second time.")
+    def declare(
+        self,
+        nano: int,
+        span_ns: int | None,
+        *,
+        bounds: UserBounds | None = None,
+        roaming: bool = False,
+        slots: SlotClock | None = None,
+        horizon_slot: int = 0,
+        at_ns: int = 0,
+        text: Callable[[Account], str] = lambda account: "",
+    ) -> bool:
+        """State this network's promise, as configured now (`Account.declare`); whether a new horizon begins with it.
 
-    def taken(self, opens_ns: int, closes_ns: int) -> bool:
-        """Whether this network has paid for any part of a time, or declared it lost: it cannot pay for that again."""
-        return bool(self._database.rows(_TAKEN, (opens_ns, closes_ns, self._network)))
+        slots  when the network's slots open
+        text   for the operator's log, if a new horizon begins; it is given the account with all payments
+        """
+        grid = {} if slots is None else {"slot_ns": slots.length_ns, "epoch_ns": slots.epoch_ns}
+        with self._database.transaction() as connection:
+            before = self._load(connection, at_ns)
+            after = before.declare(nano, span_ns, bounds=bounds, roaming=roaming, horizon_slot=horizon_slot, **grid)
+            new, old = after.own, before.promise_of(self._network)
+            since_ns = 0 if old is None else old.since_ns
+            begun = new.span_ns is None and new.since_ns > since_ns and after.count > 0
+            told = text(self._load(connection, EVER)) if begun else ""
+            append(connection, before, after)
+            if old is not None and self._other_slots(connection, new, old):
+                # The scheme's state counts other slots: the node has to begin anew, from the ledger.
+                connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
+            if new.span_ns is None and new.since_ns < since_ns:
+                again = (
+                    f"the horizon of '{self._network}' is the one that all servers have, not one that began here "
+                    f"alone: payments since {utc_text(new.since_ns)} count again"
+                )
+                add_event(connection, self._network, at_ns, "horizon", again)
+            if begun:
+                add_event(connection, self._network, at_ns, "new-horizon", told)
+        return begun
 
-    # -------------------------------------------------------------------------------------------------- reading
+    def new_horizon(self, since_ns: int, at_ns: int, text: str) -> None:
+        """The operator begins a new horizon, where `Account.next_horizon` says. Logged."""
+        with self._database.transaction() as connection:
+            before = self._load(connection, since_ns)
+            append(connection, before, before.new_horizon(since_ns, at_ns))
+            # The scheme's state has spent the old horizon: the node has to begin anew, from the ledger.
+            connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
+            add_event(connection, self._network, at_ns, "new-horizon", text)
+
+    def withdraw(self, network: str, at_ns: int, text: str) -> None:
+        """The operator ends a network for good: its promise no longer binds others, its payments stay. Logged."""
+        with self._database.transaction() as connection:
+            before = self._load(connection, at_ns)
+            append(connection, before, before.withdraw(network))
+            add_event(connection, network, at_ns, "withdrawn", text)
+
+    def _other_slots(self, connection: sqlite3.Connection, new: Promise, old: Promise) -> bool:
+        """Whether slots have other numbers or times than when the network was here last."""
+        if new.slot_ns == 1:
+            return False
+        if old.slot_ns > 1:
+            return (new.slot_ns, new.epoch_ns) != (old.slot_ns, old.epoch_ns)
+        last = connection.execute(  # a ledger of an earlier version: its last sample tells
+            "SELECT slot, opens_ns, closes_ns FROM ledger WHERE network = ? AND kind = 'sample' "
+            "ORDER BY counter DESC LIMIT 1",
+            (new.network,),
+        ).fetchone()
+        return last is not None and last[1:] != (new.opens(last[0]), new.opens(last[0] + 1))
+
+    # ------------------------------------------------------------------------------------------------------- clocks
+
+    def set_clock(self, at_ns: int, moved_ns: int, steps: ClockSteps | None = None) -> ClockSteps:
+        """The clock said `at_ns` and was set by `moved_ns`, ahead or (below 0) back; 0: so it says. Logged, if it counts.
+
+        steps  what this life has seen its clock do before; given back with this step in it
+        """
+        with self._database.transaction() as connection:
+            before = self._load(connection, at_ns)
+            after, steps = before.set_clock(steps or ClockSteps(), at_ns, moved_ns)
+            append(connection, before, after)
+            for jump in after.jumps[len(before.jumps) :]:
+                text = f"at {utc_text(jump.at_ns)} the clock was set ahead by {jump.moved_ns / 1e9:.1f} s"
+                add_event(connection, self._network, jump.at_ns + jump.moved_ns, "clock", text)
+            for old, new in zip(before.jumps, after.jumps, strict=False):
+                if new.returned_ns > old.returned_ns:
+                    back = f"came back by {new.returned_ns / 1e9:.1f} s in all"
+                    text = f"at {utc_text(at_ns)} the clock, set ahead before, {back}"
+                    add_event(connection, self._network, at_ns - new.returned_ns, "clock", text)
+        return steps
+
+    # ------------------------------------------------------------------------------------------------------ reading
 
     def counter(self) -> int:
         """Grows with every payment of this network; its neighbours remember it, and so expose an old copy."""
@@ -174,54 +218,11 @@ class Ledger:
 
     def payments(self) -> int:
         """How many there are, of all networks, confirmed losses among them."""
-        return self._account()[0]
+        return self._count_and_total()[0]
 
     def total_spent(self) -> int:
         """Nano-epsilon of all payments ever, of all networks, confirmed losses among them."""
-        return self._account()[1]
-
-    def total_lost(self) -> int:
-        """Nano-epsilon of all losses that were ever confirmed, of all networks: blocked, and perhaps never paid."""
-        seen, lost = self._lost  # rows are never changed: each is looked at once
-        last, more = self._reader.row(
-            "SELECT coalesce(max(counter), ?1), coalesce(sum(CASE kind WHEN 'lost' THEN nano ELSE 0 END), 0) "
-            "FROM ledger WHERE counter > ?1",
-            (seen,),
-        ) or (seen, 0)
-        self._lost = int(last), lost + int(more)
-        return lost + int(more)
-
-    def spent_since(self, at_ns: int) -> list[Entry]:
-        """All payments, of all networks, for slots that closed after a time; oldest first.
-
-        Times are as they would have been by the present clock: what was paid before the clock was set ahead is younger
-        than its date says, see `ahead`.
-        """
-        jumps = set_ahead(self._reader.rows)
-        return self._entries(elapsed_start(jumps, at_ns), jumps)
-
-    def dated_after(self, at_ns: int) -> list[Entry]:
-        """All payments, of all networks, for slots that closed after a date, such as the start of a horizon."""
-        return self._entries(at_ns, set_ahead(self._reader.rows))
-
-    def counted(self, promise: Promise, opens_ns: int) -> list[Entry]:
-        """The payments that count against a promise in a slot that opens at a time; times as in `spent_since`.
-
-        What each of them costs the users of the promise is `promise.bounds.cost(entry.nano, entry.bounds)`.
-        """
-        jumps = set_ahead(self._reader.rows)
-        return self._entries(promise.reach(opens_ns, jumps), jumps)
-
-    def _entries(self, after_ns: int, jumps: Sequence[Jump]) -> list[Entry]:
-        rows = self._reader.rows(
-            "SELECT counter, network, kind, slot, opens_ns, closes_ns - opens_ns, nano, reason, regions, servers "
-            "FROM ledger WHERE closes_ns > ? ORDER BY closes_ns, counter",
-            (after_ns,),
-        )
-        entries = [Entry(*row) for row in rows]
-        return (
-            [replace(one, opens_ns=one.opens_ns + younger(jumps, one.counter)) for one in entries] if jumps else entries
-        )
+        return self._count_and_total()[1]
 
     def sample(self, opens_ns: int) -> Sample | None:
         """What this network drew for the slot that opens at a time; None if nothing, or no longer kept."""
@@ -245,6 +246,6 @@ class Ledger:
                 "stop the node, keep the folder for inspection and restore the last backup into an empty folder",
             )
 
-    def _account(self) -> tuple[int, int]:
+    def _count_and_total(self) -> tuple[int, int]:
         row = self._reader.row("SELECT counter, total FROM account")
         return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from dpcrowd.node.storage.database import Database
@@ -26,7 +25,6 @@ __all__ = [
     "put_complete",
     "put_memory",
     "put_refusals",
-    "utc_text",
 ]
 
 Remembered = tuple[int, int, bytes, int]
@@ -170,11 +168,3 @@ def add_event(connection: sqlite3.Connection, network: str, at_ns: int, kind: st
     connection.execute(
         "INSERT INTO event (network, at_ns, kind, text) VALUES (?, ?, ?, ?)", (network, at_ns, kind, text)
     )
-
-
-def utc_text(at_ns: int) -> str:
-    """A time for a person: RFC 3339 in UTC."""
-    try:
-        return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{at_ns} ns"

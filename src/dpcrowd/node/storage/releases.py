@@ -13,7 +13,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken
-from dpcrowd.node.storage.notes import utc_text
+from dpcrowd.privacy.units import utc_text
 
 __all__ = ["Releases", "put_release"]
 

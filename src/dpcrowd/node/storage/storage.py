@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 
 from dpcrowd.node.release import SlotRelease
-from dpcrowd.node.storage.ahead import put_ahead, put_back
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.journal import NEVER, Journal, erase
@@ -32,7 +31,6 @@ from dpcrowd.node.storage.notes import (
     put_complete,
     put_memory,
     put_refusals,
-    utc_text,
 )
 from dpcrowd.node.storage.releases import Releases, put_release
 
@@ -96,7 +94,7 @@ class Storage:
             opened.callback(reader.close)
             for name in _EARLIER_JOURNAL:  # of 0.1: it does not say how much of an open slot was missed
                 erase(folder / name)
-            journal = Journal(folder / JOURNAL_FOLDER)
+            journal = Journal(folder / JOURNAL_FOLDER, check_ledger=database.check_files)
             opened.callback(journal.close)
             storage = cls(database, reader, network_id, journal)
             storage.ledger.check()
@@ -129,10 +127,10 @@ class Storage:
         `SlotTaken` if the slot was drawn before, `BudgetExhausted` if a promise would break: then nothing has changed.
         """
         with self._database.transaction() as connection:
-            counter = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
+            counter, account = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
-        self.ledger.committed(counter)
+        self.ledger.committed(counter, account)
         return counter
 
     def commit_release(
@@ -158,24 +156,6 @@ class Storage:
             put_refusals(connection, self._network, refused)
             if complete_until is not None:
                 put_complete(connection, self._network, complete_until)
-
-    def set_ahead(self, at_ns: int, moved_ns: int) -> int:
-        """The clock, which said `at_ns`, was set ahead: what was paid stays as young as it is. Logged; the row."""
-        with self._database.transaction() as connection:
-            row, new = put_ahead(connection, self._network, at_ns, moved_ns)
-            if new:
-                text = f"at {utc_text(at_ns)} the clock was set ahead by {moved_ns / 1e9:.1f} s"
-                add_event(connection, self._network, at_ns + moved_ns, "clock", text)
-        return row
-
-    def set_back(self, row: int, at_ns: int, returned_ns: int) -> None:
-        """The clock, which said `at_ns`, was set back: so much of the jump ahead in a row is undone by now. Logged."""
-        with self._database.transaction() as connection:
-            if put_back(connection, row, returned_ns):
-                text = (
-                    f"at {utc_text(at_ns)} the clock, set ahead before, came back by {returned_ns / 1e9:.1f} s in all"
-                )
-                add_event(connection, self._network, at_ns - returned_ns, "clock", text)
 
     def accept_clock(self, at_ns: int, again_ns: int, state: bytes, complete_until: int, text: str) -> None:
         """Slots that open at `again_ns` or later begin again: what was released of them is deleted. Logged.

@@ -14,7 +14,7 @@ from dpcrowd.errors import BadInput, unknown_name, whole_number
 
 __all__ = ["BACKENDS", "CONNECT_SECONDS", "Backend", "Workers", "open_workers", "unreachable"]
 
-BACKENDS = ("local", "dask", "ray")
+BACKENDS = ("local", "dask")
 CONNECT_SECONDS = 30.0
 
 
@@ -22,9 +22,9 @@ CONNECT_SECONDS = 30.0
 class Backend:
     """Where tasks are run.
 
-    name     local (processes of this machine), dask or ray
+    name     local (processes of this machine) or dask
     jobs     workers to start; None: one a core
-    cluster  the address of a running Dask or Ray cluster; None: start one on this machine that ends with the work
+    cluster  the address of a running Dask cluster; None: start one on this machine that ends with the work
     """
 
     name: str = "local"
@@ -32,12 +32,14 @@ class Backend:
     cluster: str | None = None
 
     def __post_init__(self) -> None:
+        if self.name == "ray":
+            raise BadInput("the backend ray was removed in version 0.2; choose dask, which gives the same results.")
         if self.name not in BACKENDS:
             raise unknown_name("backend", str(self.name), BACKENDS)
         if self.jobs is not None:
             whole_number("jobs", self.jobs, 1, None, "; leave it out for as many processes as pay off")
         if self.cluster is not None and self.name == "local":
-            raise BadInput(f"the local backend has no cluster; for {self.cluster} choose the backend dask or ray.")
+            raise BadInput(f"the local backend has no cluster; for {self.cluster} choose the backend dask.")
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,6 @@ def open_workers(backend: Backend) -> AbstractContextManager[Workers]:
         from dpcrowd.sim.backends.dask_workers import dask_workers
 
         return dask_workers(backend)
-    if backend.name == "ray":
-        from dpcrowd.sim.backends.ray_workers import ray_workers
-
-        return ray_workers(backend)
     return _local_workers(backend)
 
 

@@ -108,7 +108,12 @@ def counts_from_array(
     regions: Sequence[str] | None = None,
     round_counts: bool = False,
 ) -> FixedData:
-    """A data set from counts (T,) or (T, d) in memory; `regions` names the columns."""
+    """A data set from counts (T,) or (T, d) in memory; `regions` names the columns.
+
+    >>> data = counts_from_array([[40, 7], [42, 5], [39, 9]], regions=["hall", "garden"])
+    >>> data.slots, data.regions, data.truth(np.random.default_rng(0))[0].tolist()
+    (3, ('hall', 'garden'), [40, 7])
+    """
     array = np.asarray(counts)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":

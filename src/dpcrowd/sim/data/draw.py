@@ -14,10 +14,12 @@ import numpy as np
 
 from dpcrowd.arrays import ServerCounts, Shares, Truth
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
 from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.observe import KINDS, checked_users, observe
+from dpcrowd.sim.data.plugin import plugin_data
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
 from dpcrowd.sim.data.shares import draw_shares, is_partition, normalised
@@ -51,7 +53,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     regions: Sequence[str] | None = None,
 ) -> DataSet:
-    """A data set by name (linear, multi-linear, flu, multi-flu) or from a CSV or Parquet file.
+    """A data set by name (linear, multi-linear, flu, multi-flu, or a plug-in's) or from a CSV or Parquet file.
 
     slots         use the first so many slots
     process_var   Q that the filters believe: a number, (d,) or (d, d)
@@ -59,6 +61,10 @@ def load(
     round_counts  round fractions in a file instead of refusing them
     data_dir      the folder that has flu.csv and multi_flu.csv
     regions       use only these regions, in this order
+
+    >>> data = load("multi-linear", slots=50, regions=["region-1", "region-3"])
+    >>> data.slots, data.regions
+    (50, ('region-1', 'region-3'))
     """
     name = os.fspath(name_or_path)
     if name in SYNTHETIC or name in PUBLISHED:
@@ -69,7 +75,12 @@ def load(
         return _synthetic(name, slots, process_var, regions)
     path = Path(name)
     if not path.exists() and path.suffix.lower() not in FILE_ENDINGS and path.name == name:
-        error = unknown_name("data set", name, NAMES)
+        plugin = find_plugin("data set", name)
+        if plugin is not None:
+            if slot_length is not None or round_counts:
+                raise BadInput(f"a slot length or rounding was given, but '{name}' is not a file; leave it out.")
+            return plugin_data(plugin, slots=slots, process_var=process_var, regions=regions)
+        error = unknown_name("data set", name, [*NAMES, *installed("data set")])
         raise BadInput(f"{error} The path of a CSV or Parquet file is allowed too.")
     table = read_table(path)
     if is_checkins(table):

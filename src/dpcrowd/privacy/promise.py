@@ -34,12 +34,12 @@ of the network that counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dpcrowd.node.storage.ahead import Jump, elapsed_start
+from dpcrowd.privacy.clock_jumps import Jump, elapsed_start
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Promise", "UserBounds", "Windows"]
+__all__ = ["Promise", "Slots", "UserBounds", "Windows"]
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,16 @@ class UserBounds:
 
     def cost(self, nano: int, payer: UserBounds) -> int:
         """What a payment, with noise for the payer's bounds, costs a user within these: at least `nano`."""
-        factor, divisor = self._ratio(payer)
+        factor, divisor = self.ratio(payer)
         return -(-nano * factor // divisor)
 
     def affordable(self, nano: int, payer: UserBounds) -> int:
         """The largest payment that costs a user within these bounds at most `nano`."""
-        factor, divisor = self._ratio(payer)
+        factor, divisor = self.ratio(payer)
         return nano * divisor // factor
 
-    def _ratio(self, payer: UserBounds) -> tuple[int, int]:
+    def ratio(self, payer: UserBounds) -> tuple[int, int]:
+        """A payment, with noise for the payer's bounds, costs a user within these the first over the second as much."""
         if not self.exact and not payer.covers(UserBounds(self.regions, self.servers)):
             return self.sensitivity, 1  # the most that it can be, whatever the two factors are
         factor = max(self.regions, payer.regions) * max(self.servers, payer.servers)
@@ -107,6 +108,23 @@ class Windows:
         """From when on a slot that opens shares no window with a payment which closed at a time."""
         latest = self.offset_ns + (closes_ns - 1 - self.offset_ns) // self.slot_ns * self.slot_ns
         return latest + self.span_ns
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A network's slots: `count` of them are in its window or horizon; None: not known, and a horizon has no end."""
+
+    epoch_ns: int
+    slot_ns: int
+    count: int | None = None
+
+    def slot_of(self, at_ns: int) -> int:
+        """The number of the slot that is open at a time; negative before the epoch."""
+        return (at_ns - self.epoch_ns) // self.slot_ns
+
+    def opens(self, slot: int) -> int:
+        """When a slot opens."""
+        return self.epoch_ns + slot * self.slot_ns
 
 
 @dataclass(frozen=True)
@@ -152,6 +170,11 @@ class Promise:
         """Where the horizon begins in which a slot opens: a slot that is paid late belongs to one that has ended."""
         return max((start for start in (*self.earlier, self.since_ns) if start <= opens_ns), default=0)
 
+    @property
+    def payer(self) -> UserBounds:
+        """For how many regions and servers the network's noise is made; if that is not known, for one."""
+        return self.bounds if self.bounds.exact else UserBounds()
+
     def frees(self, closes_ns: int) -> int | None:
         """From when on slots are free of a payment that closed at a time; None: never within the horizon."""
         return None if self.span_ns is None else max(windows.frees(closes_ns) for windows in self.windows)
@@ -160,6 +183,22 @@ class Promise:
         """Where the network's slot begins that is open at a time; with `after`, the first that begins then or later."""
         slots = (at_ns - self.epoch_ns + (self.slot_ns - 1 if after else 0)) // self.slot_ns
         return self.epoch_ns + slots * self.slot_ns
+
+    def opens(self, slot: int) -> int:
+        """When a slot of the network opens."""
+        return self.epoch_ns + slot * self.slot_ns
+
+    def following(self, old: Promise | None) -> Promise:
+        """This promise, as it is configured, with the start of its horizon; a new epoch alone begins none."""
+        if self.span_ns is not None:
+            return replace(self, since_ns=0)
+        configured = self.opens(self.horizon_slot) if self.horizon_slot else 0
+        if old is None or old.span_ns is not None:
+            return replace(self, since_ns=configured)
+        if self.horizon_slot > old.horizon_slot:
+            return replace(self, since_ns=configured if self.roaming else max(old.since_ns, configured))
+        # Roaming users need the horizon that all servers have: not one that the operator of this one began.
+        return replace(self, since_ns=min(old.since_ns, configured) if self.roaming else old.since_ns)
 
     def weaker_than(self, old: Promise) -> bool:
         """Whether users who were promised `old` would be promised less."""

@@ -1,0 +1,1 @@
+"""A scheme, a data set and a topology for dpcrowd; see pyproject.toml for the names that users give."""

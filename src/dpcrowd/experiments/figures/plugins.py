@@ -1,0 +1,65 @@
+"""Figure 10: schemes, data sets and a network of other packages beside the paper's schemes, at equal promises.
+
+It is drawn only when a reproduction is asked to add something. Every scheme protects a whole stream: one that takes a
+window only gets all slots as its window, as Uniform and Sample do in the other figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpcrowd.experiments.figures.figure import ERRORS, METRIC_NAMES, Panel, Sweep
+from dpcrowd.experiments.figures.rosters import single
+from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.run import Results
+from dpcrowd.plugins import package_of, scheme_class
+
+__all__ = ["plugin_panels", "plugin_sweeps"]
+
+
+def plugin_sweeps(plan: Plan) -> list[Sweep]:
+    """What was added, and the paper's schemes, at each budget; on Linear if no data set was added."""
+    added = plan.added
+    roster = (*single("fast", "dfast", "dpcrowd"), *_entries(added.schemes))
+
+    def point(data: str, epsilon: float) -> Point:
+        return Point(data, roster, epsilon=epsilon, density=plan.default_density, graph=added.graph)
+
+    return [
+        Sweep(data, "ε", tuple((epsilon, point(data, epsilon)) for epsilon in plan.epsilons))
+        for data in added.data or ("linear",)
+    ]
+
+
+def _entries(names: Sequence[str]) -> list[Entry]:
+    known = {entry.label for entry in single("fast", "dfast", "dpcrowd")}
+    entries = {}
+    for name in names:
+        scheme = scheme_class(name)
+        if scheme.name not in known:
+            entries[scheme.name] = Entry(scheme.name, name, whole=scheme.kinds == frozenset({"window"}))
+    return list(entries.values())
+
+
+def plugin_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
+    """A row per sweep: its ARE and its ACE; the curve of another package's scheme says who makes its promise."""
+    return [
+        Panel(
+            f"{sweep.name}: {metric.upper()}",
+            "privacy budget ε",
+            METRIC_NAMES[metric],
+            tuple(sweep.curve(results, label, metric, _note(sweep, results, label)) for label in sweep.labels),
+            row=row,
+        )
+        for row, sweep in enumerate(sweeps)
+        for metric in ERRORS
+    ]
+
+
+def _note(sweep: Sweep, results: Results, label: str) -> str:
+    """ "claimed by PACKAGE" or "promised by PACKAGE"; nothing for dpcrowd's own schemes and those without a promise."""
+    point = sweep.of(label)[0][1]
+    (name,) = (entry.scheme for entry in point.entries if entry.label == label)
+    promise = results[point].guarantees[label]
+    return "" if promise is None or package_of(scheme_class(name)) is None else promise.partition(",")[0]

@@ -1,0 +1,98 @@
+"""The account of a running node, loaded before every slot, after every step of the clock has been booked in it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config import NetworkConfig
+from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.allowance import Allowance
+from dpcrowd.privacy.clock_jumps import ClockSteps
+from dpcrowd.privacy.promise import Slots
+
+__all__ = ["AccountLoader", "configured_slots", "load_account"]
+
+log = logging.getLogger("dpcrowd.node")
+
+
+def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:
+    """The account of a network's server, with all that counts against a slot, or a later one."""
+    slots = configured_slots(network)
+    return storage.ledger.account(slots.opens(slot), slots)
+
+
+def configured_slots(network: NetworkConfig) -> Slots:
+    """A network's slots, and how many are in its window or horizon."""
+    clock = network.clock()
+    return Slots(clock.epoch_ns, clock.length_ns, network.guarantee().length)
+
+
+class AccountLoader:
+    """Of one life of a node; `load` and `book` write and read files.
+
+    storage_log  of the node, see `StorageLog`
+    """
+
+    def __init__(self, storage: Storage, slots: Slots, storage_log: StorageLog | None = None) -> None:
+        self._storage, self._slots, self._storage_log = storage, slots, storage_log or StorageLog()
+        self._steps = ClockSteps()
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._told = ""
+
+    def clock_set(self, at_ns: int, moved_ns: int) -> None:
+        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
+
+        At a start, when nobody has seen what it did before, it says `at_ns`, and `moved_ns` is 0.
+        """
+        self._waiting.append((at_ns, moved_ns))
+
+    @property
+    def short(self) -> bool:
+        """Whether the budget allowed no sample when it was asked last."""
+        return bool(self._told)
+
+    def book(self) -> None:
+        """Tell the ledger at once; what cannot be written now is written before anything is paid."""
+        with suppress(StorageFailed):
+            self._book()
+
+    def load(self, slot: int) -> Account | None:
+        """What the slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
+        opens_ns, closes_ns = self._slots.opens(slot), self._slots.opens(slot + 1)
+        try:
+            self._storage.check_files()
+            self._book()
+            self._steps = self._steps.slot_sealed()
+            account = self._storage.ledger.account(opens_ns, self._slots)
+            allowance = account.may(opens_ns)
+        except (StorageFailed, BadInput) as failure:
+            self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
+            return None
+        self._storage_log.works("ledger")
+        if account.taken(opens_ns, closes_ns):
+            text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
+            log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
+            return account
+        self._tell(allowance)
+        return account
+
+    def _book(self) -> None:
+        while self._waiting:
+            self._steps = self._storage.ledger.set_clock(*self._waiting[0], self._steps)
+            self._waiting.popleft()
+
+    def _tell(self, allowance: Allowance) -> None:
+        """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
+        whose = allowance.promise.network if allowance.is_short else ""
+        before, self._told = self._told, "over" if allowance.is_over else whose
+        if self._told == before:
+            return
+        if allowance.is_short:
+            log.warning("no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})
+        else:
+            log.info("there is budget again; the node samples.", extra={"event": "budget-back"})

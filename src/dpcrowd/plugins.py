@@ -1,0 +1,194 @@
+"""Schemes, data sets and topologies of other packages: found by entry points, or named as `package:object`.
+
+A package offers them in its `pyproject.toml`, one line each, under the name that users give on the command line:
+
+    [project.entry-points."dpcrowd.schemes"]
+    median = "crowd_extras.median:Median"       # a subclass of dpcrowd.Scheme
+    [project.entry-points."dpcrowd.data"]
+    market = "crowd_extras.market:load"         # a function that returns a data set, or counts as an array
+    [project.entry-points."dpcrowd.topologies"]
+    star = "crowd_extras.star:star"             # a function of servers, density and a random generator
+
+Nothing is imported before its name is asked for, and dpcrowd's own names are looked up first. A plug-in that cannot be
+used raises `BrokenPlugin`, which names the package; everything else keeps working. Live servers run dpcrowd's own
+schemes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+from dpcrowd.errors import BrokenPlugin, unknown_name
+from dpcrowd.schemes.base import Scheme
+from dpcrowd.schemes.flooding import Flooding
+from dpcrowd.schemes.registry import OWN, SCHEMES, make_from
+
+__all__ = [
+    "Kind",
+    "Plugin",
+    "find_plugin",
+    "installed",
+    "make_scheme",
+    "package_of",
+    "plugin_digest",
+    "scheme_class",
+]
+
+Kind = Literal["scheme", "data set", "topology"]
+
+_GROUPS: dict[Kind, str] = {
+    "scheme": "dpcrowd.schemes",
+    "data set": "dpcrowd.data",
+    "topology": "dpcrowd.topologies",
+}
+_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_REACHES = ("alone", "one-hop", "flooding", "central")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Something that another package offers; `load` imports it.
+
+    name     what users call it: the entry point's name, or `package:object`
+    package  the distribution that registered it, or the top-level package of a `package:object`
+    target   `module:object`
+    """
+
+    kind: Kind
+    name: str
+    package: str
+    target: str
+
+    def load(self) -> Any:
+        """Import the object; whatever goes wrong becomes a `BrokenPlugin`."""
+        module, _, path = self.target.partition(":")
+        try:
+            value: Any = import_module(module)
+            for attribute in path.split("."):
+                value = getattr(value, attribute)
+        except Exception as error:
+            raise self.broken(f"{self.target} cannot be imported ({type(error).__name__}: {error})") from error
+        if self.kind == "scheme":
+            self._check_scheme(value)
+        elif not callable(value):
+            raise self.broken(f"{self.target} is {type(value).__name__}, not a function")
+        return value
+
+    def call(self, *arguments: Any, **options: Any) -> Any:
+        """Load a function and call it; an exception of the package becomes a `BrokenPlugin`."""
+        function: Callable[..., Any] = self.load()
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            raise self.broken(f"{self.target} failed ({type(error).__name__}: {error})") from error
+
+    def accepts(self, option: str) -> bool:
+        """Whether the function has a parameter of this name."""
+        return option in inspect.signature(self.load()).parameters
+
+    def broken(self, reason: str) -> BrokenPlugin:
+        """The error that says what is wrong with this plug-in."""
+        return BrokenPlugin(self.kind, self.name, self.package, reason)
+
+    def _check_scheme(self, value: Any) -> None:
+        if not (inspect.isclass(value) and issubclass(value, Scheme)):
+            raise self.broken(f"{self.target} is not a subclass of dpcrowd.Scheme")
+        if inspect.isabstract(value):
+            missing = ", ".join(sorted(value.__abstractmethods__))
+            raise self.broken(f"{self.target} does not implement {missing}")
+        for attribute in ("name", "kinds", "summary"):
+            if not hasattr(value, attribute):
+                raise self.broken(f"{self.target} has no class attribute '{attribute}'")
+        if ":" not in self.name and value.name != self.name:
+            raise self.broken(f"{self.target} is named '{value.name}'; the entry point must have the same name")
+        if not isinstance(value.name, str) or not re.fullmatch(r"[\w.+-]+", value.name):
+            raise self.broken(f"{value.name!r} is not a name; allowed: letters, digits and . _ + -")
+        if value.name in SCHEMES and SCHEMES[value.name] is not value:
+            raise self.broken(f"'{value.name}' is the name of one of dpcrowd's own schemes")
+        if not frozenset(value.kinds) <= {"finite", "window"}:
+            raise self.broken(f"kinds is {value.kinds!r}; allowed: 'finite', 'window', both or neither")
+        if len(value.summary) != 4 or not all(isinstance(cell, str) for cell in value.summary):
+            raise self.broken(f"summary is {value.summary!r}; allowed: four texts")
+        if value.reach not in _REACHES:
+            raise self.broken(f"reach is {value.reach!r}; allowed: {', '.join(_REACHES)}")
+
+
+@cache
+def installed(kind: Kind) -> dict[str, Plugin]:
+    """What the packages of this environment have registered, by name; nothing is imported."""
+    found: dict[str, Plugin] = {}
+    for entry in sorted(entry_points(group=_GROUPS[kind]), key=lambda entry: (entry.name, _distribution(entry))):
+        # Of two packages that take the same name the first in the alphabet has it, on every machine.
+        found.setdefault(entry.name, Plugin(kind, entry.name, _distribution(entry), entry.value))
+    return found
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return "an unknown package" if entry.dist is None else entry.dist.name
+
+
+def find_plugin(kind: Kind, name: str) -> Plugin | None:
+    """The plug-in that a name stands for: a registered one, or `package:object`; None if it is neither."""
+    plugin = installed(kind).get(name)
+    if plugin is None and _REFERENCE.fullmatch(name):
+        plugin = Plugin(kind, name, name.partition(":")[0].partition(".")[0], name)
+    return plugin
+
+
+def scheme_class(name: str) -> type[Scheme]:
+    """A scheme's class by its name; dpcrowd's own first."""
+    if name in SCHEMES:
+        return SCHEMES[name]
+    plugin = find_plugin("scheme", name)
+    if plugin is None:
+        raise unknown_name("scheme", name, [*SCHEMES, *installed("scheme")])
+    loaded: type[Scheme] = plugin.load()
+    return loaded
+
+
+def make_scheme(name: str, **options: Any) -> Scheme:
+    """A scheme by its name, that of a plug-in, or `package:Class`; options that are None are left out.
+
+    >>> make_scheme("dpcrowd", interval=5).sampling
+    'fixed'
+    >>> make_scheme("dpcrwod")
+    Traceback (most recent call last):
+        ...
+    dpcrowd.errors.BadInput: unknown scheme 'dpcrwod'. Did you mean 'dpcrowd'? Allowed: ...
+    """
+    return make_from(scheme_class(name), name, **options)
+
+
+def package_of(scheme: Scheme | type[Scheme]) -> str | None:
+    """The package that answers for a scheme; None for dpcrowd's own schemes."""
+    kind = scheme if isinstance(scheme, type) else type(scheme)
+    if kind in OWN:
+        return None
+    if kind is Flooding and isinstance(scheme, Flooding):
+        return package_of(scheme.inner)
+    target = f"{kind.__module__}:{kind.__qualname__}"
+    registered = (plugin.package for plugin in installed("scheme").values() if plugin.target == target)
+    return next(registered, kind.__module__.partition(".")[0])
+
+
+def plugin_digest(value: Any) -> str:
+    """A digest of the source of the package that an object comes from, so that stored results follow its changes."""
+    digest = hashlib.sha256()
+    module = inspect.getmodule(value)
+    top = import_module(module.__name__.partition(".")[0]) if module is not None else None
+    roots = [Path(folder) for folder in getattr(top, "__path__", [])]
+    files = [path for root in roots for path in root.rglob("*.py")]
+    if not files and getattr(top, "__file__", None):
+        files = [Path(str(top.__file__))]  # type: ignore[union-attr]
+    for path in sorted(files):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()

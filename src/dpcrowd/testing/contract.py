@@ -1,0 +1,140 @@
+"""What every scheme owes the simulator, private or not: shapes, determinism, batches, and hands off its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.arrays import Ints
+from dpcrowd.network.hearing import Hearing
+from dpcrowd.privacy import Noise, SeededNoise
+from dpcrowd.schemes.base import Release, Scheme, run_slot
+from dpcrowd.schemes.snapshot import fingerprint as digest
+from dpcrowd.testing.trial import ContractBroken, Trial
+from dpcrowd.testing.world import bits, fingerprint, hearing_of, make_world, same
+
+__all__ = ["CHECKS"]
+
+_PARTS = ("estimate", "variance", "sampled", "charge", "speaks")
+
+
+def check_shapes(trial: Trial) -> None:
+    """Releases have the documented shapes and types; a wrong one would broadcast silently into wrong metrics."""
+    servers, regions = trial.world.servers, trial.world.regions
+    wide: list[tuple[int, ...]] = [(servers, regions)]
+    either = [(servers, 1), *wide]
+    allowed: dict[str, tuple[list[tuple[int, ...]], type]] = {
+        "estimate": (wide, np.float64),
+        "variance": (wide, np.float64),
+        "sampled": (either, np.bool_),
+        "charge": (either, np.int64),
+        "speaks": ([(servers,)], np.bool_),
+    }
+    for slot, release in enumerate(trial.releases):
+        if not isinstance(release, Release) or release.slot != slot:
+            raise ContractBroken(f"release() of slot {slot} must return a dpcrowd.Release of that slot")
+        for name, (shapes, dtype) in allowed.items():
+            array = getattr(release, name)
+            if array.shape not in shapes or array.dtype != dtype:
+                words = " or ".join(f"{np.dtype(dtype)}{shape}" for shape in shapes)
+                raise ContractBroken(f"{name} of a release must be {words}; given {array.dtype}{array.shape}")
+
+
+def check_values(trial: Trial) -> None:
+    """Estimates are numbers or NaN (nothing known yet), variances are > 0 or NaN, and what is paid is not negative."""
+    for slot, release in enumerate(trial.releases):
+        if np.isinf(release.estimate).any():
+            raise ContractBroken(f"the estimate of slot {slot} is infinite; give NaN where nothing is known")
+        if (release.variance <= 0).any():
+            raise ContractBroken(f"a variance of slot {slot} is not > 0; give NaN where the scheme has none")
+        if (release.charge < 0).any():
+            raise ContractBroken(f"a charge of slot {slot} is negative")
+
+
+def check_determinism(trial: Trial) -> None:
+    """Same counts and noise, same bits; and what was released does not change later."""
+    before = [fingerprint(release) for release in trial.releases]
+    if not same(trial.play(), trial.releases):
+        raise ContractBroken(
+            "a second run on the same counts and the same noise gives other releases: take randomness from the noise "
+            "that is passed in, time from the slot, and keep what changes in the state that start() returns"
+        )
+    if before != [fingerprint(release) for release in trial.releases]:
+        raise ContractBroken("arrays of a release change after it was made: copy what the state goes on changing")
+
+
+def check_batches(trial: Trial) -> None:
+    """A batch of two runs is the two runs: nothing in one depends on the other."""
+    slots, regions = 24, trial.world.regions
+    worlds = [make_world(seed, regions=regions, slots=slots) for seed in (0, 3)]
+    gain = min(world.gain for world in worlds)
+    seeds = [np.random.SeedSequence(seed) for seed in (5, 6)]
+    scheme, phases = trial.scheme, trial.setting.phases
+
+    def run(chosen: Sequence[int]) -> list[Release]:
+        servers = sum(worlds[i].servers for i in chosen)
+        together = None if phases is None else np.tile(phases, len(chosen))
+        noise = SeededNoise([seeds[i] for i in chosen], worlds[0].servers, regions)
+        state = scheme.start(replace(trial.setting, servers=servers, phases=together))
+        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in chosen], gain)
+        shares = np.concatenate([worlds[i].shares for i in chosen])
+        counts = np.concatenate([worlds[i].counts for i in chosen], axis=1)
+        return [run_slot(scheme, state, t, shares, counts[t], noise, hearing) for t in range(slots)]
+
+    batch, singles = run([0, 1]), [run([i]) for i in range(2)]
+    for slot, release in enumerate(batch):
+        for name in _PARTS:
+            alone = np.concatenate([getattr(single[slot], name) for single in singles])
+            if bits(getattr(release, name)) != bits(alone):
+                raise ContractBroken(f"{name} of slot {slot} is another one when two runs are simulated in one batch")
+
+
+def check_inputs(trial: Trial) -> None:
+    """Counts and shares are left as they are, since other schemes read them next; the scheme object, too."""
+    before = digest(trial.scheme, trial.setting).tobytes()
+
+    def watched(
+        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
+    ) -> Release:
+        given = [shares.copy(), counts.copy()]
+        release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
+        for name, array, original in zip(("shares", "counts"), (shares, counts), given, strict=True):
+            if not np.array_equal(array, original):
+                raise ContractBroken(f"the scheme writes into the {name} that it was given, in slot {slot}")
+        return release
+
+    trial.play(step=watched)
+    if digest(trial.scheme, trial.setting).tobytes() != before:
+        raise ContractBroken("the scheme object changes during a run: keep what changes in the state")
+
+
+def check_dropped(trial: Trial) -> None:
+    """Counts are looked at in perturb() only: if they are overwritten afterwards, nothing changes."""
+
+    def scribbled(
+        scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing
+    ) -> Release:
+        plan = scheme.plan(state, slot, shares)
+        reading = scheme.perturb(state, plan, counts, noise)
+        counts[:] = -(10**15)
+        messages = scheme.message(state, plan, reading)
+        scheme.fuse(state, plan, reading, messages, hearing)
+        return scheme.release(state, plan, reading)
+
+    if not same(trial.play(step=scribbled), trial.releases):
+        raise ContractBroken(
+            "the array of raw counts is kept and read after perturb(): copy, or better, do not keep it"
+        )
+
+
+CHECKS = {
+    "shapes": check_shapes,
+    "values": check_values,
+    "determinism": check_determinism,
+    "batches": check_batches,
+    "inputs": check_inputs,
+    "dropped counts": check_dropped,
+}

@@ -1,0 +1,160 @@
+"""One scheme under one setting, run slot by slot with everything in view: what the checks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.arrays import Floats, Ints
+from dpcrowd.privacy.ledger import BatchLedger
+from dpcrowd.schemes.base import Release, Scheme, Setting
+from dpcrowd.schemes.messages import Messages
+from dpcrowd.schemes.snapshot import pack
+from dpcrowd.testing.world import BlindNoise, Read, World, hearings, play
+
+__all__ = ["ContractBroken", "Record", "Trial", "cost_of", "ledger_of"]
+
+
+class ContractBroken(AssertionError):
+    """A scheme does not keep what its base class asks for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Everything that a run did to the outside, and with its noise.
+
+    reads     every call of the noise, in order
+    unpaid    what is wrong with the first read that the ledger had not been charged for; None: all were paid first
+    released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, as arrays
+    """
+
+    reads: list[Read]
+    unpaid: str | None
+    released: list[dict[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A scheme, a setting and a world; `name` says which setting it is."""
+
+    name: str
+    scheme: Scheme
+    setting: Setting
+    world: World
+
+    def play(self, **more: Any) -> list[Release]:
+        """Run every slot; see `dpcrowd.testing.world.play`."""
+        return play(self.scheme, self.setting, self.world, **more)
+
+    @cached_property
+    def releases(self) -> list[Release]:
+        """The standard run."""
+        return self.play()
+
+    @property
+    def window(self) -> int | None:
+        """The window's length; None for a horizon."""
+        guarantee = self.setting.need_guarantee()
+        return guarantee.length if guarantee.kind == "window" else None
+
+    @cached_property
+    def blind(self) -> Record:
+        """The standard counts under noise that does not look at them."""
+        return self.record(self.world.counts)
+
+    @cached_property
+    def blind_to_others(self) -> Record:
+        """Entirely different counts under the same noise."""
+        return self.record(np.random.default_rng(1).integers(0, 5000, self.world.counts.shape))
+
+    def record(self, counts: Ints) -> Record:
+        """Run all slots on these counts under blind noise, and look at every step."""
+        noise = BlindNoise(self.world.noise())
+        state = self.scheme.start(self.setting)
+        ledger = ledger_of(state)
+        unpaid: list[str] = []
+        released: list[dict[str, NDArray[Any]]] = []
+        audiences = hearings(self.scheme, self.world)
+        for slot in range(self.world.slots):
+            watched = _PaidFirst(noise, ledger, slot, self.setting, unpaid)
+            plan = self.scheme.plan(state, slot, self.world.shares)
+            reading = self.scheme.perturb(state, plan, counts[slot].copy(), watched)
+            arrays = {**pack(plan, "plan"), **pack(reading, "reading")}
+            message = self.scheme.message(state, plan, reading)
+            if not isinstance(message, Messages):
+                raise ContractBroken(f"message() returned {type(message).__name__}; it must return dpcrowd.Messages")
+            arrays |= {f"message.{name}": array.copy() for name, array in message.arrays().items()}
+            if not self.scheme.keeps_raw_counts:
+                arrays |= {f"{name} before fuse": array.copy() for name, array in _packed(state).items()}
+            self.scheme.fuse(state, plan, reading, message, audiences[slot % len(audiences)])
+            arrays |= pack(self.scheme.release(state, plan, reading), "release")
+            if not self.scheme.keeps_raw_counts:
+                arrays |= _packed(state)
+            released.append({name: array.copy() for name, array in arrays.items()})
+        return Record(noise.reads, unpaid[0] if unpaid else None, released)
+
+
+class _PaidFirst:
+    """Noise of one slot that asks the ledger, before each read, whether all reads so far have been charged."""
+
+    private = False
+
+    def __init__(
+        self, noise: BlindNoise, ledger: BatchLedger | None, slot: int, setting: Setting, unpaid: list[str]
+    ) -> None:
+        self._noise, self._ledger, self._slot, self._unpaid = noise, ledger, slot, unpaid
+        self._unit = 1 if setting.guarantee is None else setting.guarantee.sensitivity
+        self._before = self._remaining()
+        self._cost = np.zeros(setting.servers)
+
+    def _remaining(self) -> Ints | None:
+        # Of a copy: a ledger that is asked of a slot goes there, and schemes look at where their ledger is.
+        return None if self._ledger is None else deepcopy(self._ledger).remaining(self._slot)
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        value = self._noise.noisy(slot, counts, charge, sensitivity, where, read)
+        if self._ledger is None or self._unpaid:
+            return value
+        self._cost += cost_of(self._noise.reads[-1], self._unit)
+        now = self._remaining()
+        assert self._before is not None and now is not None
+        paid = (self._before - now).max(axis=1)
+        if (self._cost > paid * (1 + 1e-9)).any():
+            server = int(np.argmax(self._cost - paid))
+            self._unpaid.append(
+                f"in slot {self._slot} server {server} reads counts for {self._cost[server] / 1e9:.6g} ε when its "
+                f"ledger has been charged {paid[server] / 1e9:.6g} ε for that slot: spend before reading"
+            )
+        return value
+
+
+def cost_of(read: Read, unit: int) -> Floats:
+    """Nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
+    cost = np.where(read.where, read.charge * (unit / np.maximum(read.sensitivity, 1)), 0.0)
+    return np.asarray(cost.max(axis=1))
+
+
+def ledger_of(state: Any) -> BatchLedger | None:
+    """The ledger in a state: its field `ledger`, or that of a state inside it."""
+    own = getattr(state, "ledger", None)
+    if isinstance(own, BatchLedger):
+        return own
+    inside: Sequence[Any] = [getattr(state, f.name) for f in fields(state)] if is_dataclass(state) else []
+    found = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
+    return next((ledger for ledger in found if ledger is not None), None)
+
+
+def _packed(state: Any) -> dict[str, NDArray[Any]]:
+    try:
+        return pack(state, "state")
+    except TypeError as error:
+        raise ContractBroken(
+            f"its state cannot be saved ({error}); allowed in a state: a dataclass of arrays, numbers, dataclasses of "
+            "them and ledgers"
+        ) from None

@@ -1,0 +1,204 @@
+"""A small world in which schemes are tried: servers, shares, counts and networks, and noises that watch.
+
+A *trial* is one scheme under one setting in one world. Everything is seeded: a trial that fails, fails again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters import default_gain
+from dpcrowd.network.costs import components
+from dpcrowd.network.graph import Graph, union
+from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
+from dpcrowd.network.random_graph import RandomGraph
+from dpcrowd.privacy import Noise, SeededNoise
+from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
+from dpcrowd.schemes.tuning import Tuning
+
+__all__ = [
+    "SERVERS",
+    "SLOTS",
+    "TUNING",
+    "WINDOW",
+    "BlindNoise",
+    "Read",
+    "WatchedNoise",
+    "World",
+    "bits",
+    "charges_of",
+    "fingerprint",
+    "hearing_of",
+    "hearings",
+    "make_world",
+    "play",
+    "same",
+]
+
+SERVERS, SLOTS, WINDOW = 6, 36, 8
+
+# Chosen so that in such small, short worlds intervals grow and shrink and regions are due in slots of their own.
+TUNING = Tuning(xi=0.2, sample_fraction=0.5, rescue_theta=2.0, epsilon_max=0.5, phi=0.5, tau2=-0.5)
+
+
+@dataclass(frozen=True)
+class World:
+    """counts (slots, servers, regions), shares (servers, 1), and one graph per slot or one for all."""
+
+    counts: Ints
+    shares: Floats
+    graphs: tuple[Graph, ...]
+    seed: int = 0
+
+    @property
+    def slots(self) -> int:
+        return len(self.counts)
+
+    @property
+    def servers(self) -> int:
+        return int(self.counts.shape[1])
+
+    @property
+    def regions(self) -> int:
+        return int(self.counts.shape[2])
+
+    def graph(self, slot: int) -> Graph:
+        return self.graphs[slot % len(self.graphs)]
+
+    def noise(self, only: int | None = None) -> SeededNoise:
+        return SeededNoise([np.random.SeedSequence(self.seed, spawn_key=(7,))], self.servers, self.regions, only)
+
+    @property
+    def gain(self) -> float:
+        """One consensus step that is safe for all graphs of the world."""
+        return float(default_gain(max(graph.max_degree for graph in self.graphs)))
+
+
+@cache
+def make_world(
+    seed: int = 0,
+    servers: int = SERVERS,
+    regions: int = 1,
+    slots: int = SLOTS,
+    *,
+    changing: bool = False,
+    size: float = 400.0,
+) -> World:
+    """Counts that wander, one large region and small ones that can be grouped; every server has a neighbour."""
+    rng = np.random.default_rng([seed, servers, regions, slots])
+    sizes = np.concatenate([[size], np.linspace(20.0, 8.0, regions - 1)])
+    truth = np.abs(sizes * np.exp(np.cumsum(rng.normal(0.0, 0.05, (slots, regions)), axis=0)))
+    shares = rng.uniform(0.2, 1.0, (servers, 1))
+    counts = np.maximum(np.rint(shares * truth[:, None, :] + rng.normal(0, 2, (slots, servers, regions))), 0)
+    draw = RandomGraph(servers, min(1.0, 2.0 / (servers - 1))).draw
+    graphs = tuple(draw(rng) for _ in range(slots if changing else 1))
+    return World(counts.astype(np.int64), shares, graphs, seed)
+
+
+def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
+    """Who hears whom when each of the graphs is one run of a batch."""
+    graph = union(list(graphs))
+    if scheme.reach == "one-hop":
+        return one_hop_hearing(graph, gain)
+    if scheme.reach == "flooding":
+        return flooded_hearing(components(graph))
+    if scheme.reach == "central":
+        return central_hearing(len(graphs), graphs[0].servers, one_hop_hearing(graph, gain))
+    return Hearing()
+
+
+def hearings(scheme: Scheme, world: World) -> list[Hearing]:
+    """Who hears whom, for each graph of a world."""
+    return [hearing_of(scheme, [graph], world.gain) for graph in world.graphs]
+
+
+def play(
+    scheme: Scheme,
+    setting: Setting,
+    world: World,
+    *,
+    noise: Noise | None = None,
+    counts: Ints | None = None,
+    step: Callable[..., Release] = run_slot,
+) -> list[Release]:
+    """Run every slot of a world, all servers in one batch; `step` drives one slot."""
+    state = scheme.start(setting)
+    noise = world.noise() if noise is None else noise
+    counts = world.counts if counts is None else counts
+    releases = []
+    audiences = hearings(scheme, world)
+    for slot in range(world.slots):
+        hearing = audiences[slot % len(audiences)]
+        releases.append(step(scheme, state, slot, world.shares, counts[slot].copy(), noise, hearing))
+    return releases
+
+
+def charges_of(releases: Sequence[Release], regions: int) -> Ints:
+    """Nano-epsilon that each release says was paid, (slots, servers, regions)."""
+    return np.stack([np.broadcast_to(r.charge, (len(r.charge), regions)) for r in releases])
+
+
+def bits(values: NDArray[Any]) -> bytes:
+    """Values with every bit, signs of zeros and NaNs included, and their shape."""
+    return repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()
+
+
+def fingerprint(release: Release) -> tuple[bytes, ...]:
+    """Everything that a release says, to the last bit."""
+    parts = (release.estimate, release.variance, release.sampled, release.charge, release.speaks)
+    return tuple(bits(part) for part in parts)
+
+
+def same(first: Sequence[Release], second: Sequence[Release]) -> bool:
+    """Whether two runs released the same bits."""
+    return [fingerprint(r) for r in first] == [fingerprint(r) for r in second]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One call of the noise, with arrays of one shape: what was to be made noisy, at which price."""
+
+    slot: int
+    number: int
+    counts: Ints
+    charge: Ints
+    sensitivity: Ints
+    where: Bools
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing but zeros was made noisy, as for the threshold of a test."""
+        return not self.counts.any()
+
+
+class WatchedNoise:
+    """Noise that writes down what was asked of it."""
+
+    private = False
+
+    def __init__(self, noise: SeededNoise) -> None:
+        self._noise = noise
+        self.reads: list[Read] = []
+
+    def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
+        parts = (np.broadcast_to(part, np.shape(where)).copy() for part in (counts, charge, sensitivity, where))
+        self.reads.append(Read(slot, read, *parts))
+        return self._noise.noisy(slot, self.seen(counts), charge, sensitivity, where, read)
+
+    def seen(self, counts: Any) -> Any:
+        """The counts to which noise is added."""
+        return counts
+
+
+class BlindNoise(WatchedNoise):
+    """Noise that never looks at the counts it is given: whatever depends on raw counts after it has gone around it."""
+
+    def seen(self, counts: Any) -> Any:
+        return np.full(np.shape(counts), 50)
