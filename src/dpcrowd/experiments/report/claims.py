@@ -118,10 +118,10 @@ def claims_as_json(plan: Plan, drawn: set[int], judged: Judged) -> dict[str, Any
     claims = []
     for claim, verdict in judged:
         if verdict is None:
-            found = {"outcome": NOT_JUDGED, "reason": why_not_judged(claim, plan, drawn), "parts": []}
+            outcome = {"outcome": NOT_JUDGED, "reason": why_not_judged(claim, plan, drawn), "parts": []}
         else:
-            found = verdict.to_json()
-        claims.append({**claim.to_json(), **found})
+            outcome = verdict.to_json()
+        claims.append({**claim.to_json(), **outcome})
     return {
         "version": VERSION,
         "dpcrowd": __version__,
