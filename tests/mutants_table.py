@@ -543,7 +543,7 @@ MUTANTS = (
     Mutant(
         "counts-recorded",
         "node/recording/recorder.py",
-        "return lines.Sealed(at_ns, slot, counts is not None, room, why)",
+        "return lines.Sealed(at_ns, slot, counts is not None, self._change(account), why)",
         'return {**vars(stimulus), "counts": None if counts is None else counts.tolist()}',
         "Raw counts stand in a file.",
         ("unit/test_node_recording.py",),

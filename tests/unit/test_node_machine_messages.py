@@ -367,7 +367,7 @@ def test_neighbours_say_when_their_certificates_expire() -> None:
     """Nothing else tells a server that is dialled: its transport knows names, and no dates."""
     node = Lone()
     node.give(on.KeyRenewed(0, node.view.sign, 1_900_000_000))
-    assert node.take(do.Link) == [do.Link(0, anew=True)]
+    assert node.take(do.Link) == [do.Link(0, anew=True, rest=True)]
     node.seal(0)
     (sent,) = node.take(do.Send)
     assert body_of(sent.payload).expires == 1_900_000_000

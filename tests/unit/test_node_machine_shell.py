@@ -133,7 +133,7 @@ def test_a_renewed_key_waits_for_the_end_of_the_exchange() -> None:
     node.hear(2, beat(2, 3))
     assert node.machine.view.expires == 0, "a neighbour may still send again what was lost"
     node.pass_deadline(3)
-    assert node.take(do.Link) == [do.Link(4, anew=True)]
+    assert node.take(do.Link) == [do.Link(4, anew=True, rest=True)]
     assert (node.machine.view.expires, node.machine.view.sign) == (9, other_sign)
 
 

@@ -94,7 +94,7 @@ def test_it_holds_no_key_count_token_or_user(make: Make) -> None:
     """Whoever attaches it to a report of a fault would give these away."""
     path = make(slot(), slot())
     text, folder = path.read_text(encoding="utf-8"), path.parent.parent
-    assert "eve" not in text
+    assert "eve-of-the-test" not in text
     assert not any(token in text for token in (*TOKENS.values(), READER))
     keys = [*folder.parent.parent.rglob("*.key"), *(folder / "keys").rglob("*.key")]
     for key in keys:

@@ -20,12 +20,12 @@ for a moment does not block the payments of an hour:
     back, then ahead   only what goes beyond the step back is kept, if no slot was sealed between the two and no other
                        network pays into the ledger: then there is no payment between them, which would have D > 0.
 
-Only steps that this life has seen itself are taken off: while a node is down, nobody knows what its clock does. But
-the clock itself may tell (`came_back`). Right after a jump it read at + J. If it reads `now` at any later moment, it
-has since been set by now - (at + J) - (time that has passed) in all, and no time passes backwards: for payments before
-the jump D <= now - at. So a node that died while its clock was an hour ahead, and starts when it is right again, finds
-next to nothing left of the hour. Where several networks share a ledger each of them sees the same steps. A step ahead is kept once, and what a network takes
-off it is the most that any of them has, never the sum.
+Only steps that this life has seen itself are taken off: while a node is down, nobody knows what its clock does. But the
+clock itself may tell (`came_back`). Right after a jump it read at + J. If it reads `now` at any later moment, it has
+since been set by now - (at + J) - (time that has passed) in all, and no time passes backwards: for payments before the
+jump D <= now - at. So a node that died while its clock was an hour ahead, and starts when it is right again, finds next
+to nothing left of the hour. Where several networks share a ledger each of them sees the same steps. A step ahead is
+kept once, and what a network takes off it is the most that any of them has, never the sum.
 """
 
 from __future__ import annotations

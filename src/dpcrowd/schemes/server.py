@@ -16,6 +16,7 @@ after a clock that was ahead has come back (`begin_again`); that none of them is
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import Noise, check_noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
+from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
@@ -154,11 +156,48 @@ class Server:
         ledger = getattr(self._state, "ledger", None)
         return 0 if ledger is None else int(ledger.left_in(slot).min())
 
-    def observe(self, slot: int, counts: object | None) -> Messages | None:
+    def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
+        """Begin with what was spent before: nano-epsilon by slot, up to slot `now`; `first` begins a finite horizon.
+
+        Deprecated: an account knows what was spent. Make the server with one.
+        """
+        _deprecated("Server.carry_over", "make the server with account=..., which knows what was spent before")
+        ledger = getattr(self._state, "ledger", None)
+        if self._slot != -1 or not isinstance(ledger, BatchLedger) or ledger.slot != -1 or ledger.spent.any():
+            raise BadInput("debts are taken over before the first slot, by a server with a ledger of its own.")
+        if any(nano < 0 or slot > now for slot, nano in charges.items()):
+            raise BadInput(f"what was spent before is >= 0 and of slots up to {now}.")
+        for slot, nano in charges.items():
+            if isinstance(ledger, WindowLedger) and slot > now - ledger.length:
+                ledger.history[slot % ledger.length] += nano
+            if not isinstance(ledger, WindowLedger) or slot > now - ledger.length:
+                ledger.spent = ledger.spent + nano
+        ledger.slot = now
+        if isinstance(ledger, FiniteLedger):
+            ledger.first = first
+
+    def observe(self, slot: int, counts: object | None, room: int | None = None) -> Messages | None:
         """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said.
 
         Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
+
+        room  deprecated: what the slot may cost at most, in nano-epsilon; an account knows that
         """
+        if room is None:
+            return self._observe(slot, counts)
+        _deprecated("room of Server.observe", "make the server with account=..., which knows what a slot may cost")
+        ledger = getattr(self._state, "ledger", None)
+        if not isinstance(ledger, BatchLedger):
+            raise BadInput("a server that spends from an account takes no room: the account knows.")
+        total = ledger.total
+        ledger.remaining(slot)  # what leaves the window is given back first
+        ledger.total = min(total, int(ledger.spent.max()) + room)
+        try:
+            return self._observe(slot, counts)
+        finally:
+            ledger.total = total
+
+    def _observe(self, slot: int, counts: object | None) -> Messages | None:
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer) or slot < 0:
@@ -299,6 +338,10 @@ class Server:
         self._slot, self._horizon = before.slot, before.horizon
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
+
+
+def _deprecated(what: str, instead: str) -> None:
+    warnings.warn(f"{what} goes in version 0.3: {instead}.", DeprecationWarning, stacklevel=3)
 
 
 def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountLedger:

@@ -191,7 +191,7 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------------- clocks
 
     def set_clock(self, at_ns: int, moved_ns: int, steps: ClockSteps | None = None) -> ClockSteps:
-        """The clock said `at_ns` and was set by `moved_ns`, ahead or (below 0) back; 0: so it says. Logged, if it counts.
+        """The clock said `at_ns` and was set by `moved_ns`, ahead or (below 0) back. Logged, if it counts.
 
         steps  what this life has seen its clock do before; given back with this step in it
         """
