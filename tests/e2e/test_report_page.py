@@ -43,9 +43,9 @@ def _panels() -> list[Panel]:
 def _judged() -> list[tuple[Claim, Verdict | None]]:
     part = Part(LONG, "does not hold", f"{LONG}: 0.38 against 0.52 (difference −0.14).", "95% over 50 paired runs")
     verdicts = (Verdict("does not hold", (part, part), "Likely: none."), Verdict("holds", (part,)), None)
-    place = 'Section "Overall Performance of DPCrowd+": "quoted".'
+    place = {"section": 'Section "Overall Performance of DPCrowd+"', "quote": '"quoted"'}
     return [
-        (Claim(f"claim{n}", f"Claim {n} holds.", place, "", (6,), (), ledger="sound"), verdict)
+        (Claim(f"claim{n}", f"Claim {n} holds.", (), figures=(6,), ledger="sound", **place), verdict)
         for n, verdict in enumerate(verdicts)
     ]
 

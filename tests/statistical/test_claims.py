@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
-from dpcrowd.experiments.claims.cases import decide, level, lower
+from dpcrowd.experiments.claims.cases import decide, lower, of_curve
 from dpcrowd.experiments.figures import FIGURES, Values
 from dpcrowd.experiments.points.run import run_points
 from dpcrowd.experiments.points.store import Store
@@ -43,7 +43,7 @@ def test_what_is_level_is_rarely_called_uneven() -> None:
     found = []
     for _ in range(200):
         curve = [Values("", rng.normal(1.0, 0.1, RUNS), str(x)) for x in range(5)]
-        found.append(decide([level("", curve)]).outcome)
+        found.append(decide([of_curve("level", "", curve)]).outcome)
     assert "does not hold" not in found
     assert found.count("holds") > 150
 

@@ -9,20 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.claims.cases import (
-    capped,
-    close,
-    equal,
-    falling,
-    growing,
-    level,
-    lower,
-    steps,
-    under,
-    uneven,
-    valley,
-    zero,
-)
+from dpcrowd.experiments.claims.cases import capped, close, equal, lower, of_curve, under, zero
 from dpcrowd.experiments.claims.findings import (
     Finding,
     agrees,
@@ -356,11 +343,11 @@ def test_every_kind_of_case_counts_its_intervals() -> None:
     counts = {
         "lower": lower("", four, four).intervals,
         "far": lower("", four, four, 2.0).intervals,
-        "falling": falling("", four).intervals,
-        "growing": growing("", four).intervals,
-        "level": level("", four).intervals,
-        "uneven": uneven("", four).intervals,
-        "valley": valley("", four).intervals,
+        "falling": of_curve("falls", "", four).intervals,
+        "growing": of_curve("grows", "", four).intervals,
+        "level": of_curve("level", "", four).intervals,
+        "uneven": of_curve("varies", "", four).intervals,
+        "valley": of_curve("valley", "", four).intervals,
         "single": under("", one, one).intervals + equal("", one, one).intervals + close("", one, one, 1, "").intervals,
         "zero": zero("", four).intervals,
     }
@@ -369,7 +356,7 @@ def test_every_kind_of_case_counts_its_intervals() -> None:
 
 def test_how_many_intervals_a_trend_takes() -> None:
     """Two points have one step, which is also the whole way."""
-    assert [steps(n) for n in (1, 2, 3, 7)] == [1, 1, 3, 7]
+    assert [of_curve("falls", "", curve(*range(n))).intervals for n in (1, 2, 3, 7)] == [1, 1, 3, 7]
 
 
 def test_numbers_are_readable() -> None:

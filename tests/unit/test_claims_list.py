@@ -9,7 +9,7 @@ import numpy as np
 
 from claims_support import World, made_up_plan, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge, judge_all, why_not_judged
-from dpcrowd.experiments.claims.cases import Asked, Case, decide
+from dpcrowd.experiments.claims.cases import Case, Failures, decide
 from dpcrowd.experiments.claims.claim import combine
 from dpcrowd.experiments.claims.findings import Finding, cannot_tell
 from dpcrowd.experiments.claims.reasons import REASONS
@@ -35,7 +35,7 @@ def test_every_claim_quotes_its_place() -> None:
         assert each.statement.endswith("."), each.name
         assert re.match(r'Section "[^"]+"', each.place), each.name
         assert each.figures, each.name
-        assert each.comparisons, each.name
+        assert each.cases, each.name
         assert {*each.reasons, *([each.undecided] if each.undecided else [])} <= set(REASONS), each.name
     quoted = [each for each in CLAIMS if each.place.count('"') >= 4]
     assert len(quoted) >= len(CLAIMS) - 1, "all but the one on Flu quote the paper's words"
@@ -180,7 +180,7 @@ def test_why_nothing_could_be_decided() -> None:
     assert "It was not timed. The intervals" in decide([wide, untimed]).reason
     assert decide([wide], undecided="It is late.").reason.startswith("It is late. The intervals")
     failing = Case("c", 3, lambda _: Finding("does not hold", "", ""))
-    assert decide([failing, wide], lambda asked: f"{asked}").reason == f"{Asked(('c',), 4)}"
+    assert decide([failing, wide], repr).reason == repr(Failures(("c",), 4))
     assert decide([failing, wide]).reason == "The recorded numbers point to no reason."
 
 
@@ -209,7 +209,7 @@ def test_names_in_the_rows_are_known_and_used() -> None:
     """A scheme, metric or reason that is misspelt in a row would end the report after an hour of work."""
     labels = {entry.label for figure in FIGURES for point in figure.points(made_up_plan()) for entry in point.entries}
     for each in CLAIMS:
-        for comparison in each.comparisons:
+        for comparison in each.cases:
             assert {*comparison.of, *comparison.than} - {""} <= labels, each.name
             assert {*comparison.metric} <= {*METRICS, "claimed_mse"}, each.name
     used = {name for each in CLAIMS for name in (*each.reasons, each.undecided) if name}

@@ -13,7 +13,7 @@ from dpcrowd.cli import reproduce as command
 from dpcrowd.cli.main import main
 from dpcrowd.experiments import reproduce as reproduce_module
 from dpcrowd.experiments.points.run import Tick
-from dpcrowd.experiments.report.verdicts import MARKS
+from dpcrowd.experiments.report.claims import MARKS
 from experiments_support import tiny_plan
 
 

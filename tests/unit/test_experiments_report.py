@@ -37,8 +37,8 @@ VOID = {"meta", "link", "br", "hr", "img"}
 
 
 def _claim(name: str, statement: str, *figures: int, **more: Any) -> Claim:
-    settings = {"place": 'Section "Trial": "quoted & more".', "rule": "By <rule>.", "data": (), **more}
-    return Claim(name=name, statement=statement, figures=figures, comparisons=(), **settings)
+    place = {"section": 'Section "Trial"', "quote": '"quoted & more"'}
+    return Claim(name, statement, (), figures=figures, **{"rule": "By <rule>.", **place, **more})
 
 
 def _part(case: str, outcome: Any, numbers: str = "1 against 2.") -> Part:

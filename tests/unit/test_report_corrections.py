@@ -7,10 +7,10 @@ from pathlib import Path
 
 from dpcrowd.experiments.claims import CLAIMS, Verdict
 from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.report.claims import Judged
 from dpcrowd.experiments.report.corrections import CORRECTIONS
 from dpcrowd.experiments.report.facts import Facts
 from dpcrowd.experiments.report.page import write_report
-from dpcrowd.experiments.report.verdicts import Judged
 
 NOTES = Path(__file__).parents[2] / "docs" / "paper-notes.md"
 

@@ -56,7 +56,7 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     Schemes, data sets and a network of other packages are compared with the paper's schemes in figure 10, plugins: give
     their names, or package:object, with --scheme, --data and --graph.
     """
-    from dpcrowd.experiments.report.verdicts import MARKS, PLURALS
+    from dpcrowd.experiments.report.claims import MARKS, PLURALS
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _shown() as progress:

@@ -67,23 +67,23 @@ def reproduce(
     folder = _folder(Path(out))
     store = Store(folder / "points")
     last = Tick("", 0, 0, 0.0, 0.0)
-    already: int | None = None
+    from_disk: int | None = None
 
-    def heard(tick: Tick) -> None:
-        nonlocal last, already
+    def on_tick(tick: Tick) -> None:
+        nonlocal last, from_disk
         last = tick
-        already = tick.runs_done if already is None else already
+        from_disk = tick.runs_done if from_disk is None else from_disk
         if progress is not None:
             progress(tick)
 
     wanted = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in chosen}
-    results = run_points(plan, wanted, store, workers, heard)
+    results = run_points(plan, wanted, store, workers, on_tick)
     drawn = []
     for figure in chosen:
         write_tables(figure, plan, results, folder)
         drawn.append(draw(figure, figure.panels(plan, results), folder))
     judged = judge_all(plan, results, {figure.number for figure in chosen}, slot_cost=measure_slot_cost())
-    facts = Facts(seconds=time.monotonic() - began, runs=last.runs, runs_from_disk=already or 0)
+    facts = Facts(seconds=time.monotonic() - began, runs=last.runs, runs_from_disk=from_disk or 0)
     page, claims = write_report(folder, plan, drawn, judged, facts)
     return Reproduction(page, claims, plan.missing)
 

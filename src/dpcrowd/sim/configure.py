@@ -229,7 +229,7 @@ def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) ->
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one a line.") from None
+        raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one per line.") from None
     except OSError as error:
         raise BadInput(f"cannot read graph file '{path}': {error.strerror or error}.") from None
     try:

@@ -1,4 +1,4 @@
-"""Keeps what a scheme releases during a batch of runs and turns it into one number a run and metric.
+"""Keeps what a scheme releases during a batch of runs and turns it into one number per run and metric.
 
 Errors are computed for blocks of slots at a time: fast, and the memory does not grow with estimates that nobody
 asked to keep.

@@ -4,7 +4,7 @@ A tuned parameter is only as honest as its origin: the file says on which data, 
 `Tuned.apply` leaves a note with every result that says whether these are slots that the result itself covers.
 
     [tuned]   where the parameters come from; every key is required
-    [model]   process_var, one number a region, and transition: 1.0, one number a region, or a matrix
+    [model]   process_var, one number per region, and transition: 1.0, one number per region, or a matrix
     [tuning]  fields of `dpcrowd.Tuning`, only those that were tuned
 """
 
@@ -224,7 +224,7 @@ def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
             raise BadInput(f"{file} has no '{key}' in [model]; give a file that 'dpcrowd tune' wrote.")
     process_var = given["process_var"]
     if not isinstance(process_var, list) or len(process_var) != regions:
-        raise BadInput(f"'process_var' in [model] of {file} must be a list of {regions} numbers, one a region.")
+        raise BadInput(f"'process_var' in [model] of {file} must be a list of {regions} numbers, one per region.")
     if not (_numeric(process_var) and _numeric(given["transition"])):
         raise BadInput(f"[model] of {file} must hold numbers only.")
     try:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from dpcrowd.experiments.claims.claim import Outcome, Part, Verdict, combine
 from dpcrowd.experiments.claims.findings import (
-    FAR,
-    FLAT,
     Finding,
     Points,
     agrees,
@@ -27,7 +25,7 @@ from dpcrowd.experiments.claims.findings import (
 from dpcrowd.experiments.figures import Values
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 
-__all__ = ["Asked", "Case", "Reason", "decide", "decide_most", "noted", "steps"]
+__all__ = ["Case", "Failures", "Reason", "decide", "decide_most", "noted"]
 
 
 @dataclass(frozen=True)
@@ -40,26 +38,26 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a reason is looked for: the cases that fail, and how many intervals the claim takes."""
+class Failures:
+    """What a reason is sought for: the names of the cases that fail, and how many intervals the claim takes."""
 
-    failed: tuple[str, ...]
+    cases: tuple[str, ...]
     tests: int
 
     def fails_on(self, data: str) -> bool:
         """Whether a case of a data set fails."""
-        return any(name.startswith(DATA_NAMES.get(data, data)) for name in self.failed)
+        return any(name.startswith(DATA_NAMES.get(data, data)) for name in self.cases)
 
 
-Reason = Callable[[Asked], str]
+Reason = Callable[[Failures], str]
 
 
 def noted(case: Case, note: str) -> Case:
     """The same case with something to add to its numbers."""
 
     def ask(tests: int) -> Finding:
-        found = case.ask(tests)
-        return replace(found, numbers=f"{found.numbers} {note}".strip())
+        finding = case.ask(tests)
+        return replace(finding, numbers=f"{finding.numbers} {note}".strip())
 
     return Case(case.name, case.intervals, ask)
 
@@ -87,29 +85,10 @@ def lower(name: str, first: Points, second: Points, factor: float = 1.0) -> Case
     return Case(name, len(first), lambda tests: below_everywhere(first, second, tests, factor))
 
 
-def falling(name: str, points: Points) -> Case:
-    """Does it fall?"""
-    return Case(name, steps(len(points)), lambda tests: falls(points, tests))
-
-
-def growing(name: str, points: Points) -> Case:
-    """Does it grow?"""
-    return Case(name, steps(len(points)), lambda tests: grows(points, tests))
-
-
-def level(name: str, points: Points, margin: float = FLAT) -> Case:
-    """Does it stay level?"""
-    return Case(name, len(points) * (len(points) - 1) // 2, lambda tests: flat(points, tests, margin))
-
-
-def uneven(name: str, points: Points, factor: float = FAR) -> Case:
-    """Is some value far above another? Every pair may be the one, so every pair counts."""
-    return Case(name, len(points) * (len(points) - 1) // 2, lambda tests: varies(points, tests, factor))
-
-
-def valley(name: str, points: Points) -> Case:
-    """Is it lowest in between?"""
-    return Case(name, max(2 * (len(points) - 2), 0), lambda tests: u_shaped(points, tests))
+def of_curve(test: str, name: str, points: Points) -> Case:
+    """Does it fall, grow, stay level, vary or have a valley?"""
+    finding, intervals = OF_ONE_CURVE[test]
+    return Case(name, intervals(len(points)), lambda tests: finding(points, tests))
 
 
 def zero(name: str, points: Points) -> Case:
@@ -138,16 +117,31 @@ def _each(name: str, points: Points, findings: list[Finding], so: str) -> Case:
     return Case(name, 0, ask)
 
 
-def steps(points: int) -> int:
-    """The intervals that a trend takes: from end to end, and every step between."""
+def _steps(points: int) -> int:
+    """From end to end, and every step between."""
     return points if points > 2 else max(points - 1, 1)
+
+
+def _pairs(points: int) -> int:
+    """Any two of them: every pair may be the one that decides."""
+    return points * (points - 1) // 2
+
+
+OF_ONE_CURVE: dict[str, tuple[Callable[[Points, int], Finding], Callable[[int], int]]] = {
+    "falls": (falls, _steps),
+    "grows": (grows, _steps),
+    "level": (flat, _pairs),
+    "varies": (varies, _pairs),
+    "valley": (u_shaped, lambda points: max(2 * (points - 2), 0)),
+}
+"""Tests of one curve, and how many intervals each takes for so many points."""
 
 
 # ------------------------------------------------------------------------------------------------------- the verdict
 
 
 def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "") -> Verdict:
-    """Ask all cases; `reason` is looked for where a case fails, `undecided` stands where none does."""
+    """Ask all cases; `reason` is sought where a case fails, `undecided` stands where none does."""
     parts, findings, tests = _ask(cases)
     verdict = combine(parts)
     return replace(verdict, reason=_why(verdict.outcome, parts, findings, tests, reason, undecided))
@@ -181,8 +175,8 @@ def _why(
     if outcome == "holds":
         return ""
     if outcome == "does not hold":
-        failed = tuple(part.case for part in parts if part.outcome == "does not hold")
-        text = reason if isinstance(reason, str) else reason(Asked(failed, tests))
+        cases = tuple(part.case for part in parts if part.outcome == "does not hold")
+        text = reason if isinstance(reason, str) else reason(Failures(cases, tests))
         return text or "The recorded numbers point to no reason."
     unclear = [finding for finding in findings if finding.outcome == "undecided"]
     causes = dict.fromkeys(finding.cause for finding in unclear if finding.cause)

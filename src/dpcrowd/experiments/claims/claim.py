@@ -17,9 +17,13 @@ from dpcrowd.experiments.figures import LEDGERS
 from dpcrowd.experiments.points.plan import MULTI, SINGLE
 from dpcrowd.privacy import Accounting
 
-__all__ = ["CLAIMS", "Claim", "Comparison", "Outcome", "Part", "Verdict", "combine"]
+__all__ = ["CLAIMS", "REASON_TEXTS", "Claim", "Comparison", "Outcome", "Part", "Verdict", "combine"]
 
 Outcome = Literal["holds", "does not hold", "undecided"]
+_OfTwo = Literal["below", "smaller", "predicted by", "as fast"]
+_OfOne = Literal["falls", "grows", "level", "varies", "valley", "zero", "within its limit", "slot cost"]
+_AlongX = Literal["", "first", "last", "rise", "lead", "below full density"]
+_OverTime = Literal["spans", "settling slot", "level"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def combine(parts: Sequence[Part], reason: str = "") -> Verdict:
 class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One question that is asked of every sweep of the figure, for every scheme and every metric named.
 
-    test     which test is made (see `questions`)
+    test     which test is made
     of       the schemes that are judged
     than     the schemes that each of them is compared with
     times    how many times the value of `than` the value of `of` must stay below
@@ -74,22 +78,21 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case     how the case is called; `questions` says what may stand in braces
     """
 
-    test: str
+    test: _OfTwo | _OfOne
     of: tuple[str, ...] = ()
     than: tuple[str, ...] = ("",)
     metric: tuple[str, ...] = ("are",)
     times: float = 1.0
-    view: str = ""
+    view: _AlongX | _OverTime = ""
     on: str = ""
     between: tuple[str, str] | None = None
     case: str = "{data}"
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A comparison that the paper states in words.
 
-    place            where the paper says it, with a quotation
+    section, quote   where the paper says it, and its words
     rule             how it is judged, where that needs saying
     figures          the figures that have the points; the sweeps of the first are compared
     instead          other figures, each of which has all the points, too
@@ -97,51 +100,15 @@ class Claim:
     most             whether it speaks of most cases, not of all
     reasons          names of likely reasons (see `reasons.REASONS`); the first that the results bear out is given
     undecided        name of the reason that is given where no case fails but some are undecided
-    ledger           whose results are judged, for claims on many regions
+    both_ledgers     whether it is judged under both ledgers, and
+    ledger           under which this one is: for claims on many regions
     by_construction  whether it follows from how the simulator is built: only a fault of the code could refute it
     """
 
     name: str
     statement: str
-    place: str
-    rule: str
-    figures: tuple[int, ...]
-    comparisons: tuple[Comparison, ...]
-    data: tuple[str, ...] = ()
-    instead: tuple[int, ...] = ()
-    most: bool = False
-    reasons: tuple[str, ...] = ()
-    undecided: str = ""
-    ledger: Accounting | None = None
-    by_construction: bool = False
-
-    @property
-    def timed(self) -> bool:
-        """Whether it is judged on measured time."""
-        return any(comparison.test == "slot cost" for comparison in self.comparisons)
-
-    @property
-    def speaks_of(self) -> tuple[str, ...]:
-        """The data sets without which it cannot hold; what a slot costs is said of none in particular."""
-        return self.data or (() if self.timed else MULTI if self.ledger else SINGLE)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values for claims.json."""
-        return {
-            "name": self.name,
-            "statement": self.statement,
-            "place": self.place,
-            "rule": self.rule,
-            "ledger": self.ledger,
-            "figures": list(self.figures),
-            "by_construction": self.by_construction,
-        }
-
-
-class _Row(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    statement: str
     cases: tuple[Comparison, ...]
+    section: str = ""
     quote: str = ""
     rule: str = ""
     figures: tuple[int, ...] = ()
@@ -151,50 +118,59 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     reasons: tuple[str, ...] = ()
     undecided: str = ""
     both_ledgers: bool = False
+    ledger: Accounting | None = None
     by_construction: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where the paper says it, with a quotation."""
+        return f"{self.section}: {self.quote}." if self.quote else f"{self.section}."
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is judged on measured time."""
+        return any(comparison.test == "slot cost" for comparison in self.cases)
+
+    @property
+    def speaks_of(self) -> tuple[str, ...]:
+        """The data sets without which it cannot hold; what a slot costs is said of none in particular."""
+        return self.data or (() if self.timed else MULTI if self.ledger else SINGLE)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values for claims.json."""
+        keys = ("name", "statement", "place", "rule", "ledger", "figures", "by_construction")
+        return {key: list(self.figures) if key == "figures" else getattr(self, key) for key in keys}
 
 
 class _Section(msgspec.Struct, forbid_unknown_fields=True):
     """Claims of one part of the paper; what is said of the section holds for its claims that do not say it."""
 
     place: str
-    claim: list[_Row]
+    claim: list[Claim]
     figures: tuple[int, ...] = ()
     both_ledgers: bool = False
 
+    def claims(self) -> list[Claim]:
+        """Each claim of the section, once for each ledger under which it is judged."""
+        return [claim for row in self.claim for claim in self._complete(row)]
+
+    def _complete(self, row: Claim) -> list[Claim]:
+        by_construction = "It holds by construction of the simulator: only a fault of the code could refute it."
+        rule = f"{row.rule} {by_construction}".strip() if row.by_construction else row.rule
+        ledgers: tuple[Accounting | None, ...] = LEDGERS if row.both_ledgers or self.both_ledgers else (None,)
+        claim = msgspec.structs.replace(row, section=self.place, rule=rule, figures=row.figures or self.figures)
+        return [msgspec.structs.replace(claim, ledger=ledger) for ledger in ledgers]
+
 
 class _Paper(msgspec.Struct, forbid_unknown_fields=True):
+    reason: dict[str, str]
     section: list[_Section]
 
 
-def _claims(section: _Section, row: _Row) -> list[Claim]:
-    """The claim of a row, once for each ledger under which it is judged."""
-    by_construction = "It holds by construction of the simulator: only a fault of the code could refute it."
-    ledgers: tuple[Accounting | None, ...] = LEDGERS if row.both_ledgers or section.both_ledgers else (None,)
-    return [
-        Claim(
-            name=row.name,
-            statement=row.statement,
-            place=f"{section.place}: {row.quote}." if row.quote else f"{section.place}.",
-            rule=" ".join(part for part in (row.rule, by_construction if row.by_construction else "") if part),
-            figures=row.figures or section.figures,
-            comparisons=row.cases,
-            data=row.data,
-            instead=row.instead,
-            most=row.most,
-            reasons=row.reasons,
-            undecided=row.undecided,
-            ledger=ledger,
-            by_construction=row.by_construction,
-        )
-        for ledger in ledgers
-    ]
+_PAPER = msgspec.toml.decode(files(__package__).joinpath("claims.toml").read_bytes(), type=_Paper)
 
-
-def _read() -> tuple[Claim, ...]:
-    paper = msgspec.toml.decode(files(__package__).joinpath("claims.toml").read_bytes(), type=_Paper)
-    return tuple(claim for section in paper.section for row in section.claim for claim in _claims(section, row))
-
-
-CLAIMS: tuple[Claim, ...] = _read()
+CLAIMS: tuple[Claim, ...] = tuple(claim for section in _PAPER.section for claim in section.claims())
 """Every comparison that the paper states in words, in the order of the paper."""
+
+REASON_TEXTS: dict[str, str] = _PAPER.reason
+"""Likely reasons that no number is needed for, by name."""

@@ -89,9 +89,9 @@ def below(first: Values, second: Values, tests: int = 1, factor: float = 1.0) ->
         return _unpaired(first, second, sure)
     if factor == 1.0 and gap.equal:
         return Finding("does not hold", f"{_text(first)} and {_text(second)} are equal in every run.", sure)
-    asked = "" if factor == 1.0 else f"; below {number(1 / factor)} times is asked for"
+    bound = "" if factor == 1.0 else f"; below {number(1 / factor)} times is asked for"
     text = str(gap) if gap.by_ratio or factor == 1.0 else f"{number(factor)}·first − second: {gap}"
-    return Finding(_sign(gap), f"{_text(first)}, {_text(second)}; {text}{asked}.", sure)
+    return Finding(_sign(gap), f"{_text(first)}, {_text(second)}; {text}{bound}.", sure)
 
 
 def agrees(first: Values, second: Values, tests: int = 1, margin: float = MATCH) -> Finding:
@@ -150,14 +150,19 @@ def _largest(values: Values, limit: float, what: str, fine: Bools) -> Finding:
 
 def below_everywhere(first: Points, second: Points, tests: int = 1, factor: float = 1.0) -> Finding:
     """Whether the first lies below the second at every x; one interval for each."""
-    found = [(a, b, below(a, b, tests, factor)) for a, b in zip(first, second, strict=True)]
-    if not found:
+    comparisons = [(a, b, below(a, b, tests, factor)) for a, b in zip(first, second, strict=True)]
+    if not comparisons:
         return cannot_tell("no points.", "", "There are no points to compare.")
-    outcomes = [finding.outcome for *_, finding in found]
+    outcomes = [finding.outcome for *_, finding in comparisons]
     order = ("does not hold", "undecided", "holds")
+
+    def favour(comparison: tuple[Values, Values, Finding]) -> tuple[int, float]:
+        a, b, finding = comparison
+        return order.index(finding.outcome), -(a.mean / b.mean if b.mean else 0.0)
+
     # The least favourable point speaks for the curve: the worst outcome, then the largest quotient.
-    a, _, worst = min(found, key=lambda p: (order.index(p[2].outcome), -(p[0].mean / p[1].mean if p[1].mean else 0.0)))
-    count = "" if len(found) == 1 else f"So at {outcomes.count('holds')} of {len(found)} points; least so at "
+    a, _, worst = min(comparisons, key=favour)
+    count = "" if len(outcomes) == 1 else f"So at {outcomes.count('holds')} of {len(outcomes)} points; least so at "
     return replace(worst, outcome=worst_of(outcomes), numbers=f"{count}{a.at}: {worst.numbers}")
 
 
@@ -216,17 +221,17 @@ def u_shaped(points: Points, tests: int = 1) -> Finding:
         return cannot_tell(text, sure, "There is no point between the ends.")
     if first.runs.size < 2:
         return cannot_tell(f"{first.name}: too few runs for an interval.", sure)
-    found = [(v, (below(v, first, tests).outcome, below(v, last, tests).outcome)) for v in inner]
+    against_ends = [(v, (below(v, first, tests).outcome, below(v, last, tests).outcome)) for v in inner]
     # A point that is shown to be below both ends speaks for the curve, otherwise the lowest.
-    lowest, _ = min(found, key=lambda point: (point[1] != ("holds", "holds"), point[0].mean))
+    lowest, _ = min(against_ends, key=lambda point: (point[1] != ("holds", "holds"), point[0].mean))
     against = [compare(lowest.runs, end.runs, tests) for end in (first, last)]
     numbers = (
         f"{_mean_at(first)}, {number(lowest.mean)} at {lowest.at} and {number(last.mean)} at {last.at} (from "
         f"{first.at} to {lowest.at}: {against[0]}; from {last.at} to {lowest.at}: {against[1]})."
     )
-    if any(outcomes == ("holds", "holds") for _, outcomes in found):
+    if any(outcomes == ("holds", "holds") for _, outcomes in against_ends):
         return Finding("holds", numbers, sure)
-    no_valley = all("does not hold" in outcomes for _, outcomes in found)
+    no_valley = all("does not hold" in outcomes for _, outcomes in against_ends)
     return Finding("does not hold" if no_valley else "undecided", numbers, sure)
 
 
@@ -242,30 +247,30 @@ def flat(points: Points, tests: int = 1, margin: float = FLAT) -> Finding:
     # Of each pair the larger over the smaller, so that one bound is enough.
     ordered = sorted(points, key=lambda values: values.mean)
     pairs = [(low, high) for i, low in enumerate(ordered) for high in ordered[i + 1 :]]
-    known = [(low, high, times) for low, high in pairs if (times := _times(high, low, tests)) is not None]
-    if not known:
+    ratios = [(low, high, times) for low, high in pairs if (times := _times(high, low, tests)) is not None]
+    if not ratios:
         return cannot_tell("too few points or runs for an interval.", sure)
-    low, high, widest = max(known, key=lambda pair: (pair[2].value, pair[1].mean))
+    low, high, widest = max(ratios, key=lambda pair: (pair[2].value, pair[1].mean))
     text = "" if math.isinf(widest.value) else f", {number(widest.value)} times (interval {widest})"
     numbers = (
         f"{first.name} is {number(low.mean)} at {low.at} and {number(high.mean)} at {high.at}{text}; "
         f"at most {1 + margin:g} times is level."
     )
     # A pair whose runs say the opposite of its means counts in both directions.
-    if any(i.low > 1 + margin or 0 < i.high < 1 / (1 + margin) for *_, i in known):
+    if any(i.low > 1 + margin or 0 < i.high < 1 / (1 + margin) for *_, i in ratios):
         return Finding("does not hold", numbers, sure)
-    level = all(i.high < 1 + margin and i.low > 1 / (1 + margin) for *_, i in known)
+    level = all(i.high < 1 + margin and i.low > 1 / (1 + margin) for *_, i in ratios)
     return Finding("holds" if level else "undecided", numbers, sure)
 
 
 def varies(points: Points, tests: int = 1, factor: float = FAR) -> Finding:
     """Whether some value of a curve is more than `factor` times another: the opposite of `flat`."""
-    found = flat(points, tests, factor - 1)
+    level = flat(points, tests, factor - 1)
     if any(values.diverged for values in points):
-        return found
+        return level
     opposite: dict[Outcome, Outcome] = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided"}
-    text = found.numbers.replace(f"at most {factor:g} times is level", f"more than {factor:g} times is asked for")
-    return replace(found, outcome=opposite[found.outcome], numbers=text)
+    text = level.numbers.replace(f"at most {factor:g} times is level", f"more than {factor:g} times is asked for")
+    return replace(level, outcome=opposite[level.outcome], numbers=text)
 
 
 # -------------------------------------------------------------------------------------------------------------- pieces
@@ -277,8 +282,8 @@ def _begin(values: Points, tests: int) -> tuple[str, Finding | None]:
     sure = f"95% over {runs} paired runs"
     if tests > 1:
         sure = f"95% for all {tests} intervals of the claim together (Bonferroni), {runs} paired runs"
-    lost = dict.fromkeys(f"{v.name} diverged in {v.diverged} of {v.runs.size} runs" for v in values if v.diverged)
-    return sure, Finding("does not hold", f"{'; '.join(lost)}.", sure) if lost else None
+    diverged = dict.fromkeys(f"{v.name} diverged in {v.diverged} of {v.runs.size} runs" for v in values if v.diverged)
+    return sure, Finding("does not hold", f"{'; '.join(diverged)}.", sure) if diverged else None
 
 
 def _unpaired(first: Values, second: Values, sure: str) -> Finding:
@@ -309,5 +314,5 @@ def _inside(interval: Interval, low: float, high: float) -> Outcome:
 
 def _times(high: Values, low: Values, tests: int) -> Interval | None:
     """By run where all values are above 0; of the means otherwise."""
-    found = ratio_by_run(high.runs, low.runs, tests)
-    return ratio(high.runs, low.runs, tests) if found is None else found
+    times = ratio_by_run(high.runs, low.runs, tests)
+    return ratio(high.runs, low.runs, tests) if times is None else times

@@ -55,7 +55,7 @@ def ratio_by_run(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """What `compare` found, with `bound` as the value that `interval` must stay below.
+    """The outcome of `compare`, with `bound` as the value that `interval` must stay below.
 
     Ratios are judged wherever every value is above 0, differences otherwise; `bound` is 1/factor or 0.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from dpcrowd.experiments.claims.cases import Asked, decide, decide_most
+from dpcrowd.experiments.claims.cases import Failures, decide, decide_most
 from dpcrowd.experiments.claims.claim import CLAIMS, Claim, Part, Verdict
 from dpcrowd.experiments.claims.evidence import Evidence
 from dpcrowd.experiments.claims.questions import cases_of
@@ -62,14 +62,14 @@ def judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None
     """The verdict on a claim. Without a data set that it speaks of it can fail, but it cannot hold."""
     evidence = Evidence(claim, plan, results, slot_cost)
 
-    def reason(asked: Asked) -> str:
-        return next((text for name in claim.reasons if (text := REASONS[name](evidence, asked))), "")
+    def reason(failures: Failures) -> str:
+        return next((text for name in claim.reasons if (text := REASONS[name](evidence, failures))), "")
 
     cases = cases_of(evidence)
     if claim.most:
         verdict = decide_most(cases, reason)
     else:
-        undecided = REASONS[claim.undecided](evidence, Asked((), 1)) if claim.undecided else ""
+        undecided = REASONS[claim.undecided](evidence, Failures((), 1)) if claim.undecided else ""
         verdict = decide(cases, reason, undecided)
     missing = _missing(claim, plan)
     if not missing:

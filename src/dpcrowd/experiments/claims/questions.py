@@ -24,14 +24,6 @@ from dpcrowd.network.random_graph import LATENCY_MS
 __all__ = ["cases_of"]
 
 _SAME_SPEED = 5.0  # slots: "the same convergence speed"
-_OF_ONE_CURVE = {
-    "falls": cases.falling,
-    "grows": cases.growing,
-    "level": cases.level,
-    "varies": cases.uneven,
-    "valley": cases.valley,
-    "zero": cases.zero,
-}
 
 
 def cases_of(evidence: Evidence) -> list[Case]:
@@ -42,7 +34,7 @@ def cases_of(evidence: Evidence) -> list[Case]:
         (place, number_of, _Question(evidence, comparison, of, than, metric, *sweeps))
         for number_of, (comparison, of, than, metric) in enumerate(
             (comparison, of, than, metric)
-            for comparison in evidence.claim.comparisons
+            for comparison in evidence.claim.cases
             for of in comparison.of
             for than in comparison.than
             for metric in comparison.metric
@@ -89,24 +81,26 @@ class _Question:
         pairs = list(zip(names, first, second, strict=False))
         match self.comparison.test:
             case "below":
-                asked = [cases.lower(names[0], first, second, factor)]
+                result = [cases.lower(names[0], first, second, factor)]
             case "smaller":
-                asked = [cases.under(name, a, b, factor) for name, a, b in pairs]
+                result = [cases.under(name, a, b, factor) for name, a, b in pairs]
             case "predicted by":
-                asked = [cases.equal(name, a, b) for name, a, b in pairs]
+                result = [cases.equal(name, a, b) for name, a, b in pairs]
             case "as fast":
-                asked = [cases.close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
+                result = [cases.close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
             case "within its limit":
                 limits, what = _limits(self.evidence.plan, self.sweep, self.metric)
-                asked = [cases.capped(names[0], first, limits[: len(first)], what)]
+                result = [cases.capped(names[0], first, limits[: len(first)], what)]
+            case "zero":
+                result = [cases.zero(names[0], first)]
             case test:
-                asked = [_OF_ONE_CURVE[test](names[0], first)]
+                result = [cases.of_curve(test, names[0], first)]
         if self.comparison.view == "settling slot":
             note = at_once(first, second)
         else:
             labels = [label for label in (self.of, self.than) if label]
             note = overpaid(self.evidence.results, self.sweep, labels)
-        return [noted(case, note) for case in asked]
+        return [noted(case, note) for case in result]
 
     def _sides(self) -> tuple[Points, Points]:
         """What is compared: one scheme in two places, measured and predicted error, or two schemes."""
@@ -125,7 +119,7 @@ class _Question:
         if self.comparison.view != "lead":
             points = self.evidence.points(sweep, self.of, self.metric, self.comparison.view)
             return [replace(values, name=place) for values in points]
-        rivals = [than for comparison in self.evidence.claim.comparisons for than in comparison.than if than]
+        rivals = [than for comparison in self.evidence.claim.cases for than in comparison.than if than]
         return [replace(v, name=f"on {place}") for v in self.evidence.lead(sweep, self.of, rivals, self.metric)]
 
     def _name(self, at: str) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from dpcrowd.experiments.claims.cases import Asked
+from dpcrowd.experiments.claims.cases import Failures
+from dpcrowd.experiments.claims.claim import REASON_TEXTS
 from dpcrowd.experiments.claims.evidence import Evidence
 from dpcrowd.experiments.claims.findings import FLAT, MATCH, Points, below, u_shaped
 from dpcrowd.experiments.claims.intervals import Gap, Interval, compare, number, ratio, ratio_by_run
@@ -27,43 +28,6 @@ from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph
 __all__ = ["REASONS", "at_once", "overpaid"]
 
 _DRAWN = 200
-_MEAN_SHARE = 0.525  # of U(0.05, 1), from which shares are drawn
-_CORRECTED_START = (
-    "Likely: the corrected start (corrections 1, 8 and 9). Algorithm 1 as printed begins with the raw count of a "
-    "server's own users, which is not private, and does not divide it by the server's share H: a relative error of "
-    f"1 − H, {1 - _MEAN_SHARE:.3g} on average for these shares, to recover from. Here every server begins with a noisy "
-    "sample, paid like any other and divided by its share."
-)
-_TEXTS = {
-    "corrected start": _CORRECTED_START,
-    "model of Flu": (
-        "Likely: parameters and data. The paper gives neither the density nor Q of this figure; with ours DPCrowd is "
-        "better, but not by half. A random walk with one constant Q is not how Flu moves, which all three schemes "
-        "assume."
-    ),
-    "two sentences": (
-        "The paper goes on to say that longer intervals naturally lead to better consensus: the two sentences do not "
-        "agree with each other; see the claim that ACE falls with the interval."
-    ),
-    "blocks": (
-        "Likely: how windows fall on the stream. A scheme that begins anew with each block of w slots, or spends a "
-        "window in a few samples, meets other parts of the data with every w; its error moves by some per cent either "
-        "way."
-    ),
-    "few samples": (
-        "Likely: the accounting. Samples that disturb the agreement get fewer as w grows, those that bring news too; "
-        "which of the two weighs more depends on how many samples the ledger allows."
-    ),
-    "less often": (
-        "Likely: the accounting and the network. Under the sound ledger DPCrowd+ can pay for fewer samples than under "
-        "the paper's, and estimates drift apart between them; grouping takes noise out of small regions, while most of "
-        "the ACE, which counts people, comes from large ones."
-    ),
-    "little to group": (
-        "Likely: the data. Grouping helps where regions have few people; most regions of Multi-Linear have many, and "
-        "there is little to gain."
-    ),
-}
 
 
 # -------------------------------------------------------------------------------------------------------- the network
@@ -81,7 +45,7 @@ def _in_parts(plan: Plan, density: float) -> str:
     )
 
 
-def _few_neighbours(evidence: Evidence, _: Asked) -> str:
+def _few_neighbours(evidence: Evidence, _: Failures) -> str:
     """What to suspect where servers agree less than the paper says."""
     plan = evidence.plan
     return (
@@ -91,14 +55,14 @@ def _few_neighbours(evidence: Evidence, _: Asked) -> str:
     )
 
 
-def _fast_paths(evidence: Evidence, asked: Asked) -> str:
+def _fast_paths(evidence: Evidence, failures: Failures) -> str:
     """Whether flooding is fast where the network is dense."""
     sweep, slowest = evidence.sweeps[0], LATENCY_MS[1]
     mine, other = (evidence.points(sweep, label, "latency_ms") for label in ("dpcrowd", "dfast"))
     where = [
         f"{a.at} ({number(b.mean)} ms against {number(a.mean)} ms)"
         for a, b in zip(mine, other, strict=True)
-        if b.mean <= slowest and below(a, b, asked.tests).outcome == "does not hold"
+        if b.mean <= slowest and below(a, b, failures.tests).outcome == "does not hold"
     ]
     if not where:
         return ""
@@ -108,13 +72,13 @@ def _fast_paths(evidence: Evidence, asked: Asked) -> str:
     )
 
 
-def _beside_the_limit(evidence: Evidence, asked: Asked) -> str:
+def _beside_the_limit(evidence: Evidence, failures: Failures) -> str:
     """Whether a sparse network keeps from a server what a central filter makes of the same samples."""
     texts, epsilon = [], max(evidence.plan.density_epsilons)
-    for data in filter(asked.fails_on, evidence.plan.single):
+    for data in filter(failures.fails_on, evidence.plan.single):
         points = evidence.by_budget(data)[0].of("dpcrowd")
         ends = points[0], points[-1]
-        sparse, dense = (_versus(evidence.results, point, "dpcrowd", "central", asked.tests) for _, point in ends)
+        sparse, dense = (_versus(evidence.results, point, "dpcrowd", "central", failures.tests) for _, point in ends)
         if sparse is None or dense is None or not (sparse.by_ratio and dense.by_ratio):
             continue
         if sparse.interval.low > max(1 + FLAT, dense.interval.high):
@@ -130,23 +94,23 @@ def _beside_the_limit(evidence: Evidence, asked: Asked) -> str:
     )
 
 
-def _as_with_more_noise(evidence: Evidence, asked: Asked) -> str:
+def _as_with_more_noise(evidence: Evidence, failures: Failures) -> str:
     """The paper explains it by less noise: does ACE fall with the density more, not less, where there is less noise?"""
     texts = []
-    for data in filter(asked.fails_on, evidence.plan.single):
+    for data in filter(failures.fails_on, evidence.plan.single):
         weak, strong = evidence.by_budget(data)
         quiet, noisy = (evidence.points(s, "dpcrowd", "ace", "below full density") for s in (weak, strong))
         ends = (quiet[0], quiet[-1], noisy[0], noisy[-1])
         if any(values.diverged for values in ends):
             continue
-        kept = [ratio_by_run(points[-1].runs, points[0].runs, asked.tests) for points in (quiet, noisy)]
-        if kept[0] is None or kept[1] is None:
+        ratios = [ratio_by_run(points[-1].runs, points[0].runs, failures.tests) for points in (quiet, noisy)]
+        if ratios[0] is None or ratios[1] is None:
             continue
-        gap = compare(ends[1].runs * ends[2].runs, ends[0].runs * ends[3].runs, asked.tests)
+        gap = compare(ends[1].runs * ends[2].runs, ends[0].runs * ends[3].runs, failures.tests)
         if gap is not None and gap.below:
             texts.append(
-                f"on {DATA_NAMES[data]} from {quiet[0].at} to {quiet[-1].at} to {number(kept[0].value)} times at "
-                f"{weak.setting} and to {number(kept[1].value)} times at {strong.setting}"
+                f"on {DATA_NAMES[data]} from {quiet[0].at} to {quiet[-1].at} to {number(ratios[0].value)} times at "
+                f"{weak.setting} and to {number(ratios[1].value)} times at {strong.setting}"
             )
     if not texts:
         return ""
@@ -169,45 +133,46 @@ def at_once(first: Points, second: Points) -> str:
     return f"In {share:.0%} of the runs {names} are at their level from slot 0 on: there is nothing to converge from."
 
 
-def _settled_at_once(evidence: Evidence, _: Asked) -> str:
-    comparison = evidence.claim.comparisons[0]
+def _settled_at_once(evidence: Evidence, _: Failures) -> str:
+    comparison = evidence.claim.cases[0]
     labels = (comparison.of[0], comparison.than[0])
     first, second = (evidence.points(evidence.sweeps[0], label, "are", "settling slot") for label in labels)
-    return _CORRECTED_START if at_once(first, second) else ""
+    return REASON_TEXTS["corrected start"] if at_once(first, second) else ""
 
 
-def _good_start(evidence: Evidence, asked: Asked) -> str:
+def _good_start(evidence: Evidence, failures: Failures) -> str:
     """Whether the error is lower in slot 0 than later."""
     texts = []
-    for label in evidence.claim.comparisons[0].of:
+    for label in evidence.claim.cases[0].of:
         (start,), (late,) = (
             evidence.points(evidence.sweeps[0], label, "are", view) for view in ("start", "second half")
         )
-        if below(start, late, asked.tests).outcome == "holds":
+        if below(start, late, failures.tests).outcome == "holds":
             texts.append(f"{start.name} {number(start.mean)} against {number(late.mean)}")
     if not texts:
         return ""
-    return f"ARE is lower in slot 0 than in the second half of the stream ({'; '.join(texts)}). {_CORRECTED_START}"
+    lower = f"ARE is lower in slot 0 than in the second half of the stream ({'; '.join(texts)})."
+    return f"{lower} {REASON_TEXTS['corrected start']}"
 
 
-def _late_start(_: Evidence, asked: Asked) -> str:
-    return _CORRECTED_START if any("slot" in name for name in asked.failed) else ""
+def _late_start(_: Evidence, failures: Failures) -> str:
+    return REASON_TEXTS["corrected start"] if any("slot" in name for name in failures.cases) else ""
 
 
-def _server_alone(evidence: Evidence, asked: Asked) -> str:
+def _server_alone(evidence: Evidence, failures: Failures) -> str:
     """Whether hearing neighbours takes the valley away: a server alone that takes the same samples may have one."""
     texts = []
     for sweep in evidence.sweeps:
-        if not asked.fails_on(sweep.data):
+        if not failures.fails_on(sweep.data):
             continue
-        found = u_shaped(evidence.points(sweep, "fast-fixed", "are"), asked.tests)
-        numbers = found.numbers.rstrip(".")
-        if found.outcome == "holds":
+        valley = u_shaped(evidence.points(sweep, "fast-fixed", "are"), failures.tests)
+        numbers = valley.numbers.rstrip(".")
+        if valley.outcome == "holds":
             texts.append(
                 f"On {sweep.name} a server alone does have a best interval in between ({numbers}): what neighbours "
                 "bring makes up for the noise of short intervals."
             )
-        elif found.outcome == "does not hold":
+        elif valley.outcome == "does not hold":
             texts.append(
                 f"On {sweep.name} a server alone has no best interval in between either ({numbers}): there, skipping "
                 "slots costs more than it saves in noise, with neighbours and without."
@@ -215,13 +180,13 @@ def _server_alone(evidence: Evidence, asked: Asked) -> str:
     return " ".join(texts)
 
 
-def _unspent_budget(evidence: Evidence, asked: Asked) -> str:
+def _unspent_budget(evidence: Evidence, failures: Failures) -> str:
     """How much of its budget adaptive sampling leaves: it pays ε/T_s a sample, for at most T_s samples."""
     texts, label = [], "dpcrowd-adaptive"
     for sweep in evidence.sweeps:
         allowed = evidence.plan.data[sweep.data].tuning.sample_fraction
         used = evidence.points(sweep, label, "frequency")[0].mean
-        if asked.fails_on(sweep.data) and used < 0.95 * allowed:
+        if failures.fails_on(sweep.data) and used < 0.95 * allowed:
             texts.append(
                 f"{name_of(label)} samples {used:.1%} of the slots on {sweep.name} where {allowed:.0%} are paid for: "
                 f"{1 - used / allowed:.0%} of its budget is never spent."
@@ -245,10 +210,10 @@ def _far_from_one(quotient: Interval) -> bool:
     return quotient.low > 1 + MATCH or quotient.high < 1 - MATCH
 
 
-def _consensus_term(evidence: Evidence, asked: Asked) -> str:
+def _consensus_term(evidence: Evidence, failures: Failures) -> str:
     """Where DPCrowd's ratio is off: is that of a filter without the consensus term right?"""
     texts = []
-    pairs = zip(*(_quotient(evidence, who, asked.tests) for who in ("dpcrowd-fixed", "fast-fixed")), strict=True)
+    pairs = zip(*(_quotient(evidence, who, failures.tests) for who in ("dpcrowd-fixed", "fast-fixed")), strict=True)
     for (at, fused), (_, alone) in pairs:
         if fused is None or alone is None or not _far_from_one(fused):
             continue
@@ -263,11 +228,11 @@ def _consensus_term(evidence: Evidence, asked: Asked) -> str:
     )
 
 
-def _random_walk(evidence: Evidence, asked: Asked) -> str:
+def _random_walk(evidence: Evidence, failures: Failures) -> str:
     """Whether a server alone does not have its predicted error either."""
     off = [
         f"{number(quotient.value)} at {at}"
-        for at, quotient in _quotient(evidence, "fast-fixed", asked.tests)
+        for at, quotient in _quotient(evidence, "fast-fixed", failures.tests)
         if quotient is not None and _far_from_one(quotient)
     ]
     if not off:
@@ -279,12 +244,12 @@ def _random_walk(evidence: Evidence, asked: Asked) -> str:
     )
 
 
-def _printed_form(evidence: Evidence, asked: Asked) -> str:
+def _printed_form(evidence: Evidence, failures: Failures) -> str:
     """Whether the printed recursion describes a server alone."""
     printed, full = (
         evidence.points(evidence.sweeps[0], who, "claimed_mse")[0] for who in ("fast-fixed", "dpcrowd-fixed")
     )
-    gap = None if printed.diverged or full.diverged else compare(full.runs, printed.runs, asked.tests)
+    gap = None if printed.diverged or full.diverged else compare(full.runs, printed.runs, failures.tests)
     if gap is None or not gap.below:
         return ""
     return (
@@ -308,10 +273,10 @@ def _against_the_limit(results: Results, point: Point, mine: str, rival: str, wh
 
     Only if `mine` is shown to lose to its rival and to the central filter, and these two are shown to differ.
     """
-    lost, apart, limit = (
+    rival_gap, limit_gap, limit = (
         _versus(results, point, *pair, tests) for pair in ((mine, rival), (mine, "central"), ("central", rival))
     )
-    if lost is None or apart is None or limit is None or not (lost.above and apart.above):
+    if rival_gap is None or limit_gap is None or limit is None or not (rival_gap.above and limit_gap.above):
         return ""
     if limit.above:
         return (
@@ -321,42 +286,42 @@ def _against_the_limit(results: Results, point: Point, mine: str, rival: str, wh
     if limit.below:
         return (
             f"{where}: a central filter that hears all samples of {name_of(mine)} has a lower ARE than "
-            f"{name_of(rival)} ({limit}), {name_of(mine)} a higher one ({lost}): what it loses, it loses by hearing "
-            "only neighbours."
+            f"{name_of(rival)} ({limit}), {name_of(mine)} a higher one ({rival_gap}): what it loses, it loses by "
+            "hearing only neighbours."
         )
     return ""
 
 
-def _central_filter(evidence: Evidence, asked: Asked) -> str:
+def _central_filter(evidence: Evidence, failures: Failures) -> str:
     """The first point at which the central filter tells why DPCrowd is beaten."""
-    ((mine,), (rival,)) = (evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than)
+    ((mine,), (rival,)) = (evidence.claim.cases[0].of, evidence.claim.cases[0].than)
     for sweep in evidence.sweeps:
         for x, point in sweep.of(mine):
             where = f"{sweep.name}, {sweep.symbol}={x:g}"
-            if text := _against_the_limit(evidence.results, point, mine, rival, where, asked.tests):
+            if text := _against_the_limit(evidence.results, point, mine, rival, where, failures.tests):
                 return text
     return ""
 
 
-def _beaten(evidence: Evidence, asked: Asked) -> str:
+def _beaten(evidence: Evidence, failures: Failures) -> str:
     """For the worst defeat in ARE on each data set: the samples or the fusion, and how often each samples."""
     texts, results = [], evidence.results
-    (mine,), rivals = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
-    for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
-        defeat = _worst_defeat(results, sweep, ((mine, rival) for rival in rivals), asked.tests)
+    (mine,), rivals = evidence.claim.cases[0].of, evidence.claim.cases[0].than
+    for sweep in filter(lambda sweep: failures.fails_on(sweep.data), evidence.sweeps):
+        defeat = _worst_defeat(results, sweep, ((mine, rival) for rival in rivals), failures.tests)
         if defeat is not None:
             _, where, point, _, rival = defeat
-            cause = _against_the_limit(results, point, mine, rival, where, asked.tests)
+            cause = _against_the_limit(results, point, mine, rival, where, failures.tests)
             texts.append(cause + (_how_often(results, point, mine, rival) if cause else ""))
     return " ".join(text for text in texts if text)
 
 
-def _not_worst(evidence: Evidence, asked: Asked) -> str:
+def _not_worst(evidence: Evidence, failures: Failures) -> str:
     """Who is worse than the scheme that should be the worst, and what the two pay."""
     texts, results = [], evidence.results
-    others, (worst,) = evidence.claim.comparisons[0].of, evidence.claim.comparisons[0].than
-    for sweep in filter(lambda sweep: asked.fails_on(sweep.data), evidence.sweeps):
-        defeat = _worst_defeat(results, sweep, ((other, worst) for other in others), asked.tests)
+    others, (worst,) = evidence.claim.cases[0].of, evidence.claim.cases[0].than
+    for sweep in filter(lambda sweep: failures.fails_on(sweep.data), evidence.sweeps):
+        defeat = _worst_defeat(results, sweep, ((other, worst) for other in others), failures.tests)
         if defeat is None:
             continue
         gap, where, point, other, _ = defeat
@@ -372,13 +337,13 @@ def _worst_defeat(
     results: Results, sweep: Sweep, pairs: Iterable[tuple[str, str]], tests: int
 ) -> tuple[Gap, str, Point, str, str] | None:
     """Where a first scheme is shown to be worst beside a second in ARE."""
-    lost = [
+    defeats = [
         (gap, f"{DATA_NAMES[sweep.data]}, {sweep.symbol}={x:g}", point, first, second)
         for first, second in pairs
         for x, point in sweep.of(first)
         if (gap := _versus(results, point, first, second, tests)) is not None and gap.above
     ]
-    return max(lost, key=lambda defeat: defeat[0].size, default=None)
+    return max(defeats, key=lambda defeat: defeat[0].size, default=None)
 
 
 def _how_often(results: Results, point: Point, mine: str, rival: str) -> str:
@@ -406,7 +371,7 @@ def overpaid(results: Results, sweep: Sweep, labels: Iterable[str]) -> str:
 # ----------------------------------------------------------------------------------------------------- time of a slot
 
 
-def _interpreted_code(evidence: Evidence, _: Asked) -> str:
+def _interpreted_code(evidence: Evidence, _: Failures) -> str:
     timings = () if evidence.slot_cost is None else evidence.slot_cost.timings
     slow = [timing for timing in timings if not timing.secure and timing.median >= LIMIT_MS]
     if len(slow) < 2 or slow[-1].median > 3 * slow[0].median:
@@ -418,12 +383,12 @@ def _interpreted_code(evidence: Evidence, _: Asked) -> str:
     )
 
 
-def _always(text: str) -> Callable[[Evidence, Asked], str]:
+def _always(text: str) -> Callable[[Evidence, Failures], str]:
     return lambda *_: text
 
 
-REASONS: dict[str, Callable[[Evidence, Asked], str]] = {
-    **{name: _always(text) for name, text in _TEXTS.items()},
+REASONS: dict[str, Callable[[Evidence, Failures], str]] = {
+    **{name: _always(text) for name, text in REASON_TEXTS.items()},
     "network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.default_density),
     "sparsest network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.densities[0]),
     "networks in parts": lambda evidence, _: " ".join(

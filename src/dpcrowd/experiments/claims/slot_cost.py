@@ -35,7 +35,7 @@ _WINDOW = 100
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds a slot of one server: the median and the quartiles of `slots` slots."""
+    """Milliseconds per slot of one server: the median and the quartiles of `slots` slots."""
 
     scheme: str
     regions: int
@@ -56,8 +56,8 @@ class SlotCost:
 
 def measure_slot_cost(slots: int = _SLOTS) -> SlotCost:
     """Time a server of DPCrowd with one region and one of DPCrowd+ with 51, with each kind of noise."""
-    asked = [(name, regions, secure) for name, regions in _SERVERS for secure in (False, True)]
-    timings = [_timing(name, regions, secure, slots) for name, regions, secure in asked]
+    servers = [(name, regions, secure) for name, regions in _SERVERS for secure in (False, True)]
+    timings = [_timing(name, regions, secure, slots) for name, regions, secure in servers]
     return SlotCost(_machine(), tuple(timings))
 
 
@@ -65,16 +65,16 @@ def _timing(name: str, regions: int, secure: bool, slots: int) -> Timing:
     first, *others = (_server(name, regions, number, slots, secure) for number in range(NEIGHBOURS + 1))
     rng = np.random.default_rng(0)
     counts = rng.poisson(400.0, size=(slots + _WARM_UP, NEIGHBOURS + 1, regions))
-    said: dict[int, Messages] = {}
+    messages: dict[int, Messages] = {}
     for number, other in enumerate(others, start=1):
         message = other.observe(0, counts[0, number])
         if message is not None:
-            said[number] = message  # heard again in every slot: what it says does not change what hearing it costs
+            messages[number] = message  # the same in every slot: its content does not change what fusing it costs
     took = np.empty(slots + _WARM_UP)
     for slot in range(slots + _WARM_UP):
         began = time.perf_counter()
         first.observe(slot, counts[slot, 0])
-        first.hear(said)
+        first.hear(messages)
         took[slot] = 1000.0 * (time.perf_counter() - began)
     low, median, high = np.quantile(took[_WARM_UP:], (0.25, 0.5, 0.75)).tolist()
     return Timing(name, regions, secure, slots, low, median, high)

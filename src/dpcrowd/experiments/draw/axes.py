@@ -73,8 +73,8 @@ def _zeros(panel: Panel) -> str:
         small = np.abs(curve.mean[np.isfinite(curve.mean)]) < NEGLIGIBLE
         if small.any():
             (throughout if small.all() else partly).append(STYLES[curve.label].name)
-    told = [f"≈ 0: {', '.join(throughout)}"] if throughout else []
-    return "; ".join([*told, *([f"≈ 0 in places: {', '.join(partly)}"] if partly else [])])
+    lists = (("≈ 0", throughout), ("≈ 0 in places", partly))
+    return "; ".join(f"{where}: {', '.join(names)}" for where, names in lists if names)
 
 
 def look(curve: Curve) -> dict[str, Any]:

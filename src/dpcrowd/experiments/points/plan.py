@@ -127,7 +127,9 @@ def _tuned(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tuned]:
                 f"'{path}' was tuned for '{file.data}', which no figure uses; allowed: files for {', '.join(NAMES)}."
             )
         if file.data in tuned:
-            raise BadInput(f"two tuning files for '{file.data}' were given, '{path}' among them; give one a data set.")
+            raise BadInput(
+                f"two tuning files for '{file.data}' were given, '{path}' among them; give one per data set."
+            )
         tuned[file.data] = file
     return tuned
 

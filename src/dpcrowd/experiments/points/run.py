@@ -118,7 +118,7 @@ def _pending(plan: Plan, wanted: Mapping[str, Iterable[Point]], store: Store) ->
             work += config.runs * _work_of_a_run(config)
             there = store.done(key)
             todo = [run for run in range(config.runs) if run not in there]
-            # Not cut up for the cores: there are more points than cores, and a large batch costs less a run.
+            # Not cut up for the cores: there are more points than cores, and a large batch costs less per run.
             tasks += [_Task(figure, key, point, config, batch) for batch in batches(config, todo, 1)]
     return tasks, runs, work
 

@@ -28,7 +28,7 @@ _PURPOSE = "keeping results on disk"
 
 
 class Store:
-    """A folder with one folder a point, named by its key."""
+    """A folder with one folder per point, named by its key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -15,12 +15,10 @@ from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.draw import Drawn
 from dpcrowd.experiments.points.plan import Plan
 from dpcrowd.experiments.report import parameters, sources
-from dpcrowd.experiments.report.claims_json import claims_as_json
-from dpcrowd.experiments.report.claims_table import claim_rows
+from dpcrowd.experiments.report.claims import CLASSES, MARKS, PLURALS, Judged, claim_rows, claims_as_json, summary
 from dpcrowd.experiments.report.corrections import CORRECTIONS
 from dpcrowd.experiments.report.facts import Facts, command, how_it_was_made
 from dpcrowd.experiments.report.gallery import shown_figures
-from dpcrowd.experiments.report.verdicts import CLASSES, MARKS, PLURALS, Judged, summary
 from dpcrowd.sim.export import refuse_failed_write
 
 __all__ = ["page_template", "write_report"]

@@ -75,7 +75,7 @@ class _Listening(Scheme):
 
     def __init__(self, inner: Scheme) -> None:
         self.inner, self.reach = inner, inner.reach
-        self.heard: list[tuple[Floats, Floats, Bools, Floats]] = []
+        self.readings: list[tuple[Floats, Floats, Bools, Floats]] = []
 
     def start(self, setting: Setting) -> Any:
         return self.inner.start(setting)
@@ -87,7 +87,7 @@ class _Listening(Scheme):
         reading = self.inner.perturb(state, plan, counts, noise)
         shape = reading.noisy.shape
         noise_var, where = np.broadcast_to(reading.noise_var, shape).copy(), np.broadcast_to(plan.due, shape).copy()
-        self.heard.append((reading.noisy.copy(), noise_var, where, np.array(plan.shares)))
+        self.readings.append((reading.noisy.copy(), noise_var, where, np.array(plan.shares)))
         return reading
 
     def message(self, state: Any, plan: Plan, reading: Reading) -> Any:
@@ -107,7 +107,7 @@ def listen(config: SimulationConfig) -> Samples:
     """All noisy samples of the one scheme of a simulation; it must not group regions."""
     scheme = _Listening(config.entrants[0].scheme)
     run_batch(replace(config, entrants=(replace(config.entrants[0], scheme=scheme),)), range(config.runs))
-    noisy, noise_var, where, shares = (np.stack(arrays) for arrays in zip(*scheme.heard, strict=True))
+    noisy, noise_var, where, shares = (np.stack(arrays) for arrays in zip(*scheme.readings, strict=True))
     shape = (len(noisy), config.runs, config.servers, -1)
     return Samples(noisy.reshape(shape), noise_var.reshape(shape), where.reshape(shape), shares.reshape(shape))
 
@@ -167,12 +167,12 @@ def most_likely_var(
 ) -> Floats:
     """(d,) the Q of each region that makes its samples most likely; NaN if it was sampled in fewer than two slots."""
     a = np.broadcast_to(np.asarray(transition, dtype=np.float64), (samples.regions,))
-    found = np.full(samples.regions, np.nan)
+    best = np.full(samples.regions, np.nan)
     for k in range(samples.regions):
-        found[k] = _most_likely(samples.region(k), observation, float(a[k]))
+        best[k] = _most_likely(samples.region(k), observation, float(a[k]))
         if progress is not None:
             progress(k + 1, samples.regions)
-    return found
+    return best
 
 
 def _most_likely(samples: Samples, observation: Observation, transition: float) -> float:

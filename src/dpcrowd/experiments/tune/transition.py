@@ -83,8 +83,8 @@ def transition_from_counts(series: Sequence[Truth], flow: float = FLOW) -> Regio
 
     bounds = [(0.0, 0.0 if k == j else None) for k in range(d) for j in range(d)]
     options = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-9}
-    found = minimize(loss, np.zeros(d * d), jac=True, bounds=bounds, method="L-BFGS-B", options=options).x
-    flows = found.reshape(d, d) * unit
+    solution = minimize(loss, np.zeros(d * d), jac=True, bounds=bounds, method="L-BFGS-B", options=options).x
+    flows = solution.reshape(d, d) * unit
     flows = flows / np.maximum(flows.sum(axis=0), 1.0)  # nobody leaves twice
     return np.asarray(flows + np.diag(1.0 - flows.sum(axis=0)))
 

@@ -102,9 +102,9 @@ def tune(
     start = with_parameters(config, _process(config, transition, truths), {})
     before = mean_are(config)
     if method == "likelihood":
-        found = _by_likelihood(start, progress)
+        best = _by_likelihood(start, progress)
     else:
-        found = evolve(start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress)
+        best = evolve(start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress)
     guarantee = asked.entrants[0].guarantee
     assert guarantee is not None
     tuned = Tuned(
@@ -124,10 +124,10 @@ def tune(
         runs=runs,
         seed=seed,
         are_before=before,
-        are_after=found.are,
+        are_after=best.are,
         sha256=counts_digest(np.concatenate(truths)),
-        model=found.model,
-        tuning=found.tuning,
+        model=best.model,
+        tuning=best.tuning,
         file="these parameters" if out is None else Path(out).name,
     )
     if out is not None:
@@ -171,13 +171,13 @@ def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> Found
     """Each region alone, so A = 1 takes the place of a full A; a region without samples keeps its Q."""
     model = config.data.model
     entrant = config.entrants[0]
-    heard = config
+    ungrouped = config
     if groups_regions(entrant.scheme):  # one draw for several regions is no sample of any of them
         alone = make_scheme(entrant.scheme.name, grouping="none")
-        heard = replace(config, entrants=(replace(entrant, scheme=alone),))
-    likely = most_likely_var(listen(heard), config.observation, model.diagonal_transition, progress=progress)
-    found = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
-    rounded = replace(found, process_var=np.array([float(f"{q:.6g}") for q in found.process_var]))
+        ungrouped = replace(config, entrants=(replace(entrant, scheme=alone),))
+    likely = most_likely_var(listen(ungrouped), config.observation, model.diagonal_transition, progress=progress)
+    process = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
+    rounded = replace(process, process_var=np.array([float(f"{q:.6g}") for q in process.process_var]))
     return Found(rounded, {}, mean_are(with_parameters(config, rounded, {})))
 
 
@@ -236,5 +236,5 @@ def _described(config: SimulationConfig, whole: DataSet, method: str, transition
         origin = "past data, of which Q has seen noisy samples only"
     else:
         origin = "past data, on which the parameters depend without any epsilon"
-    told = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {whole.first + whole.slots} of "
-    return f"{told}'{data.name}'{labels}; {origin}{counted}"
+    slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {whole.first + whole.slots} of "
+    return f"{slots}'{data.name}'{labels}; {origin}{counted}"

@@ -23,7 +23,7 @@ class Backend:
     """Where tasks are run.
 
     name     local (processes of this machine) or dask
-    jobs     workers to start; None: one a core
+    jobs     workers to start; None: one per core
     cluster  the address of a running Dask cluster; None: start one on this machine that ends with the work
     """
 

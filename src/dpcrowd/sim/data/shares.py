@@ -39,7 +39,7 @@ def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, 
 
 
 def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -> Shares:
-    """Explicit shares, one a server or one a slot and server, each in (0, 1]."""
+    """Explicit shares, one per server or one per slot and server, each in (0, 1]."""
     try:
         values = np.array(shares, dtype=np.float64)
     except (TypeError, ValueError):

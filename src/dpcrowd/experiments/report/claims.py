@@ -1,15 +1,38 @@
-"""The claims as rows of the table. A claim that fails is as visible as one that holds, and its reason is open."""
+"""The verdicts as rows of the page's table and as `claims.json`. A claim that fails is as visible as one that holds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
 from dpcrowd.experiments.figures import LEDGER_NAMES
 from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.report.verdicts import Judged, outcome_of
 
-__all__ = ["ClaimRow", "claim_rows"]
+__all__ = ["CLASSES", "MARKS", "NOT_JUDGED", "PLURALS", "ClaimRow", "Judged", "claim_rows", "claims_as_json", "summary"]
+
+VERSION = 1  # of claims.json: raised when a key changes its meaning or goes away
+NOT_JUDGED = "not judged"
+MARKS = {"holds": "✓", "does not hold": "✗", "undecided": "~", NOT_JUDGED: "–"}
+CLASSES = {"holds": "yes", "does not hold": "no", "undecided": "open", NOT_JUDGED: "none"}
+PLURALS = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided", NOT_JUDGED: NOT_JUDGED}
+
+Judged = Sequence[tuple[Claim, Verdict | None]]
+
+
+def outcome_of(verdict: Verdict | None) -> str:
+    """In words; "not judged" if there is no verdict."""
+    return NOT_JUDGED if verdict is None else verdict.outcome
+
+
+def summary(judged: Judged) -> dict[str, int]:
+    """How many claims have each outcome; outcomes that no claim has are there too."""
+    counts = dict.fromkeys(MARKS, 0)
+    for _, verdict in judged:
+        counts[outcome_of(verdict)] += 1
+    return counts
 
 
 @dataclass(frozen=True)
@@ -88,3 +111,24 @@ def claim_rows(plan: Plan, drawn: set[int], judged: Judged) -> list[ClaimRow]:
         ClaimRow(claim, verdict, frozenset(drawn), why_not_judged(claim, plan, drawn) if verdict is None else "")
         for claim, verdict in judged
     ]
+
+
+def claims_as_json(plan: Plan, drawn: set[int], judged: Judged) -> dict[str, Any]:
+    """Everything that the claims table says."""
+    claims = []
+    for claim, verdict in judged:
+        if verdict is None:
+            outcome = {"outcome": NOT_JUDGED, "reason": why_not_judged(claim, plan, drawn), "parts": []}
+        else:
+            outcome = verdict.to_json()
+        claims.append({**claim.to_json(), **outcome})
+    return {
+        "version": VERSION,
+        "dpcrowd": __version__,
+        "seed": plan.seed,
+        "runs": plan.runs,
+        "quick": plan.quick,
+        "missing": sorted(plan.missing),
+        "summary": summary(judged),
+        "claims": claims,
+    }
