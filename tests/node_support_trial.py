@@ -21,7 +21,7 @@ from typing import Any
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import NodeConfig, load_pair
 from dpcrowd.node.storage import Storage
-from dpcrowd.node.storage.ledger import Entry
+from dpcrowd.privacy.payments import Payment
 
 __all__ = ["LONG", "Answer", "Trial", "change", "feeding", "trial_of", "until"]
 
@@ -145,7 +145,7 @@ class Trial:
     def config(self, name: str) -> NodeConfig:
         return load_pair(Path(self.files[name]))[0]
 
-    def ledger(self, name: str) -> list[Entry]:
+    def ledger(self, name: str) -> list[Payment]:
         """All payments, oldest first."""
         node, network = load_pair(Path(self.files[name]))
         with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
