@@ -3,13 +3,14 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Processes for pytest: a number, or auto for one a core.
-JOBS   ?= auto
+# Processes for pytest: one more than there are cores, because tests of live servers spend much of their time waiting.
+CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+JOBS   ?= $(shell expr $(CORES) + 1)
 
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup test lint format types layers unit docs demo bench release pins clean
+.PHONY: help setup check test lint format types layers fast unit docs demo bench release pins clean
 
 help: ## what can be asked for (this list)
 	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -27,6 +28,9 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
+
+check: lint types layers fast ## the fast loop: style, types, layers, fast tests; under 90 seconds on two cores
+	@echo "make check: passed. Slow tests, live servers and documentation are left to make test."
 
 # The tests come last, because their summary says what was skipped and why.
 test: lint types layers docs unit ## every check: style, types, layers, docs, tests
@@ -46,8 +50,14 @@ types: $(STAMP) ## mypy --strict
 layers: $(STAMP) ## import-linter: imports go downwards, the core does no I/O
 	$(BIN)/lint-imports
 
-unit: $(STAMP) ## the tests alone
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
+# Nothing waits here, so there is one process per core.
+fast: $(STAMP) ## the tests that need less than about a second each, no processes and no sockets
+	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow" tests/unit tests/oracle tests/property
+
+# Tests that compare moments of real clocks come last and one by one: nothing else may keep the machine busy then.
+unit: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m "not timed"
+	$(BIN)/python -m pytest -q -m timed tests/e2e
 
 # Not --quiet: it would hide the warnings that --strict counts.
 docs: $(STAMP) ## build the documentation into site/

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,22 +26,47 @@ settings.register_profile("default", deadline=None)
 settings.register_profile(
     "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# For a night: many more examples, also where a test says how many are usual (`examples_support.examples`).
+settings.register_profile("thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+LIVE = "tests/e2e/"
+LANES = 2
+"""How many live tests may run at the same time."""
+
+
+def lanes() -> Callable[[str], str]:
+    """A function from a test's id to its work unit: a lane for live tests, and a unit of its own for any other."""
+    lane_of: dict[str, int] = {}
+
+    def work_unit(nodeid: str) -> str:
+        if not nodeid.startswith(LIVE):
+            return nodeid
+        return f"lane {lane_of.setdefault(nodeid.partition('::')[0], len(lane_of) % LANES)}"
+
+    return work_unit
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist everything runs one after another anyway
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests with processes, sockets and real clocks run one after another: beside each other they would be late.
+    """Tests with processes, sockets and real clocks run in two lanes; with more at a time they would be late.
 
-    Not by xdist's own groups, which change a test's id: this pytest's ids cannot be changed, and nobody is told.
+    The files of tests/e2e take turns: all tests of one file run in one lane, one after another, so that its network is
+    started once. A lane is one work unit of a worker and spends much of its time waiting, which is why `make unit` has
+    one worker more than there are cores. xdist's own groups would change the ids of tests, and this pytest does not
+    allow that. `make fast`, which has no live tests, asks for another scheduler (`--dist worksteal`) and gets it.
     """
+    if config.getoption("dist") == "worksteal":
+        return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneByOne(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "live" if nodeid.startswith("tests/e2e/") else nodeid
+    class Lanes(LoadScopeScheduling):
+        def __init__(self, config: pytest.Config, log: Any) -> None:
+            super().__init__(config, log)
+            self._split_scope = lanes()
 
-    return OneByOne(config, log)
+    return Lanes(config, log)
 
 
 def _skips(config: pytest.Config) -> list[tuple[str, str]]:

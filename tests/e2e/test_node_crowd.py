@@ -30,6 +30,7 @@ pytest.importorskip("zenoh")
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timed,
     pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and /proc, are Linux's own"),
 ]
 

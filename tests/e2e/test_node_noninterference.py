@@ -22,7 +22,10 @@ import pytest
 
 from node_support_trial import Trial, trial_of, until
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX"),
+]
 
 SLOT = 5.0
 """Seconds; slots open at whole multiples of them in UTC."""

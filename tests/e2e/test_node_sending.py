@@ -9,6 +9,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.ingest.batch import Batch
@@ -18,6 +19,8 @@ from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
+
+pytestmark = pytest.mark.timed
 
 SECOND = 1_000_000_000
 

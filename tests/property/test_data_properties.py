@@ -16,9 +16,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data import CheckIns, draw_shares, load, observe
 from dpcrowd.sim.data.counts import write_counts
 from dpcrowd.sim.data.shares import is_partition
+from examples_support import examples
 
 counts = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=6), elements=st.integers(0, 2**53))
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=examples(60), deadline=None)
 
 
 def load_text(text: str, **options: object) -> object:
@@ -41,6 +42,7 @@ def test_counts_survive_a_file(values: np.ndarray) -> None:
     assert list(data.regions) == regions
 
 
+@pytest.mark.slow
 @some
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:

@@ -18,6 +18,7 @@ from dpcrowd.filters import (
     update,
     update_matrix,
 )
+from examples_support import examples
 
 STEPS = 100_000
 
@@ -66,6 +67,7 @@ def test_covariances_stay_symmetric_positive_definite_for_100_000_slots() -> Non
     assert abs(mean).max() < 1e6
 
 
+@pytest.mark.slow
 def test_variances_stay_positive_for_100_000_slots() -> None:
     """The diagonal form: from exact to useless observations, with and without process noise."""
     rng = np.random.default_rng(1)
@@ -103,7 +105,7 @@ def random_graph(rng: np.random.Generator, servers: int) -> np.ndarray:
     exact=st.floats(0, 9),
     dynamic=st.booleans(),
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_within_the_bound_differences_never_grow(
     seed: int, servers: int, part: float, transition: float, process: float, exact: float, dynamic: bool
 ) -> None:
@@ -188,7 +190,7 @@ def test_the_matrix_form_is_stable_where_the_printed_gain_diverges() -> None:
     assert largest_estimate(transition, process_var, np.diag([5.5e-2, 3.9e-6])) < 2.0
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 10_000))
 def test_the_matrix_form_is_stable_for_any_markov_matrix(seed: int) -> None:
     """The step may depend on the number of neighbours only: nobody can check a condition on A and Q by hand."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.grouping import group_regions
+from examples_support import examples
 
 TAU1, TAU2, TAU3 = 20.0, 0.3, 8.0
 
@@ -23,7 +24,7 @@ def releases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(releases())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_every_allowed_region_is_in_one_group_within_the_thresholds(
     case: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
@@ -51,7 +52,7 @@ def test_every_allowed_region_is_in_one_group_within_the_thresholds(
 
 
 @given(releases(), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_servers_groups_do_not_depend_on_the_other_servers(
     case: tuple[np.ndarray, np.ndarray, np.ndarray], seed: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_servers_groups_do_not_depend_on_the_other_servers(
 
 
 @given(releases(), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_groups_do_not_depend_on_the_numbering_of_regions(
     case: tuple[np.ndarray, np.ndarray, np.ndarray], seed: int
 ) -> None:
@@ -81,7 +82,7 @@ def test_groups_do_not_depend_on_the_numbering_of_regions(
 
 
 @given(releases(), st.floats(0.5, 50))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_forbidden_regions_might_as_well_not_exist(
     case: tuple[np.ndarray, np.ndarray, np.ndarray], value: float
 ) -> None:

@@ -15,6 +15,7 @@ from dpcrowd.network.density import lowest_density
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.network.topologies import build
+from examples_support import examples
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -93,7 +94,7 @@ def test_any_text_is_a_network_or_one_clear_line(text: str) -> None:
 
 
 @given(densities(), seeds, st.integers(1, 4), st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_graphs_are_sound_and_runs_are_independent(
     kind: tuple[int, float], seed: int, runs: int, slots: int
 ) -> None:
@@ -110,7 +111,7 @@ def test_random_graphs_are_sound_and_runs_are_independent(
 
 
 @given(st.sampled_from(["small-world", "scale-free", "geometric"]), densities(), seeds)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_fitted_topologies_are_sound_or_refused(name: str, kind: tuple[int, float], seed: int) -> None:
     """At any size and density: a sound graph, or a line that states the range."""
     line = "allowed"
@@ -122,7 +123,7 @@ def test_fitted_topologies_are_sound_or_refused(name: str, kind: tuple[int, floa
 
 
 @given(st.lists(densities(), min_size=1, max_size=5), seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_union_and_part_are_inverse(kinds: list[tuple[int, float]], seed: int) -> None:
     """Whatever the sizes, each graph comes back out of the union unchanged."""
     rng = np.random.default_rng(seed)
@@ -139,7 +140,7 @@ def test_union_and_part_are_inverse(kinds: list[tuple[int, float]], seed: int) -
 
 
 @given(densities(), seeds, st.integers(1, 4))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_costs_of_a_batch_are_those_of_its_runs(kind: tuple[int, float], seed: int, runs: int) -> None:
     """Packets and latency of a run do not depend on the runs beside it; flooding never costs less than one hop."""
     servers, density = kind

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ events = st.lists(event, max_size=2)
 stories = st.lists(st.tuples(events, events, st.integers(0, 1)), min_size=4, max_size=18)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(stories)
 @example(  # a copy of the time when the clock was ahead; its neighbour has forgotten, and hears slots told again

@@ -11,12 +11,14 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.storage import SlotTaken, Storage
 from dpcrowd.privacy.clock_jumps import ClockSteps
+from examples_support import examples
 
 LENGTH, WINDOW, EPSILON = 2, 4, 10
 START = 1_000_000
@@ -80,7 +82,8 @@ class Life:
         )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(moves, max_size=40))
 @example([("pay", 10), ("set", 12), ("pass", 1), ("set", -12), ("pass", 2), ("pay", 10)])
 @example([("set", -8), ("pay", 10), ("set", 8), ("pass", 1), ("pay", 10)])

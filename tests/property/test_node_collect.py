@@ -116,7 +116,7 @@ class Reference(RuleBasedStateMachine):
         assert [slot for slot in later if self.collector.fed(slot)] == [slot for slot in later if slot in self.fed]
 
 
-TestReference = Reference.TestCase
+TestReference = pytest.mark.slow(Reference.TestCase)
 """Without it: a user counted twice, in a slot that is over, lost by a restart, or for lack of memory."""
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,9 +14,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import digest, parse_network, parse_node
 from dpcrowd.node.config.links import Links, TimedLink
 from dpcrowd.node.config.samples import placeholder_key, quoted
+from examples_support import examples
 from node_support_config import changed, network_of, tables, toml
 
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=examples(60), deadline=None)
 FULL = tables(4)
 FULL["scheme"]["tuning"] = {"xi": 0.1, "tau1": 3}
 FULL["link"] += [{"between": ["a", "d"], "from_slot": 3, "until_slot": 9}]
@@ -150,7 +152,8 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(PATHS), values)
 def test_whatever_is_in_the_file_it_loads_or_is_refused_in_one_line(path: str, value: Any) -> None:
     """A traceback for a typing error is the one thing that an operator must never see."""

@@ -16,8 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from examples_support import examples
 from node_support_deployed import LENGTH, NAMES, Fault, Kind, World, make_files
 from node_support_virtual import SECOND, VirtualLoop, run_virtually
+
+pytestmark = pytest.mark.slow
 
 PAIR = NAMES[:2]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -172,14 +175,14 @@ def tell_story(files: Path, slots: list[list[Event]]) -> None:
     run_virtually(story)
 
 
-@settings(PATIENT, max_examples=20)
+@settings(PATIENT, max_examples=examples(20))
 @given(stories(COMMON))
 def test_servers_whose_disks_fail_and_links_break(files: dict[int, Path], slots: list[list[Event]]) -> None:
     """At any server, while the network is revised; decisions are made only where they are asked for, at the end."""
     tell_story(files[3], slots)
 
 
-@settings(PATIENT, max_examples=25)
+@settings(PATIENT, max_examples=examples(25))
 @given(stories(OF_A))
 @example([[(0.9, ("ahead", "a", 6))], [], [(0.3, ("back", "a")), (0.9, ("fault", "a", "kill after", 0))], []])
 def test_old_copies_wrong_clocks_and_decisions(files: dict[int, Path], slots: list[list[Event]]) -> None:

@@ -7,12 +7,14 @@ knows all samples that were ever told.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
+from examples_support import examples
 from node_support import FreshNoise, Network, Node, body_of, make_view
 from node_support_lone import COUNTS, REGIONS, make_server
 
@@ -92,7 +94,8 @@ events = st.tuples(st.sampled_from(["", "", "", "copy", "restart", "back", "forg
 slots = st.lists(st.tuples(events, events, st.integers(0, 1), st.booleans()), min_size=4, max_size=16)
 
 
-@settings(max_examples=100)
+@pytest.mark.slow
+@settings(max_examples=examples(100))
 @given(slots)
 def test_no_old_copy_samples_however_much_is_forgotten(
     slots: list[tuple[tuple[str, int], tuple[str, int], int, bool]],

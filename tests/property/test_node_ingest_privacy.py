@@ -11,12 +11,14 @@ import traceback
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest import LogCaptureFixture  # noqa: PT013 - a type only
 
 from dpcrowd.node.ingest.batch import ARRIVAL, Batch, BodyRefused, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
+from examples_support import examples
 from node_support_api import CHECKIN, NOW, REGIONS, Client, FakeService, app_of, bearer
 
 SECRET_USER, SECRET_REGION, SECRET_COUNT = "Zebedee-Quux", "Xanadu-Place", 918_273_645
@@ -48,7 +50,7 @@ def encoded(kind: str, what: Any, cut: int | None) -> bytes:
     return raw if cut is None else raw[:cut] + b"\xff" + raw[cut:]
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.sampled_from(["application/json", "application/x-ndjson", "application/msgpack"]), body, damage)
 def test_refusals_of_bodies(kind: str, what: Any, cut: int | None) -> None:
     """Also the error itself, with all that hangs on it: a logger somewhere may print it with its causes."""
@@ -67,7 +69,7 @@ def test_refusals_of_bodies(kind: str, what: Any, cut: int | None) -> None:
     assert not any(chains)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["/v1/checkins", "/v1/counts"]),
     st.sampled_from(["application/json", "application/x-ndjson", "application/msgpack", SECRET_USER]),
@@ -120,7 +122,7 @@ def packed(kind: str, what: Any) -> bytes:
     return msgspec.msgpack.encode(what)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from([JSON, LINES, MSGPACK]), st.lists(anything, max_size=6))
 def test_no_row_of_a_body_decides_about_another(kind: str, rows: list[Any]) -> None:
     """Otherwise one person's name could keep everybody in a batch from being counted, and the answer would tell."""
@@ -135,7 +137,8 @@ def test_no_row_of_a_body_decides_about_another(kind: str, rows: list[Any]) -> N
     assert together.times_ns is not None or set(wanted) <= {ARRIVAL}
 
 
-@settings(max_examples=100)
+@pytest.mark.slow
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.lists(checkin, max_size=4), max_size=3),
     st.lists(checkin, min_size=1, max_size=4),

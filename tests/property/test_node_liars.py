@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ slots = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(slots)
 def test_liars_cost_two_slots_after_a_start_and_nothing_later(slots: list[Any]) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
+from examples_support import examples
 from node_support import FreshNoise, Node, body_of, make_view
 from node_support_lone import COUNTS, REGIONS, beat, make_server
 
@@ -144,7 +146,8 @@ stories = st.lists(st.tuples(events, events, events, st.integers(0, 1)), min_siz
 UP, ANSWER, BACK, LIE, SEAL, LAST = ("up", 0), ("answer", 0), ("back", 0), ("lie", 4), ("seal", 0), ("deliver", -1)
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=examples(200))
 @given(stories)
 @example([([], [], [], 0)] * 2 + [([], [BACK, UP, LIE], [UP, ANSWER, LIE], 0), ([UP, ANSWER, LIE], [], [], 0)])
 @example([([], [], [], 0)] * 2 + [([BACK, UP, ANSWER, LIE], [], [], 0), ([UP, ANSWER, LIE], [], [], 0)])

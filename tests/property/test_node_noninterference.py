@@ -23,9 +23,12 @@ from hypothesis import HealthCheck, example, given, settings
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording.recorder import Recorder
+from examples_support import examples
 from node_support_noninterference import compare, differences, make_files, observe
 from node_support_stories import Body, Counts, Event, Freeze, Jump, Restart, Row, Send, Story, X, stories
 from node_support_world import WatchedTransport
+
+pytestmark = pytest.mark.slow
 
 
 class Interference(AssertionError):
@@ -154,7 +157,7 @@ def test_nobody_can_tell_by_what_is_left_on_disk(place: Place, name: str) -> Non
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
-@settings(PATIENT, max_examples=45)
+@settings(PATIENT, max_examples=examples(45))
 @example(STORIES["a slot is nearly full"])
 @given(stories(x_refused=False))
 def test_a_user_whose_check_ins_are_taken_leaves_no_trace(place: Place, story: Story) -> None:
@@ -162,7 +165,7 @@ def test_a_user_whose_check_ins_are_taken_leaves_no_trace(place: Place, story: S
     assert_none(place.differences(story))
 
 
-@settings(PATIENT, max_examples=30)
+@settings(PATIENT, max_examples=examples(30))
 @example(STORIES["a late row of x among 1,000"])
 @given(stories(x_refused=True))
 def test_a_user_whose_check_ins_are_refused_leaves_no_trace(place: Place, story: Story) -> None:

@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.storage import SlotTaken, Storage, database, journal
+from examples_support import examples
 from node_support_storage import EPOCH, LENGTH, bytes_on_disk, copy_files, opens, release
 
 Crash = int | float | None
@@ -293,5 +294,5 @@ class StorageLife(RuleBasedStateMachine):
             self.temporary.cleanup()
 
 
-TestStorageLife = StorageLife.TestCase
-TestStorageLife.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestStorageLife = pytest.mark.slow(StorageLife.TestCase)
+TestStorageLife.settings = settings(max_examples=examples(20), stateful_step_count=20, deadline=None)

@@ -29,6 +29,7 @@ from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.ledger import Ledger
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, migrate
 from dpcrowd.privacy.promise import UserBounds
+from examples_support import examples
 
 BEGIN, END, NEVER = 1_000, 1_016, 1_100
 """In seconds; what is paid is between the first two. Close together, so that windows of all kinds overlap."""
@@ -202,7 +203,7 @@ def life_of(told: list[Network]) -> Iterator[Life]:
     st.lists(networks, min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 2), steps), min_size=5, max_size=40),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_user_pays_more_than_any_network_has_promised(told: list[Network], plan: list[tuple[int, Any]]) -> None:
     """Sums without the bounds of users, windows of other slots, or horizons that forget a slot would break it."""
     with life_of(told) as life:
@@ -218,7 +219,7 @@ def test_no_user_pays_more_than_any_network_has_promised(told: list[Network], pl
     st.lists(times, max_size=12),
     st.lists(times, min_size=1, max_size=12),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_network_with_other_slots_keeps_the_windows_of_both(
     old: tuple[int, int], new: tuple[int, int], windows: int, before: list[int], after: list[int]
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.wire import Heard, Refused, decode, encode, proven
+from examples_support import examples
 from node_support import DIGEST, fake_verify
 from node_support_wire import NAMES, REGIONS, SENDER, SIGN, SLOT, body, info, packed, pieces, read, wrapped
 
@@ -68,7 +69,7 @@ def test_any_bytes_are_refused(payload: bytes) -> None:
     assert proven(payload, SENDER, fake_verify) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(sorted(VALID)),
     st.lists(
@@ -110,7 +111,7 @@ PIECES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.sampled_from(sorted(VALID)),
     st.dictionaries(st.integers(0, 10), PIECES, max_size=3),
@@ -126,7 +127,7 @@ def test_any_value_in_any_place_is_refused_or_valid(kind: str, body: dict[int, A
     never_anything_else(packed(fields), anyone)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(min_size=24, max_size=24), st.binary(min_size=24, max_size=24), st.binary(min_size=24, max_size=24))
 def test_any_numbers_are_refused_or_finite(info_vec: bytes, info_mat: bytes, prior: bytes) -> None:
     """Every float64 there is, denormal numbers and NaNs with any payload too, in a message that is signed well."""
@@ -135,7 +136,7 @@ def test_any_numbers_are_refused_or_finite(info_vec: bytes, info_mat: bytes, pri
     never_anything_else(encode(body(said, prior=prior), SIGN), fake_verify)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 150), st.integers(1, 255)), max_size=3),
     st.lists(PIECES, max_size=4),

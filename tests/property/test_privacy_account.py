@@ -13,6 +13,7 @@ from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.payments import Payment, Payments
 from dpcrowd.privacy.promise import Slots, UserBounds
 from dpcrowd.privacy.units import NANO
+from examples_support import examples
 
 SLOT, REGIONS = 10_000_000_000, 2
 EPOCH = 7 * SLOT + 3
@@ -30,7 +31,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     kind=st.sampled_from(["window", "finite"]),
     length=st.integers(1, 8),
@@ -81,7 +82,7 @@ payments = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     first=st.lists(payments, max_size=30),
     more=st.lists(payments, max_size=30),

@@ -20,6 +20,7 @@ from dpcrowd.privacy import Ledger, ObserverLedger
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.ledger import open_ledger
 from dpcrowd.privacy.units import NANO
+from examples_support import examples
 
 Account = tuple[int, int]
 
@@ -149,5 +150,5 @@ class LedgerLife(RuleBasedStateMachine):
         assert paid.staying <= paid.moving <= paid.roaming
 
 
-LedgerLife.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
-TestLedgerLife = LedgerLife.TestCase
+LedgerLife.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25)
+TestLedgerLife = pytest.mark.slow(LedgerLife.TestCase)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpcrowd.privacy import SecureNoise, noise_scale, secure_noise, secure_scale
 from dpcrowd.privacy.opendp_noise import _measurement
 from dpcrowd.privacy.units import LARGEST_EPSILON, NANO
+from examples_support import examples
 
 LARGEST = LARGEST_EPSILON * NANO
 simple = st.builds(lambda a, b: max(1, a * NANO // b), st.integers(1, 50), st.integers(1, 1000))
@@ -39,7 +40,7 @@ def test_the_exact_scale_is_the_quotient(charge: int, sensitivity: int) -> None:
     assert scales == [sensitivity / Fraction(charge, NANO)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(charges, sensitivities)
 def test_opendp_never_charges_more_than_the_ledger(charge: int, sensitivity: int) -> None:
     """The float scale rounds: without raising it OpenDP's own map exceeds the charge for most fractions."""
@@ -49,7 +50,7 @@ def test_opendp_never_charges_more_than_the_ledger(charge: int, sensitivity: int
     assert Fraction(sensitivity) / Fraction(scale) <= epsilon  # the exact loss of a discrete Laplace, without OpenDP
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(charges, sensitivities)
 def test_the_scale_is_not_needlessly_large(charge: int, sensitivity: int) -> None:
     """One float below is too cheap, or is below the plain quotient: no accuracy is given away."""

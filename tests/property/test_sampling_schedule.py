@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.network.graph import Graph
 from dpcrowd.sampling.schedule import due, samples_in_horizon, samples_in_window, spread_phases
+from examples_support import examples
 
 
 @given(interval=st.integers(1, 12), horizon=st.integers(1, 60), data=st.data())
@@ -27,7 +28,7 @@ def test_no_window_holds_more_samples_than_it_is_charged_for(interval: int, wind
 
 
 @given(seed=st.integers(0, 2**32 - 1), servers=st.integers(2, 30), interval=st.integers(1, 9))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_phases_follow_the_rule_and_use_every_phase(seed: int, servers: int, interval: int) -> None:
     """Each server in turn takes the phase that fewest of its listeners hear already; written out with lists."""
     rng = np.random.default_rng(seed)

@@ -18,6 +18,7 @@ from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.tuning import Tuning
+from examples_support import examples
 from schemes_support import World, bits, charges_of, make_world, play, same
 
 tunings = st.builds(
@@ -74,7 +75,7 @@ def arrangements(draw: Any) -> tuple[str, Setting, World]:
     return name, setting, world
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(arrangements())
 def test_no_setting_overspends_or_breaks(arrangement: tuple[str, Setting, World]) -> None:
     """A ledger refuses by raising: a scheme that asks for too much would stop; one that went around would overspend."""
@@ -95,7 +96,7 @@ def test_no_setting_overspends_or_breaks(arrangement: tuple[str, Setting, World]
     assert same(play(make_scheme(name), setting, world, counts=poisoned), releases)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(arrangements(), st.lists(st.integers(1, 3), min_size=15, max_size=15), st.data())
 def test_restarts_anywhere_change_nothing(
     arrangement: tuple[str, Setting, World], steps: list[int], data: st.DataObject

@@ -11,6 +11,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
+from examples_support import examples
 from node_support import FreshNoise
 from schemes_support import COUNTS, account_for, make_setting, paid_in
 
@@ -49,7 +50,7 @@ def make(name: str, options: dict[str, Any], length: int, account: Account) -> S
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     scheme=st.sampled_from(SCHEMES),
     length=st.integers(4, 9),
