@@ -195,9 +195,12 @@ class Ledger:
 
         steps  what this life has seen its clock do before; given back with this step in it
         """
+        steps = steps or ClockSteps()
+        if not moved_ns and not any(jump.left_ns for jump in self.account(at_ns).jumps):
+            return steps  # nothing that the clock could tell about
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)
-            after, steps = before.set_clock(steps or ClockSteps(), at_ns, moved_ns)
+            after, steps = before.set_clock(steps, at_ns, moved_ns)
             append(connection, before, after)
             for jump in after.jumps[len(before.jumps) :]:
                 text = f"at {utc_text(jump.at_ns)} the clock was set ahead by {jump.moved_ns / 1e9:.1f} s"
