@@ -29,7 +29,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-check: lint types layers fast ## the fast loop: style, types, layers, fast tests; under 90 seconds on two cores
+check: lint types layers fast ## the fast loop: style, types, layers, fast tests
 	@echo "make check: passed. Slow tests, live servers and documentation are left to make test."
 
 # The tests come last, because their summary says what was skipped and why.

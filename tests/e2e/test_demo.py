@@ -52,6 +52,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return line
 
 
+@pytest.mark.timed
 def test_twelve_seconds(tmp_path: Path) -> None:
     """The README's main command: real estimates of all servers, exit code 0, and no process or file left."""
     process = start(tmp_path, "--seconds", "12")

@@ -23,8 +23,6 @@ from dpcrowd.privacy import SecureNoise
 from dpcrowd.privacy.units import NANO
 from node_support_pair import SECOND, SetClock, last_slot, pair_of_nodes, spent, until
 
-pytestmark = pytest.mark.timed
-
 
 def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """By their dates the payments of a few seconds would lie in windows of their own, each with a whole epsilon."""

@@ -83,6 +83,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, float, float, float]
     return history, allowed, float(tau1), draw(st.integers(-8, 8)) / 8, tau3
 
 
+@pytest.mark.slow
 @given(cases())
 @settings(max_examples=300)
 def test_groups_are_those_of_the_rule(case: tuple[np.ndarray, np.ndarray, float, float, float]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -268,6 +269,7 @@ def tell(story: Story, slots: list[Any]) -> None:
 graphs = st.sampled_from([RING, LINE, FULL, HERMIT])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graphs, st.booleans(), st.booleans(), st.booleans(), stories(FAULTS))
 def test_nobody_ever_pays_more_than_epsilon(
@@ -280,6 +282,7 @@ def test_nobody_ever_pays_more_than_epsilon(
         assert most_in_a_window(spent) <= EPSILON * 1e9
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graphs, st.booleans(), stories(OLD_COPIES))
 def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], waits: bool, slots: list[Any]) -> None:
@@ -287,6 +290,7 @@ def test_old_copies_never_make_a_slot_drawn_twice(links: dict[int, set[int]], wa
     tell(Story(links, waits=waits), slots)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(

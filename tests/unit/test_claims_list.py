@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 
 from claims_support import World, made_up_plan, timed, turned_round
 from dpcrowd.experiments.claims import CLAIMS, Part, Verdict, judge, judge_all, why_not_judged
@@ -137,6 +138,7 @@ def test_no_claim_holds_without_a_data_set_that_it_speaks_of() -> None:
     assert "not found" not in failing["error_falls_with_epsilon"].reason
 
 
+@pytest.mark.slow
 def test_a_figure_that_has_the_points_is_enough() -> None:
     """`dpcrowd reproduce 9` has what the error analysis needs; and no claim may ask for a point that was not run."""
     plan = made_up_plan()
@@ -216,6 +218,7 @@ def test_names_in_the_rows_are_known_and_used() -> None:
     assert used == set(REASONS), "and a reason that no claim gives is dead code"
 
 
+@pytest.mark.slow
 def test_one_live_server_is_timed() -> None:
     """The cost of a slot must be measured, for both schemes, and with the exact noise."""
     cost = measure_slot_cost(slots=5)

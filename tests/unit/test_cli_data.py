@@ -130,6 +130,7 @@ def test_converting_needs_no_network() -> None:
     assert "does not exist" in refusal("multi-flu", "--from", "none.csv")
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy() -> None:
     """Without this, `dpcrowd --help` would wait for NumPy and the data loaders."""
     code = (

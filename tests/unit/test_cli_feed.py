@@ -42,6 +42,7 @@ def _line(user: int, **more: object) -> str:
     return json.dumps({"user": f"person-{user}", "region": REGION, **more}) + "\n"
 
 
+@pytest.mark.slow
 def test_a_file_reaches_the_node_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every line, in batches of the size that was asked for."""
     (tmp_path / "day.ndjson").write_text("".join(_line(user) for user in range(25)) + "\n")
@@ -52,6 +53,7 @@ def test_a_file_reaches_the_node_whole(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_lines_that_are_no_check_ins_are_named_by_number_and_never_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +84,7 @@ REFUSED = {
 TOTALS = "dpcrowd: left out: 5 lines in all: 2 unknown-region, 1 "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["1", "4", "1000"])
 @pytest.mark.parametrize("node", [FakeService, NewNode, OldNode])
 def test_what_the_node_refuses_is_told_by_line_and_all_the_rest_is_taken(
@@ -112,6 +115,7 @@ def test_what_the_node_refuses_is_told_by_line_and_all_the_rest_is_taken(
     assert set(totals.removeprefix(TOTALS).rstrip(".").split(", 1 ")) == {"time", "late", "future"}
 
 
+@pytest.mark.slow
 def test_twenty_lines_are_told_and_then_their_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of a wrong region must not fill the screen, nor be half of the story."""
     (tmp_path / "day.ndjson").write_text("".join(_line(user, region="nowhere") for user in range(45)) + _line(99))
@@ -171,6 +175,7 @@ def _wait_for(happened: Callable[[], bool]) -> None:
     assert happened()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "word"), [(15, 143, "terminated"), (2, 130, "interrupted")])
 def test_a_signal_ends_a_feed_with_the_totals(number: int, code: int, word: str, tmp_path: Path) -> None:
     """In a trial, 220 of 2,990 lines were missing, and twenty were told; nor may a line be lost that was read."""
@@ -191,6 +196,7 @@ def test_a_signal_ends_a_feed_with_the_totals(number: int, code: int, word: str,
     ]
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_feed_at_once(tmp_path: Path) -> None:
     """A node that hangs must not keep the feed: whoever asks twice means it."""
     asked = threading.Event()
@@ -225,6 +231,7 @@ def test_a_stop_gives_what_was_read() -> None:
     assert batches.last == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -252,6 +259,7 @@ def test_no_line_can_end_the_feed(wrong: bytes, tmp_path: Path, capsys: pytest.C
     assert err.splitlines()[1].startswith("dpcrowd: left out: 1 line in all: 1 ")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_away_has_its_own_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A script can tell it from wrong input, as with other commands; and where to go on is told."""
     (tmp_path / "day.ndjson").write_text("\n" + _line(2) + _line(3))
@@ -263,6 +271,7 @@ def test_a_node_that_is_away_has_its_own_code(tmp_path: Path, capsys: pytest.Cap
     assert err.endswith("Lines from 2 on were not taken.\n")
 
 
+@pytest.mark.slow
 def test_the_authority_is_an_option_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`(ca)` is a word of Python's client; here it is `--ca`."""
     files = make_trial(tmp_path / "keys", ["a"], datetime.now(UTC))["a"]
@@ -274,6 +283,7 @@ def test_the_authority_is_an_option_here(tmp_path: Path, capsys: pytest.CaptureF
         assert main(words) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("wrong", ["http", "ca", "https"])
 def test_what_cannot_pass_ends_a_feed_at_its_first_connection(
@@ -295,6 +305,7 @@ def test_what_cannot_pass_ends_a_feed_at_its_first_connection(
     assert service.batches == []
 
 
+@pytest.mark.slow
 def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> None:
     """A certificate may be renewed before the file of --ca is: a feed that ended then would need a hand to start it."""
     old, new = (make_trial(tmp_path / name, ["a"], datetime.now(UTC))["a"] for name in ("old", "new"))
@@ -316,6 +327,7 @@ def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> No
         sender.close()
 
 
+@pytest.mark.slow
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe from another program."""
     monkeypatch.setattr("sys.stdin", io.StringIO(_line(1) + _line(2)))
@@ -325,6 +337,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(batch) for batch in service.batches] == [0, 2]  # that it is there, and then the check-ins
 
 
+@pytest.mark.slow
 def test_a_silent_pipe_says_in_every_slot_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd that sleeps and a feed that died look the same to the node unless the feed says something."""
     reading, writing = os.pipe()
@@ -350,6 +363,7 @@ def test_a_silent_pipe_says_in_every_slot_that_it_is_there(monkeypatch: pytest.M
     assert [len(batch) for batch in service.batches if len(batch)] == [1]
 
 
+@pytest.mark.slow
 def test_a_feed_that_may_not_send_is_told_before_its_first_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,6 +408,7 @@ NETWORK: dict[str, Any] = {"network": "n", "server": "a", "version": "0", "revis
 NETWORK |= {"epoch": "2026-01-01T00:00:00Z", "slot": 5, "regions": [], "neighbours": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [
@@ -427,6 +442,7 @@ def test_a_line_does_not_wait_longer_than_the_grace_allows(
     assert node.taken == ["person-1"] * 2
 
 
+@pytest.mark.slow
 def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:
     """Its lines come when somebody writes them: while nobody does, the node has to hear that the feed is there."""
     path = tmp_path / "pipe"
@@ -593,6 +609,7 @@ def test_a_feed_that_follows_never_pauses_for_long(
     assert pauses == [waited]
 
 
+@pytest.mark.slow
 def test_a_wrong_authority_and_none_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Told to give a certificate that was given, an operator would look for the fault in the command line."""
     ours, theirs = (make_trial(tmp_path / name, ["a"], datetime.now(UTC))["a"] for name in ("ours", "theirs"))

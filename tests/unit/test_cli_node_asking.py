@@ -39,6 +39,7 @@ def _nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
 
+@pytest.mark.slow
 def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """A script that waits for a node looks at the code alone."""
     code, out, _ = run(capsys, "status", str(file))
@@ -57,6 +58,7 @@ def test_status_shows_and_its_code_says_ready(file: Path, node: Node, capsys: py
     assert json.loads(out) == {"ready": {"ready": False, "problems": ["full."]}, "network": NETWORK, "budget": BUDGET}
 
 
+@pytest.mark.slow
 def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """Both for people and for programs."""
     code, out, _ = run(capsys, "budget", str(file))
@@ -71,6 +73,7 @@ def test_budget_and_peers(file: Path, node: Node, capsys: pytest.CaptureFixture[
     assert json.loads(run(capsys, "peers", str(file), "--json")[1]) == NETWORK["neighbours"]
 
 
+@pytest.mark.slow
 def test_what_is_blocked_is_not_called_spent(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +87,7 @@ def test_what_is_blocked_is_not_called_spent(
     assert "in all      ε=3.5 since the ledger began, and ε=1 of confirmed losses blocked" in lines
 
 
+@pytest.mark.slow
 def test_commands_to_the_node(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +107,7 @@ def test_commands_to_the_node(
     ]
 
 
+@pytest.mark.slow
 def test_a_refusal_of_the_node_is_one_line_and_2(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,12 +129,14 @@ def test_a_refusal_of_the_node_is_one_line_and_2(
     assert "lines" not in err
 
 
+@pytest.mark.slow
 def test_a_token_may_have_any_letters(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """[tokens] holds hashes of whatever the operator chose; the node reads the header as UTF-8."""
     run(capsys, "reload", str(file), "--token", " mein schlüssel ")
     assert [bearer.encode("latin-1").decode() for _, _, bearer, _ in node.asked] == ["Bearer mein schlüssel"]
 
 
+@pytest.mark.slow
 def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """It books time as spent for good: where nobody can answer, the answer is no."""
     code, out, err = run(capsys, "confirm-loss", str(file), "--token", "secret-secret-secret")
@@ -138,6 +145,7 @@ def test_a_loss_is_not_confirmed_by_accident(file: Path, node: Node, capsys: pyt
     assert node.asked == []
 
 
+@pytest.mark.slow
 def test_who_says_no_is_not_told_to_say_yes(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +158,7 @@ def test_who_says_no_is_not_told_to_say_yes(
     assert node.asked == []
 
 
+@pytest.mark.slow
 def test_times_of_neighbours_are_equally_long(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +169,7 @@ def test_times_of_neighbours_are_equally_long(
         assert f"2026-01-01T00:00:{shown} " in run(capsys, "peers", str(file))[1]
 
 
+@pytest.mark.slow
 def test_the_file_may_be_left_out(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +189,7 @@ def test_the_file_may_be_left_out(
     assert run(capsys, "log-level")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "peers", "reload"])
 def test_nobody_answers(command: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not running is another thing than a mistake: 4, not 2."""
@@ -189,6 +200,7 @@ def test_nobody_answers(command: str, file: Path, capsys: pytest.CaptureFixture[
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_something_else_answers(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """A web page on the node's port is no node."""
     node.junk = True
@@ -197,6 +209,7 @@ def test_something_else_answers(file: Path, node: Node, capsys: pytest.CaptureFi
     assert "what answers there is no dpcrowd node" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_deaf_node_does_not_hang_the_tool(tls: bool, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It accepts and never answers, not even a handshake: without a deadline a cron job would wait for ever."""
@@ -211,6 +224,7 @@ def test_a_deaf_node_does_not_hang_the_tool(tls: bool, file: Path, capsys: pytes
     assert "no answer within 0.2 s" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", ["server-1", "server-2"])
 def test_a_token_goes_only_to_the_certificate_of_the_file(
     shown: str, file: Path, node: Node, capsys: pytest.CaptureFixture[str]
@@ -227,6 +241,7 @@ def test_a_token_goes_only_to_the_certificate_of_the_file(
         assert node.asked == []
 
 
+@pytest.mark.slow
 def test_https_is_asked_of_a_plain_server(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """OpenSSL's own words end in a line number of C."""
     _with_https(file)
@@ -236,6 +251,7 @@ def test_https_is_asked_of_a_plain_server(file: Path, node: Node, capsys: pytest
     assert "ssl" not in err.lower().replace("https", "")
 
 
+@pytest.mark.slow
 def test_a_certificate_that_cannot_be_read_is_named(file: Path, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     """A node answers, but with nothing to compare its certificate with, no token may be sent."""
     _serve_https(file, node, "server-1")

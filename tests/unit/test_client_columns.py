@@ -113,6 +113,7 @@ def test_a_table_has_its_regions() -> None:
         sent(polars.LazyFrame({"user": USERS, "region": REGIONS}))
 
 
+@pytest.mark.slow
 def test_no_library_is_imported_for_it() -> None:
     """pandas alone takes half a second and 60 MB."""
     code = (

@@ -337,6 +337,7 @@ def test_the_token_is_not_shown() -> None:
         assert repr(client) == "Client('http://a')"
 
 
+@pytest.mark.slow
 def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a socket, with the same steps; a proxy of the environment would be given the token and the check-ins."""
     for name in ("NO_PROXY", "no_proxy"):
@@ -356,6 +357,7 @@ def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
             assert reader.ready()
 
 
+@pytest.mark.slow
 def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
     """Whoever is not signed by it gets neither the token nor a check-in; a stream over TLS ends in time, too."""
     files = make_trial(tmp_path, ["a"], datetime.now(UTC))["a"]
@@ -372,6 +374,7 @@ def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
         dpcrowd.Client(served.url, ca=tmp_path / "nothing.crt")
 
 
+@pytest.mark.slow
 def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says what to install; and nobody pays for the import who does not use it."""
     monkeypatch.setitem(sys.modules, "httpx", None)
@@ -381,6 +384,7 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_client_needs_nothing_of_a_server() -> None:
     """`dpcrowd[client]` has neither Starlette nor Zenoh; sharing a type with the API must not ask for them."""
     wanted = {"starlette", "uvicorn", "zenoh", "cryptography"}
@@ -389,6 +393,7 @@ def test_a_client_needs_nothing_of_a_server() -> None:
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_plain_http_where_there_is_https(tmp_path: Path) -> None:
     """A client asked again for half a minute, and a stream with endless patience for ever; it cannot pass."""
     files = make_trial(tmp_path, ["a"], datetime.now(UTC))["a"]
@@ -412,6 +417,7 @@ def test_plain_http_where_there_is_https(tmp_path: Path) -> None:
         asyncio.run(asynchronous())
 
 
+@pytest.mark.slow
 def test_whoever_hangs_up_without_speaking_https_may_come_back() -> None:
     """A load balancer whose node is down hangs up on everybody; a client that gave up at once would lose check-ins."""
     calls: list[int] = []
@@ -435,6 +441,7 @@ def test_whoever_hangs_up_without_speaking_https_may_come_back() -> None:
     assert len(calls) == 4, "each of the two attempts, and whether HTTPS is spoken there"
 
 
+@pytest.mark.slow
 def test_https_where_there_is_none() -> None:
     """OpenSSL's own words ("wrong version number") send people to the wrong place; asking again would not help."""
     with serving(FakeService()) as served, dpcrowd.Client(served.url.replace("http://", "https://")) as client:

@@ -72,6 +72,7 @@ def test_when_to_give_up() -> None:
         watch.wait(Reply(401, b'{"error":{"reason":"no-token","text":"no."}}'))
 
 
+@pytest.mark.slow
 def test_a_stream_over_a_restart() -> None:
     """The node stops and starts; the reader goes on after the slot that it saw last, and misses nothing."""
     service = FakeService(slots=[1])
@@ -88,6 +89,7 @@ def test_a_stream_over_a_restart() -> None:
         stream.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_stream_ends_in_time() -> None:
     """A read that waits for the next release would otherwise hold its thread until something comes."""
     with serving(FakeService(slots=[1])) as served, dpcrowd.Client(served.url, READ) as client:
@@ -98,6 +100,7 @@ def test_a_stream_ends_in_time() -> None:
             next(iter(stranger.stream()))
 
 
+@pytest.mark.slow
 def test_streams_of_asyncio() -> None:
     """The same over a restart, and an end in time."""
     service = FakeService(slots=[1])

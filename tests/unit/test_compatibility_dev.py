@@ -207,6 +207,7 @@ def test_a_clock_that_is_set_ahead_refills_nothing(folder: Path) -> None:
     run_virtually(story)
 
 
+@pytest.mark.slow
 def test_an_old_copy_is_exposed_and_its_loss_counts(folder: Path) -> None:
     """Samples that the copy does not know of would be drawn and paid a second time, and a loss would stop the node."""
 

@@ -153,6 +153,7 @@ def test_mismatched_shapes(shares: np.ndarray, q: np.ndarray) -> None:
         observe("paper", np.zeros((5, 1), dtype=np.int64), shares, q, rng())
 
 
+@pytest.mark.slow
 def test_heavy_libraries_stay_away() -> None:
     """Without this, loading data would pull in libraries that cost seconds to import."""
     code = (

@@ -96,6 +96,7 @@ def test_a_file_becomes_slots(tmp_path: Path) -> None:
     assert len(read_checkins(file, "12h").days) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

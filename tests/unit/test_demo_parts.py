@@ -167,6 +167,7 @@ def until_failed(processes: Processes) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its log nobody would know why."""
     code = "print('the disk is full', flush=True); raise SystemExit(3)"
@@ -176,6 +177,7 @@ def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path, monkey
     assert "exit code 3" in str(failed.value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
 def test_a_node_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process is left, whatever it does with SIGTERM."""

@@ -39,6 +39,7 @@ def _shown_commands() -> list[list[str]]:
     return [line.split() for line in lines]
 
 
+@pytest.mark.slow
 def test_options_that_the_pages_show_exist() -> None:
     """A renamed option would leave readers with commands that fail."""
     shown = {word for words in _shown_commands() for word in words if word.startswith("--")}
@@ -47,6 +48,7 @@ def test_options_that_the_pages_show_exist() -> None:
     assert shown <= known, f"shown but unknown: {sorted(shown - known)}"
 
 
+@pytest.mark.slow
 def test_schemes_that_the_pages_show_exist_and_all_are_described() -> None:
     """A scheme without a description, or a described one that is gone, would go unnoticed."""
     printed = _command_line("schemes")

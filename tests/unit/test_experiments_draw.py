@@ -65,6 +65,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return draw(FIGURE, PANELS, tmp_path_factory.mktemp("drawn"))
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_files(drawn: Drawn, tmp_path: Path) -> None:
     """Dates or random identifiers in the files would make every report differ from the last one."""
     again = draw(FIGURE, PANELS, tmp_path)
@@ -73,6 +74,7 @@ def test_equal_input_gives_equal_files(drawn: Drawn, tmp_path: Path) -> None:
     assert again.blocks == drawn.blocks
 
 
+@pytest.mark.slow
 def test_a_users_own_matplotlib_style_changes_nothing(drawn: Drawn, tmp_path: Path) -> None:
     """Someone's matplotlibrc with LaTeX or huge fonts would break the report, and drawing must not change it either."""
     from matplotlib import rc_context, rcParams
@@ -293,6 +295,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return run_points(PLAN, wanted, Store(tmp_path_factory.mktemp("points")), Backend("local", 1, None))
 
 
+@pytest.mark.slow
 def test_real_panels_can_be_drawn(results: Results, tmp_path: Path) -> None:
     """What the figures give is what the drawing takes."""
     figure = INTERVAL
@@ -339,6 +342,7 @@ def test_errors_by_slot_are_means_over_the_runs(results: Results, tmp_path: Path
     np.testing.assert_allclose([row["ace_half"] for row in mine], 4.302652729911275 * spread)
 
 
+@pytest.mark.slow
 def test_the_papers_ledger_says_what_a_moving_user_pays(tmp_path: Path) -> None:
     """Its curves look good for a price that is not on the axis: the matrix form's star has to name it like the rest."""
     plan = tiny_plan(runs=2)

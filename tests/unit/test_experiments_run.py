@@ -94,6 +94,7 @@ def test_two_workers_give_the_same_bits_as_one(tmp_path: Path) -> None:
             np.testing.assert_array_equal(two[point][label].packets_per_slot, record.packets_per_slot)
 
 
+@pytest.mark.slow
 def test_every_figure_can_be_run_and_shown(store: Store) -> None:
     """Each has to offer all points that its panels ask for, on whatever data are there."""
     results = run_points(PLAN, {figure.name: figure.points(PLAN) for figure in FIGURES}, store, ALONE)

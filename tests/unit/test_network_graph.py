@@ -134,6 +134,7 @@ def test_a_part_that_cuts_links_is_refused() -> None:
         path(5).part(0, 3)
 
 
+@pytest.mark.slow
 def test_the_layer_imports_no_heavy_library() -> None:
     """`import dpcrowd` must stay as quick as `import numpy`."""
     code = "import sys, dpcrowd.network; print({'scipy', 'networkx', 'numba'} & set(sys.modules))"

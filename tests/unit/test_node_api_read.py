@@ -144,6 +144,7 @@ def test_csv() -> None:
     assert [rows[5][name] for name in sorted(LIMITS)] == ["", "", ""]
 
 
+@pytest.mark.slow
 def test_columns_cost_no_more_memory_than_pyarrow_itself() -> None:
     """pyarrow imports pandas where it can, and its own functions: 60 MB for good in a node that has no use for them."""
     pytest.importorskip("pyarrow")

@@ -126,6 +126,7 @@ def test_shares_leave_enough_for_the_node_itself(limit: int, neighbours: int) ->
         assert parts.http + parts.waiting <= limit - 64 - 8 * neighbours
 
 
+@pytest.mark.slow
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     """The usual soft limit, 1,024, is far below what a machine has, and the first thing that a crowd uses up."""
     code = (
@@ -162,6 +163,7 @@ def test_whoever_has_many_addresses_of_one_network_is_one(peer: object, shown: s
     assert shown_address(peer) == shown
 
 
+@pytest.mark.slow
 def test_a_listener_accepts_few_at_a_time() -> None:
     """If all that have arrived were accepted at once, they would use up the files before anybody could decide."""
 
@@ -188,6 +190,7 @@ def test_a_listener_accepts_few_at_a_time() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_listener_without_a_file_to_accept_with_tries_again() -> None:
     """Zenoh's own listener never recovers from that; this one goes on as soon as a file is free."""
     code = """
@@ -220,6 +223,7 @@ asyncio.run(asyncio.wait_for(run(), 20))
     assert done.stdout == "accepted\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_an_error() -> None:
     """Two nodes on one port must not both believe that they listen."""
     (first,) = bind("127.0.0.1", 0)

@@ -28,6 +28,7 @@ from node_support_tls import Authority as Minter
 DAY = 86_400 * 10**9
 
 
+@pytest.mark.slow
 def test_a_fresh_trial_passes_and_nothing_is_written(net: Path) -> None:
     """A doctor that cries wolf is not called again; one that changes things is none."""
     before = sorted(net.rglob("*"))
@@ -49,6 +50,7 @@ def test_a_wrong_configuration_ends_the_examination(net: Path) -> None:
     assert "shear" in only.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "text"),
     [(340, "expires in"), (400, "expired on"), (-5, "is valid only from")],
@@ -59,6 +61,7 @@ def test_dates_of_the_certificate(days: int, text: str, net: Path) -> None:
     assert text in problems(look(net, now_ns=time.time_ns() + days * DAY))["certificate"]
 
 
+@pytest.mark.slow
 def test_dates_of_the_other_certificates(net: Path, tmp_path: Path) -> None:
     """That of HTTPS and that of the authority expire, too, and take the clients, or everybody, off the server."""
     file = net / "server-1" / "node.toml"
@@ -84,6 +87,7 @@ def test_dates_of_the_other_certificates(net: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_not_pinned(net: Path, tmp_path: Path) -> None:
     """Neighbours would refuse every message, and say so in their logs only."""
     other = make_trial(tmp_path / "other", ["server-1"], datetime.now(UTC))["server-1"]
@@ -92,12 +96,14 @@ def test_a_key_that_is_not_pinned(net: Path, tmp_path: Path) -> None:
     assert "does not pin" in problems(look(net))["certificate"]
 
 
+@pytest.mark.slow
 def test_a_certificate_for_another_host(net: Path) -> None:
     """TLS would refuse it, with a message about a handshake."""
     change(net / "network.toml", "tls/127.0.0.1", "tls/clinic.invalid")
     assert "the endpoint is at 'clinic.invalid'" in problems(look(net))["certificate"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="files have modes on POSIX only")
 def test_files_that_others_may_read(net: Path) -> None:
     """A private key that is open to others is not private."""
@@ -109,6 +115,7 @@ def test_files_that_others_may_read(net: Path) -> None:
     assert "data' is open to others (mode 755)" in problems(look(net))["files"]
 
 
+@pytest.mark.slow
 def test_files_that_are_not_there_are_not_called_private(net: Path) -> None:
     """Before the first start there is no data folder, and perhaps no key: neither was looked at."""
     told = {one.outcome: one.text for one in of(look(net), "files")}
@@ -121,6 +128,7 @@ def test_files_that_are_not_there_are_not_called_private(net: Path) -> None:
     assert (only.outcome, only.text) == ("skipped", "the private key and the data folder are not there yet.")
 
 
+@pytest.mark.slow
 def test_a_clock_that_cannot_be_right(net: Path) -> None:
     """A machine without a battery wakes up in 1970; one that was set back would open slots again."""
     assert "1970" in problems(look(net, now_ns=1000))["clock"]
@@ -130,6 +138,7 @@ def test_a_clock_that_cannot_be_right(net: Path) -> None:
     assert "clock" not in problems(look(net, now_ns=opens + MINUTE))
 
 
+@pytest.mark.slow
 def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that cannot write cannot pay."""
     usage = shutil.disk_usage(net)
@@ -137,6 +146,7 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "has 10 MiB left" in problems(look(net))["disk"]
 
 
+@pytest.mark.slow
 def test_more_people_than_the_limits_hold(net: Path) -> None:
     """A slot that is not sampled, or whose message is late, for its many people tells that they were there."""
     assert "ingest" not in problems(look(net))
@@ -154,6 +164,7 @@ def test_more_people_than_the_limits_hold(net: Path) -> None:
     assert of(look(net), "ingest") == [], "counts take no room"
 
 
+@pytest.mark.slow
 def test_ports_in_use(net: Path) -> None:
     """By a stranger it is a problem, by the node itself none."""
     node, _ = load_pair(net / "server-1" / "node.toml")
@@ -214,6 +225,7 @@ def test_the_id_of_a_killed_node_does_not_count(tmp_path: Path) -> None:
     assert running_process(tmp_path) == os.getpid()
 
 
+@pytest.mark.slow
 def test_the_command_prints_problem_and_fix(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """0 or 1, for people and for programs."""
     file = str(net / "server-1" / "node.toml")
@@ -234,6 +246,7 @@ def test_the_command_prints_problem_and_fix(net: Path, capsys: pytest.CaptureFix
     assert {"check", "outcome", "text", "fix"} == set(answer["findings"][0])
 
 
+@pytest.mark.slow
 def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator's own account against the folder of the service: one line, no traceback."""
 
@@ -244,6 +257,7 @@ def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "cannot be seen: Permission denied" in problems(look(net))["database"]
 
 
+@pytest.mark.slow
 def test_a_sampler_that_is_not_installed(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node would not start; the doctor says so beforehand, and says what a snapshot does to this sampler."""
     file = net / "server-1" / "node.toml"

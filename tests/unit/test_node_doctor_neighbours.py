@@ -58,6 +58,7 @@ def _server_2(net: Path) -> list[Finding]:
     return [one for one in of(look(net), "neighbours") if "server-2" in one.text]
 
 
+@pytest.mark.slow
 def test_a_neighbour_shows_the_pinned_certificate(net: Path) -> None:
     """The only proof before the first slot that both sides have the right files."""
     keys = net / "server-2"
@@ -66,6 +67,7 @@ def test_a_neighbour_shows_the_pinned_certificate(net: Path) -> None:
     assert found.outcome == "passed"
 
 
+@pytest.mark.slow
 def test_a_neighbour_shows_another_certificate(net: Path, tmp_path: Path) -> None:
     """Somebody else at that address, or a key that was renewed without telling."""
     other = make_trial(tmp_path / "other", ["server-2"], datetime.now(UTC))["server-2"]
@@ -75,6 +77,7 @@ def test_a_neighbour_shows_another_certificate(net: Path, tmp_path: Path) -> Non
     assert "was not signed by this authority" in found.text
 
 
+@pytest.mark.slow
 def test_a_neighbour_with_a_key_that_is_not_pinned(net: Path, tmp_path: Path) -> None:
     """The authority could make such a certificate for anybody: the pin is what tells."""
     made = request_key(tmp_path / "impostor", "server-2", LOOPBACK)
@@ -86,6 +89,7 @@ def test_a_neighbour_with_a_key_that_is_not_pinned(net: Path, tmp_path: Path) ->
     assert "does not pin" in found.text
 
 
+@pytest.mark.slow
 def test_a_neighbour_whose_certificate_expires_soon(net: Path) -> None:
     """That organisation may not look at its own log; it is not this server's problem, but it will be its loss."""
     keys = KeyFolder(net / "server-2", "server-2")
@@ -97,6 +101,7 @@ def test_a_neighbour_whose_certificate_expires_soon(net: Path) -> None:
     assert "the certificate of 'server-2' expires in 9 days" in found.text
 
 
+@pytest.mark.slow
 def test_a_neighbour_that_does_not_listen_is_not_tried(net: Path) -> None:
     """The first name dials everybody and listens nowhere: 'connection refused' would be a false alarm."""
     (found,) = [one for one in of(look(net, "server-2"), "neighbours") if "server-1" in one.text]
@@ -136,6 +141,7 @@ def _hearing(monkeypatch: pytest.MonkeyPatch, net: Path, payload: bytes | None) 
         return look(net, listen=1.0)
 
 
+@pytest.mark.slow
 def test_a_neighbour_with_the_same_file(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first start this is the proof that everybody has the same network.toml and the same time."""
     findings = _hearing(monkeypatch, net, _say(net))
@@ -144,6 +150,7 @@ def test_a_neighbour_with_the_same_file(net: Path, monkeypatch: pytest.MonkeyPat
     assert "'server-2' spoke of slot" in of(findings, "clock")[-1].text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "check", "text"),
     [
@@ -159,6 +166,7 @@ def test_what_a_neighbour_says_shows_what_is_wrong(
     assert text in problems(_hearing(monkeypatch, net, _say(net, **changes)))[check]
 
 
+@pytest.mark.slow
 def test_a_neighbour_that_proves_an_old_copy(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the start, not after it; but a word without this server's signature is no problem of this server."""
     pay(net, time.time_ns() - 5 * 60 * 10**9)
@@ -173,6 +181,7 @@ def test_a_neighbour_that_proves_an_old_copy(net: Path, monkeypatch: pytest.Monk
     assert "remembers no sample of this server that its ledger does not know" in of(known, "budget")[-1].text
 
 
+@pytest.mark.slow
 def test_a_neighbour_whose_clock_differs(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour off, by a wrong time zone say: every message would be refused."""
     file = net / "network.toml"  # a trial begins at midnight, so in its first hour there is no slot an hour ago
@@ -185,6 +194,7 @@ def test_a_neighbour_whose_clock_differs(net: Path, monkeypatch: pytest.MonkeyPa
     assert "s ahead of 'server-2'" in problems(behind)["clock"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after_seal", "outcome"), [(0.0, "passed"), (10.5, "passed"), (-0.5, "passed"), (12, "problem"), (-2, "problem")]
 )
@@ -196,6 +206,7 @@ def test_when_a_message_was_due(after_seal: float, outcome: str, net: Path) -> N
     assert compare_clocks("b", network, 7, seals + int(after_seal * 10**9)).outcome == outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after_seal", "outcome"), [(10.0, "passed"), (59.0, "passed"), (8.0, "problem"), (62.0, "problem")]
 )
@@ -207,6 +218,7 @@ def test_when_a_message_was_due_that_is_told_to_a_newcomer(after_seal: float, ou
     assert found.outcome == outcome
 
 
+@pytest.mark.slow
 def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots are longer than anybody waits: what was not compared is said, and how to wait longer."""
     (found,) = of(_hearing(monkeypatch, net, None), "digest")
@@ -221,6 +233,7 @@ def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.outcome, found.text) == ("skipped", "the neighbours cannot be listened to: the port is taken.")
 
 
+@pytest.mark.slow
 def test_nobody_is_waited_for_in_vain(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor is called most while the others are not up yet: it must not be slow for nothing."""
     monkeypatch.setattr(heard_checks, "listen", lambda *_: pytest.fail("nobody could be there"))

@@ -41,6 +41,7 @@ def _answers(net: Path, neighbour: dict[str, Any] | None = None, **changes: Any)
     return lambda _, path: {**whole, "neighbours": [{**one, **(neighbour or {})}], **changes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("neighbour", "changes", "check", "outcome"),
     [
@@ -77,6 +78,7 @@ def test_what_a_running_server_says(
     assert ("problem" in [one.outcome for one in findings]) == (outcome == "problem")
 
 
+@pytest.mark.slow
 def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) -> None:
     """The file is good, so every other check passes; only the process knows better, and 'Storage' would not help."""
     _runs(net)
@@ -85,6 +87,7 @@ def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) ->
     assert "dpcrowd node reload" in wrong.fix
 
 
+@pytest.mark.slow
 def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) -> None:
     """The page on storage speaks of backups and of losses to confirm, which would cost a window for nothing."""
     _runs(net)
@@ -94,6 +97,7 @@ def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) 
     assert wrong.fix.startswith("Restart the node: there is nothing to restore")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "check", "blame"),
     [("wrong-slot", "clock", "came before their slot"), ("late", "clock", "came after"), (OTHER, "digest", "differs")],
@@ -115,6 +119,7 @@ def test_what_a_neighbour_was_refused_for_passes(
     assert bool(passed) == (over and check == "clock"), "the last message tells how the clocks stand now"
 
 
+@pytest.mark.slow
 def test_a_neighbour_that_is_refused_for_good_is_a_problem_however_long_ago(net: Path) -> None:
     """Nothing of it was used since: that nothing is refused any more only says that it is silent."""
     _runs(net)
@@ -122,6 +127,7 @@ def test_a_neighbour_that_is_refused_for_good_is_a_problem_however_long_ago(net:
     assert "clock" in problems(look(net, ask=_answers(net, {**silent, "last_heard": None})))
 
 
+@pytest.mark.slow
 def test_a_neighbour_whose_messages_were_not_used_was_heard(net: Path) -> None:
     """Right after 'server-2' had shown that the folder is an old copy, the doctor said that nothing was heard of it."""
     _runs(net)
@@ -131,6 +137,7 @@ def test_a_neighbour_whose_messages_were_not_used_was_heard(net: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [False, True])
 def test_a_file_in_the_journals_place_is_found_before_the_start(runs: bool, net: Path) -> None:
     """The doctor passed, and the start ended with code 3."""
@@ -145,6 +152,7 @@ def test_a_file_in_the_journals_place_is_found_before_the_start(runs: bool, net:
     assert ("restart the node" in wrong.fix) == runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "outcome"), [(BadInput, "skipped"), (DpcrowdError, "problem")])
 def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: str, net: Path) -> None:
     """Without a token it cannot be asked, which is no fault; one that does not answer at all is not well."""
@@ -156,6 +164,7 @@ def test_a_running_server_that_does_not_say(error: type[DpcrowdError], outcome: 
     assert [one.outcome for one in of(look(net, ask=ask), "running")] == [outcome]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [True, False])
 def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(far: bool, net: Path) -> None:
     """The operator would read about disks, and wait for an hour; nor is the same told twice, as it was."""
@@ -171,6 +180,7 @@ def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(far: bool, ne
     assert "or this one was ahead" in late.text, "the neighbour is not to blame for what this clock has refused"
 
 
+@pytest.mark.slow
 def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
     """With the folder the lock is gone, too: the doctor used to say that no node runs, and that all is well."""
     gone = ["'/data/dpcrowd.db' was deleted or moved away under the running node; put it back as it was."]
@@ -181,6 +191,7 @@ def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
     assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
 
 
+@pytest.mark.slow
 def test_a_node_without_its_folder_is_not_blamed_for_its_own_ports(net: Path) -> None:
     """Told to stop what listens at its port, an operator would look for another program, and miss the folder."""
     node, _ = load_pair(net / "server-1" / "node.toml")
@@ -194,6 +205,7 @@ def test_a_node_without_its_folder_is_not_blamed_for_its_own_ports(net: Path) ->
         assert "ports" in problems(look(net, ask=lambda *_: {"error": "some other program"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 def test_the_command_asks_over_http_and_https(tls: bool, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With HTTPS the check used to be left out; the certificate in the file is what is trusted."""

@@ -124,6 +124,7 @@ def test_what_we_tell_people_to_write_lasts() -> None:
         assert forecast(network, network.servers[0].name) is None
 
 
+@pytest.mark.slow
 def test_the_doctor_tells_of_it(net: Path) -> None:
     """Whoever asks before the start has to be told, with what to write; and of a budget that lasts that it does."""
     (good,) = of(look(net), "schedule")
@@ -135,6 +136,7 @@ def test_the_doctor_tells_of_it(net: Path) -> None:
     assert 'sampling = "fixed"' in warning.text
 
 
+@pytest.mark.slow
 def test_the_log_of_a_start_tells_of_it(net: Path) -> None:
     """Most operators never call the doctor."""
     adaptive(net)

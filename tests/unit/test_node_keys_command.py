@@ -209,6 +209,7 @@ def test_without_the_library_the_line_says_what_to_install(monkeypatch: pytest.M
         assert 'pip install "dpcrowd[node]"' in str(result.exception)
 
 
+@pytest.mark.slow
 def test_help_loads_no_cryptography() -> None:
     """The command line has to start fast; NumPy and OpenSSL are for the commands that use them."""
     code = "import sys, dpcrowd.cli.keys; sys.exit(bool({'cryptography', 'numpy'} & set(sys.modules)))"

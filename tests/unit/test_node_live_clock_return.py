@@ -135,6 +135,7 @@ def test_a_revision_that_took_over_too_early_is_waited_for(live: LiveNode) -> No
         check_acceptable(ahead, sealed, time.time_ns())
 
 
+@pytest.mark.slow
 def test_the_doctor_goes_by_what_was_accepted(net: Path) -> None:
     """What was paid ahead of time stays in the ledger: by that, the clock would look wrong for an hour."""
     with open_node(net / "server-1" / "node.toml") as node:

@@ -67,6 +67,7 @@ def test_a_slot_long_ago_is_judged_by_all_that_was_paid_then(tmp_path: Path) -> 
             draw(storage, 1, nano=4)
 
 
+@pytest.mark.slow
 def test_what_is_over_is_let_go(tmp_path: Path) -> None:
     """A node that runs for a year would hold every payment of the year."""
     with open_storage(tmp_path, nano=10**6, slots=3) as storage:

@@ -31,6 +31,7 @@ def copies(module: str, name: str) -> tuple[list[float], list[float]]:
     return first, second
 
 
+@pytest.mark.slow
 def test_two_copies_of_a_process_draw_different_noise() -> None:
     """A generator that seeds itself once repeats its draws here, and the difference of two releases is exact."""
     first, second = copies("dpcrowd.privacy.secure_noise", "SecureNoise")
@@ -38,6 +39,7 @@ def test_two_copies_of_a_process_draw_different_noise() -> None:
     assert first != second
 
 
+@pytest.mark.slow
 def test_copies_with_opendp_repeat_each_other() -> None:
     """The hazard that docs/privacy.md names: were it gone, the warning about `sampler = "opendp"` could go, too."""
     first, second = copies("dpcrowd.privacy.opendp_noise", "OpenDPNoise")

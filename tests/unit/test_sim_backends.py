@@ -22,16 +22,19 @@ from dpcrowd.sim.simulate import simulate
 from sim_support import TINY
 
 
+@pytest.mark.slow
 def test_local_workers_give_the_same_bits_and_a_killed_one_costs_time_only(tmp_path: Path) -> None:
     """loky gives up when a worker dies; half of a night's runs would be lost to one that ran out of memory."""
     check_started(run_script("started", "local", str(tmp_path)))
 
 
+@pytest.mark.slow
 def test_local_workers_report_errors_as_they_are() -> None:
     """The command line turns `BadInput` into one line; a wrapper around it would end in a traceback."""
     check_running(run_script("running", "local", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals, pipes and signals of POSIX systems")
 def test_control_c_leaves_no_worker_behind(tmp_path: Path) -> None:
     """Workers that go on for nobody would hold the cores until somebody finds them."""
@@ -142,6 +145,7 @@ def test_a_backend_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert done == [(60, 60)]
 
 
+@pytest.mark.slow
 def test_the_thread_of_given_up_tasks_dies_in_silence_and_others_do_not() -> None:
     """After an error or Control-C a traceback of joblib's inside would hide our one line; other errors must be seen."""
     code = """

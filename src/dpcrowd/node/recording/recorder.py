@@ -12,13 +12,13 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
@@ -84,7 +84,7 @@ class Recorder:
         self._put(
             lines.Start(
                 format=lines.FORMAT,
-                version=version("dpcrowd"),
+                version=__version__,
                 at_ns=at_ns,
                 server=view.names[view.me],
                 network=text,

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 
+from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import parse_network
 from dpcrowd.node.live.build import revision_of, view_of
@@ -129,7 +129,7 @@ def _check_format(text: bytes, where: str) -> None:
         return
     if head.kind == "start" and head.format != lines.FORMAT:
         raise BadInput(
-            f"{where}: written in format {head.format} by dpcrowd {head.version}; this is {version('dpcrowd')}, which "
+            f"{where}: written in format {head.format} by dpcrowd {head.version}; this is {__version__}, which "
             f"reads format {lines.FORMAT}. Replay it with the version that wrote it."
         )
 
