@@ -81,7 +81,7 @@ def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> N
         paid = trial.ledger("server-1")
         slots = [one.slot or 0 for one in paid]
         assert slots == sorted(set(slots)), "one payment a slot, in order"
-        assert [one.counter for one in paid] == list(range(1, len(paid) + 1))
+        assert [one.number for one in paid] == list(range(1, len(paid) + 1))
         log = trial.log("server-1")
         assert (log.count("goes on after slot"), log.count("node stopped")) == (1, 2)
         assert "Traceback" not in log

@@ -17,7 +17,7 @@ from dpcrowd.node.transport.base import TransportFailed
 
 __all__ = ["PrivateFolder"]
 
-_PREFIX, _LOCK = "dpcrowd-sockets-", "lock"
+_FRESH, _PREFIX, _LOCK = "dpcrowd-fresh-", "dpcrowd-sockets-", "lock"
 _LONGEST = 60
 
 
@@ -30,9 +30,12 @@ class PrivateFolder:
             place = Path("/tmp")
         try:
             _clear(place)
-            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-            self._lock = (self.path / _LOCK).open("wb")
+            # It gets its name when it is locked: a process that starts at the same moment would take it for one that
+            # was left behind.
+            fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=place))
+            self._lock = (fresh / _LOCK).open("wb")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.path = fresh.rename(place / fresh.name.replace(_FRESH, _PREFIX, 1))
         except OSError as error:
             raise TransportFailed(
                 f"no folder for sockets can be made in {place}: {(error.strerror or str(error)).lower()}; free some "
