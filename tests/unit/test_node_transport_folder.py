@@ -24,7 +24,8 @@ def test_a_start_at_the_same_moment_leaves_it_alone(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(module.fcntl, "flock", lock_while_another_starts)
     made = PrivateFolder()
-    assert made.path.is_dir() and made.path.parent == tmp_path
+    assert made.path.is_dir()
+    assert made.path.parent == tmp_path
     module._clear(tmp_path)
     assert made.path.is_dir(), "it is locked"
     made.close()
