@@ -61,6 +61,8 @@ class Setting:
     grouper: Grouper | None = None
     phases: Ints | None = None
     pid_loop: PidLoop | None = None
+    runs: int = 1
+    samples: int | None = None
 
     def __post_init__(self) -> None:
         if self.servers < 1:

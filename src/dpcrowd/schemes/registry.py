@@ -17,6 +17,7 @@ from dpcrowd.schemes.fast import FAST
 from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
 from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.schemes.pegasus import PeGaSus
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.rescue import RescueScheme
 from dpcrowd.schemes.rescuedp import RescueDP
 from dpcrowd.schemes.sample import Sample
@@ -45,6 +46,7 @@ _ALL: tuple[type[Scheme], ...] = (
     Sample,
     DUniform,
     DSample,
+    Relay,
 )
 
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}

@@ -25,6 +25,7 @@ from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
@@ -140,7 +141,19 @@ class _Racer:
             form=config.form,
             grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
             pid_loop=fast_pid(),
-            phases=None if interval is None else networks.phases(interval),
+            phases=_phases(entrant, interval, networks),
+            runs=len(runs),
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)
+
+
+def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> NDArray[np.int64] | None:
+    scheme, guarantee = entrant.scheme, entrant.guarantee
+    if isinstance(scheme, Relay):
+        assert guarantee is not None and scheme.samples is not None
+        if guarantee.users == "roaming":
+            return None
+        interval = -(-guarantee.length // scheme.samples)
+        return networks.phases(interval) * guarantee.length // interval
+    return None if interval is None else networks.phases(interval)

@@ -7,7 +7,7 @@ consensus step, the price and delay of a message) is derived here once and share
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,8 +67,11 @@ class NetworkSpec:
 class Links:
     """One slot's graph of a batch of runs and everything derived from it."""
 
-    def __init__(self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0) -> None:
+    def __init__(
+        self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0, *, same: bool = False
+    ) -> None:
         self.graph = graph
+        self.same = same
         self.runs = runs
         self._beta = beta
         self._engine = engine
@@ -89,7 +92,13 @@ class Links:
             return self._one_hop
         if reach == "flooding":
             return self._flooded
+        if reach == "relay":
+            return self._relay
         return self._central if reach == "central" else Hearing()
+
+    @cached_property
+    def _relay(self) -> Hearing:
+        return replace(self._one_hop, graph=self.graph, same_links=self.same)
 
     @cached_property
     def _one_hop(self) -> Hearing:
@@ -144,7 +153,9 @@ class Networks:
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
     def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth)
+        return Links(
+            graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic
+        )
 
     @property
     def static(self) -> Links | None:
