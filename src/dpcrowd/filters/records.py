@@ -8,9 +8,12 @@ derives everything else itself:
 
 in ascending order of the origins, so that whoever has the same records has the same bits.
 
-Guard. With a reference (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
-variance is R + H^2 variance. Where n^2 is more than `limit` times that, R is multiplied by n^2 / (limit variance): the
-farther off, the less it counts, and its pull is bounded. `penalty` multiplies R by what the origin has earned before.
+Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
+variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
+be the median of v over the slot's records, at least 1; if there are fewer than five, those before them count as well.
+Where the records agree that the prior is off, it is: so v_k is compared with limit s. Where it is larger, R is multiplied
+by v_k / (limit s): the farther off, the less a record counts, and its pull is bounded. `penalty` multiplies R by what
+the origin has earned before; whoever has one does not count in the median.
 """
 
 from __future__ import annotations
@@ -26,9 +29,12 @@ from numpy.typing import NDArray
 
 from dpcrowd.filters.observation import ROUNDING, Observation
 
-__all__ = ["RecordTable", "Reference", "record_sums"]
+__all__ = ["RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
 Floats = NDArray[np.float64]
+
+POOL = 5
+"""Records whose median says how far off the prior is."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,20 @@ class RecordTable:
 class Reference:
     """What a receiver compares the records of a slot with; arrays of N receivers.
 
-    level     (N, d) the counts that it expects
-    var       (N, d) their variance; infinite: nothing is known
-    penalty   (N, servers per run) factors >= 1 by origin, or None
-    limit     of the squared normalised innovation; infinite: no guard
+    level, level_var   (N, d) the counts that a binomial variance is made of; an infinite variance: nothing is known
+    prior, prior_var   (N, d) what the guard compares with; None: no guard
+    penalty            (N, servers per run) factors >= 1 by origin, or None
+    limit              of v
+    recent             (N, POOL) v of the last records before this slot, oldest first; NaN: none
     """
 
     level: Floats
-    var: Floats
+    level_var: Floats
+    prior: Floats | None = None
+    prior_var: Floats | None = None
     penalty: Floats | None = None
     limit: float = np.inf
+    recent: Floats | None = None
 
 
 def record_sums(
@@ -70,24 +80,45 @@ def record_sums(
     process_var: Floats,
     servers: int,
     engine: str = "scipy",
-) -> tuple[Floats, Floats]:
-    """y and Y of each receiver, (N, d); row i of (indptr, indices) lists the origins whose records it may have."""
-    penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
-    paper = observation == "paper"
+) -> tuple[Floats, Floats, Floats | None]:
+    """y and Y of each receiver, (N, d), and `recent` after this slot.
+
+    Row i of (indptr, indices) lists the origins whose records receiver i may have.
+    """
     if engine == "numba" and (compiled := _kernel()) is not None:
         y, info = np.zeros_like(reference.level), np.zeros_like(reference.level)
+        guarded = reference.prior is not None
+        penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
+        recent = np.empty((1, 1)) if reference.recent is None else reference.recent.copy()
         compiled(
-            indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.var, penalty,
-            reference.limit, paper, process_var, servers, y, info,
+            indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
+            reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
+            guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
+            servers, recent, y, info,
         )  # fmt: skip
-        return y, info
+        return y, info, None if reference.recent is None else recent
+    count = len(indptr) - 1
+    rows, origins = held_pairs(indptr, indices, table)
+    variance = pair_var(rows, origins, table, reference, observation, process_var)
+    share = table.shares[origins][:, None]
+    recent = reference.recent
+    penalty = None if reference.penalty is None else reference.penalty[rows, origins % servers]
+    if reference.prior is not None:
+        factor, recent = _guard(rows, origins, table, reference, variance, penalty)
+        variance = variance * factor
+    if penalty is not None:
+        variance = variance * penalty[:, None]
+    weight = share / variance
+    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), recent
+
+
+def held_pairs(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], table: RecordTable
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Receiver and origin of every record that somebody has, in order."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     there = table.var[indices] > 0.0
-    rows, origins = rows[there], indices[there].astype(np.int64)
-    variance = pair_var(rows, origins, table, reference, observation, process_var, servers)
-    share = table.shares[origins][:, None]
-    weight = share / variance
-    return _add_up(rows, weight * table.noisy[origins], len(indptr) - 1), _add_up(rows, weight * share, len(indptr) - 1)
+    return rows[there], indices[there].astype(np.int64)
 
 
 def pair_var(
@@ -97,25 +128,49 @@ def pair_var(
     reference: Reference,
     observation: Observation,
     process_var: Floats,
-    servers: int,
 ) -> Floats:
-    """R of each record (origin) for each of its receivers (row), guard and penalty included, (pairs, d)."""
+    """R of each record (origin) for each of its receivers (row), before guard and penalty, (pairs, d)."""
     share = table.shares[origins][:, None]
-    level, level_var = reference.level[rows], reference.var[rows]
     if observation == "paper":
         spread = share * share * process_var
     else:  # where nothing is known the record itself says how many there may be
-        expected = np.where(np.isfinite(level_var), level, table.noisy[origins] / share)
+        level, known = reference.level[rows], np.isfinite(reference.level_var[rows])
+        expected = np.where(known, level, table.noisy[origins] / share)
         spread = share * (1.0 - share) * np.maximum(expected, 1.0)
-    variance = table.var[origins][:, None] + np.maximum(spread, ROUNDING)
-    if np.isfinite(reference.limit):
-        off = table.noisy[origins] - share * level
-        around = variance + share * share * level_var
-        ratio = off * off / (reference.limit * around)
-        variance = np.where(ratio > 1.0, variance * ratio, variance)
-    if reference.penalty is not None:
-        variance = variance * reference.penalty[rows, origins % servers][:, None]
-    return np.asarray(variance)
+    return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
+
+
+def _guard(
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    variance: Floats,
+    penalty: Floats | None,
+) -> tuple[Floats, Floats]:
+    """By how much R grows, (pairs, d), at least 1; and `recent` after this slot."""
+    assert reference.prior is not None and reference.prior_var is not None and reference.recent is not None
+    share = table.shares[origins][:, None]
+    off = table.noisy[origins] - share * reference.prior[rows]
+    squared = off * off / (variance + share * share * reference.prior_var[rows])
+    total = np.zeros(len(rows))
+    for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
+        total = total + squared[:, k]
+    mean = total / squared.shape[1]
+    trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
+    recent = reference.recent.copy()
+    scale = np.ones(len(recent))
+    for row in np.unique(rows):
+        own = mean[(rows == row) & trusted]
+        before = recent[row][~np.isnan(recent[row])]
+        pool = np.sort(own if len(own) >= POOL else np.concatenate([before[len(before) + len(own) - POOL :], own])
+                       if len(before) + len(own) > POOL else np.concatenate([before, own]))
+        if len(pool) >= POOL:
+            scale[row] = max(pool[len(pool) // 2], 1.0)
+        both = np.concatenate([recent[row], own])
+        recent[row] = both[len(both) - POOL :]
+    ratio = squared / (reference.limit * scale[rows][:, None])
+    return np.where(ratio > 1.0, ratio, 1.0), recent
 
 
 def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
@@ -129,35 +184,71 @@ def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
 
 
 def _loop_sums(
-    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, penalty: Any,
-    limit: float, paper: bool, process_var: Any, servers: int, y: Any, info: Any,
+    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
+    prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
+    servers: int, recent: Any, y: Any, info: Any,
 ) -> None:  # fmt: skip
     regions = noisy.shape[1]
+    pool = recent.shape[1]
+    most = 0
     for i in range(indptr.shape[0] - 1):
+        most = max(most, indptr[i + 1] - indptr[i])
+    means = np.empty(most + pool)
+    for i in range(indptr.shape[0] - 1):
+        scale = 1.0
+        if guarded:
+            own = 0
+            for e in range(indptr[i], indptr[i + 1]):
+                o = indices[e]
+                if var[o] <= 0.0 or (penalised and penalty[i, o % servers] != 1.0):
+                    continue
+                share = shares[o]
+                total = 0.0
+                for k in range(regions):
+                    if paper:
+                        spread = share * share * process_var[k]
+                    else:
+                        crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                        spread = share * (1.0 - share) * max(crowd, 1.0)
+                    variance = var[o] + max(spread, 1.0 / 12.0)
+                    off = noisy[o, k] - share * prior[i, k]
+                    total += off * off / (variance + share * share * prior_var[i, k])
+                means[own] = total / regions
+                own += 1
+            number = own
+            for b in range(pool - 1, -1, -1):
+                if number < pool and not np.isnan(recent[i, b]):
+                    means[number] = recent[i, b]
+                    number += 1
+            if own >= pool:
+                for b in range(pool):
+                    recent[i, b] = means[own - pool + b]
+            elif own:
+                for b in range(pool - own):
+                    recent[i, b] = recent[i, b + own]
+                for b in range(own):
+                    recent[i, pool - own + b] = means[b]
+            if number >= pool:
+                scale = max(np.sort(means[:number])[number // 2], 1.0)
         for e in range(indptr[i], indptr[i + 1]):
             o = indices[e]
-            noise = var[o]
-            if noise <= 0.0:
+            if var[o] <= 0.0:
                 continue
             share = shares[o]
-            factor = 1.0
-            if penalty.shape[0] > 1 or penalty.shape[1] > 1:
-                factor = penalty[i, o % servers]
             for k in range(regions):
-                expected = level[i, k]
                 if paper:
                     spread = share * share * process_var[k]
                 else:
-                    own = expected if level_var[i, k] < np.inf else noisy[o, k] / share
-                    spread = share * (1.0 - share) * max(own, 1.0)
-                variance = noise + max(spread, 1.0 / 12.0)
-                if limit < np.inf:
-                    off = noisy[o, k] - share * expected
-                    around = variance + share * share * level_var[i, k]
-                    ratio = off * off / (limit * around)
+                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                    spread = share * (1.0 - share) * max(crowd, 1.0)
+                variance = var[o] + max(spread, 1.0 / 12.0)
+                if guarded:
+                    off = noisy[o, k] - share * prior[i, k]
+                    ratio = off * off / (variance + share * share * prior_var[i, k]) / (limit * scale)
                     if ratio > 1.0:
                         variance = variance * ratio
-                variance = variance * factor
+                if penalised:
+                    variance = variance * penalty[i, o % servers]
                 weight = share / variance
                 y[i, k] += weight * noisy[o, k]
                 info[i, k] += weight * share

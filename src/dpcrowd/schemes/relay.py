@@ -16,7 +16,7 @@ servers with the same records release the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
-from dpcrowd.filters.records import RecordTable, Reference, pair_var, record_sums
+from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
@@ -71,6 +71,8 @@ class RelayState:
     level_var: Floats
     score: Floats
     typical: Floats
+    recent: Floats
+    base_recent: Floats
     heard: list[Holdings | None]
     traffic: Traffic | None
     slot: int
@@ -148,6 +150,8 @@ class Relay(Scheme):
             level_var=np.full((lag, n, d), np.inf),
             score=np.ones((n, n // setting.runs) if history else (0, 0)),
             typical=np.ones(n),
+            recent=np.full((lag, n, POOL), np.nan),
+            base_recent=np.full((n, POOL), np.nan),
             heard=[None] * lag,
             traffic=None,
             slot=-1,
@@ -189,32 +193,37 @@ class Relay(Scheme):
             )
             for one in changed:
                 state.heard[one % lag] = state.spread.holdings(one, hearing.engine)
-        penalty = self._penalty(state, slot)
-        if not state.base_known.all():
-            changed = list(range(max(0, slot - lag + 1), slot + 1))
-        for one in changed:
-            self._sum(state, one, penalty, hearing.engine)
-        self._filter(state, changed[0], slot)
+        first = changed[0]
+        if slot < lag:  # nothing is final yet: every record says something about every other
+            first = 0
+        self._filter(state, first, slot, set(changed), self._penalty(state, slot), hearing.engine)
         state.slot = slot
 
     def _table(self, state: RelayState, slot: int) -> RecordTable:
         place = slot % self.lag
         return RecordTable(state.noisy[place], state.var[place], state.shares[place])
 
-    def _reference(self, state: RelayState, slot: int, penalty: Floats | None) -> Reference:
-        place = slot % self.lag
-        return Reference(state.level[place], state.level_var[place], penalty, LIMIT if self.guard else np.inf)
-
-    def _sum(self, state: RelayState, slot: int, penalty: Floats | None, engine: str) -> None:
+    def _sum(
+        self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, penalty: Floats | None, engine: str
+    ) -> None:
         place, setting = slot % self.lag, state.setting
         held = state.heard[place]
         assert held is not None
-        state.y[place], state.info[place] = record_sums(
-            held.indptr, held.indices, self._table(state, slot), self._reference(state, slot, penalty),
+        reference = Reference(state.level[place], state.level_var[place])
+        if self.guard:
+            recent = state.base_recent if slot in (0, state.slot + 2 - self.lag) else state.recent[(slot - 1) % self.lag]
+            reference = replace(reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent)
+        state.y[place], state.info[place], after = record_sums(
+            held.indptr, held.indices, self._table(state, slot), reference,
             setting.observation, setting.model.noise_var, setting.servers // setting.runs, engine,
         )  # fmt: skip
+        if after is not None:
+            state.recent[place] = after
 
-    def _filter(self, state: RelayState, first: int, last: int) -> None:
+    def _filter(
+        self, state: RelayState, first: int, last: int, changed: set[int], penalty: Floats | None, engine: str
+    ) -> None:
+        """Run the filter again from a slot on. The guard's prior has changed, so later slots are summed again, too."""
         model, lag = state.setting.model, self.lag
         matrix = state.setting.form == "matrix"
         for slot in range(first, last + 1):
@@ -224,18 +233,24 @@ class Relay(Scheme):
                 before = (slot - 1) % lag
                 mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
             place = slot % lag
-            y, info = state.y[place], state.info[place]
             if matrix:
                 prior, prior_var = predict_matrix(mean, var, model)
                 if not known.all():
                     prior_var = np.where(known[:, None, None], prior_var, var)
+                spread = np.where(known[:, None], np.einsum("nkk->nk", prior_var), np.inf)
+            else:
+                prior, prior_var = predict(mean, var, model)
+                spread = prior_var
+            if self.guard or slot in changed:
+                self._sum(state, slot, prior, spread, penalty, engine)
+            y, info = state.y[place], state.info[place]
+            if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
                 np.einsum("nkk->nk", full)[:] = info
                 state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
                     prior, prior_var, known, y, full
                 )
             else:
-                prior, prior_var = predict(mean, var, model)
                 state.mean[place], state.mean_var[place] = update(prior, prior_var, y, info)
                 state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
@@ -249,6 +264,7 @@ class Relay(Scheme):
                 self._judge(state, slot - lag)
             state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
             state.base_known = state.known[place].copy()
+            state.base_recent = state.recent[place].copy()
         state.level[place], state.level_var[place] = self._ahead(state)
 
     def _ahead(self, state: RelayState) -> tuple[Floats, Floats]:
@@ -274,14 +290,12 @@ class Relay(Scheme):
         held = state.heard[place]
         assert held is not None
         table = self._table(state, slot)
-        rows = np.repeat(np.arange(len(held.indptr) - 1), np.diff(held.indptr))
-        there = table.var[held.indices] > 0.0
-        rows, origins = rows[there], held.indices[there].astype(np.int64)
+        rows, origins = held_pairs(held.indptr, held.indices, table)
         if not rows.size:
             return
         servers = setting.servers // setting.runs
         free = Reference(state.level[place], state.level_var[place])
-        variance = pair_var(rows, origins, table, free, setting.observation, setting.model.noise_var, servers)
+        variance = pair_var(rows, origins, table, free, setting.observation, setting.model.noise_var)
         share = table.shares[origins][:, None]
         var = state.mean_var[place]
         if setting.form == "matrix":
@@ -303,7 +317,7 @@ class Relay(Scheme):
     def _penalty(self, state: RelayState, slot: int) -> Floats | None:
         if not self.guard:
             return None
-        if not state.base_known.all():
+        if slot < self.lag:
             return self._first_penalty(state, slot)
         if not state.score.size:
             return None
@@ -320,9 +334,7 @@ class Relay(Scheme):
         for one in range(max(0, slot - self.lag + 1), slot + 1):
             held, table = state.heard[one % self.lag], self._table(state, one)
             assert held is not None
-            rows = np.repeat(np.arange(len(held.indptr) - 1), np.diff(held.indptr))
-            there = table.var[held.indices] > 0.0
-            rows, origins = rows[there], held.indices[there].astype(np.int64)
+            rows, origins = held_pairs(held.indptr, held.indices, table)
             share = table.shares[origins]
             total[rows, origins % servers] += table.noisy[origins].sum(axis=1) / share
             squares[rows, origins % servers] += table.var[origins] * table.noisy.shape[1] / (share * share)
