@@ -10,10 +10,10 @@ in ascending order of the origins, so that whoever has the same records has the 
 
 Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
 variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
-be the median of v over the slot's records, at least 1; if there are fewer than five, those before them count as well.
+be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count, too.
 Where the records agree that the prior is off, it is: so v_k is compared with limit s. Where it is larger, R is multiplied
 by v_k / (limit s): the farther off, the less a record counts, and its pull is bounded. `penalty` multiplies R by what
-the origin has earned before; whoever has one does not count in the median.
+the origin has earned before; whoever has one does not count in the quartile.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _guard(
         pool = np.sort(own if len(own) >= POOL else np.concatenate([before[len(before) + len(own) - POOL :], own])
                        if len(before) + len(own) > POOL else np.concatenate([before, own]))
         if len(pool) >= POOL:
-            scale[row] = max(pool[len(pool) // 2], 1.0)
+            scale[row] = max(pool[len(pool) // 4], 1.0)
         both = np.concatenate([recent[row], own])
         recent[row] = both[len(both) - POOL :]
     ratio = squared / (reference.limit * scale[rows][:, None])
@@ -229,7 +229,7 @@ def _loop_sums(
                 for b in range(own):
                     recent[i, pool - own + b] = means[b]
             if number >= pool:
-                scale = max(np.sort(means[:number])[number // 2], 1.0)
+                scale = max(np.sort(means[:number])[number // 4], 1.0)
         for e in range(indptr[i], indptr[i + 1]):
             o = indices[e]
             if var[o] <= 0.0:
