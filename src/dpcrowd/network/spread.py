@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,11 @@ class Holdings:
     indices: NDArray[np.integer]
 
 
+    @classmethod
+    def none(cls, receivers: int) -> Holdings:
+        return cls(np.zeros(receivers + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
 @dataclass
 class Traffic:
     """What was sent in a slot, by run.
@@ -59,15 +64,25 @@ class Traffic:
     def none(cls, runs: int) -> Traffic:
         return cls(*(np.zeros(runs, dtype=np.int64) for _ in range(3)))
 
+    @classmethod
+    def one_hop(cls, degree: NDArray[np.integer], speaks: NDArray[np.bool_], runs: int) -> Traffic:
+        """Whoever speaks sends one record over each of its links."""
+        packets: Ints = np.where(speaks, degree, 0).reshape(runs, -1).sum(axis=1, dtype=np.int64)
+        return cls(packets, packets.copy(), (packets > 0).astype(np.int64))
+
 
 @dataclass
 class Spread:
     """Of the last `lag` slots; slot t is at place t mod lag.
 
+    MOST_SERVERS  per run: beyond, bits for every pair of servers are too many
+
     have    (lag, N, words) what each server has
     fresh   the same, of what it has learned in the last round and passes on in the next one
     before  the same, of what it passed on in the last round
     """
+
+    MOST_SERVERS: ClassVar[int] = 8192
 
     runs: int
     servers: int

@@ -25,11 +25,12 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.grouping import Grouper
 from dpcrowd.network.hearing import Hearing, Reach
+from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Accounting, Guarantee, Noise
 from dpcrowd.sampling.pid_loop import PidLoop
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["Form", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "every_region", "run_slot"]
+__all__ = ["Form", "Peers", "Plan", "Reading", "Release", "Scheme", "Setting", "any_region", "every_region", "run_slot"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,6 +38,14 @@ Bools = NDArray[np.bool_]
 Form = Literal["diagonal", "matrix"]
 
 Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Public facts about the network of one server: its own number, and the shares of all servers, (m,)."""
+
+    number: int
+    shares: Floats
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,9 @@ class Setting:
     grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
     pid_loop  the controllers' loop, compiled (`dpcrowd.sampling.pid_loop`); None: array operations
     phases    (N,) public phases, for staggered sampling only
+    runs      of how many runs the batch is made
+    samples   per window or horizon, where the scheme leaves that open (relay)
+    peers     of one server on its own: the network that it is in (relay)
     """
 
     servers: int
@@ -63,6 +75,7 @@ class Setting:
     pid_loop: PidLoop | None = None
     runs: int = 1
     samples: int | None = None
+    peers: Peers | None = None
 
     def __post_init__(self) -> None:
         if self.servers < 1:
@@ -135,6 +148,7 @@ class Release:
     sampled   (N, 1) or (N, d)
     charge    (N, 1) or (N, d) nano-epsilon paid in this slot
     speaks    (N,) whether a message with data is sent
+    traffic   what was sent, where that does not follow from who speaks
     """
 
     slot: int
@@ -143,6 +157,7 @@ class Release:
     sampled: Bools
     charge: Ints
     speaks: Bools
+    traffic: Traffic | None = None
 
     @property
     def interval(self) -> tuple[Floats, Floats]:

@@ -5,13 +5,17 @@ counted twice, there is no consensus step to tune, and intervals are exact given
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
-    fuse      the records of the last L slots are kept. Where a late one has arrived its slot is summed again in order
-              of origin, and the filter runs again from there on
+    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order of
+              origin, and the filter runs again from there on (`filters.records`)
     release   posterior and variance
 
-Whatever depends on the level (the binomial variance, the guard) looks at the finalised state of slot s - L, of which
-no record is taken any more in slot s. So the estimate is a function of the set of records, whatever their order, and
+The level behind a binomial variance is the finalised state of slot s - L, of which no record is taken any more in slot
+s; what is known of the origins (`filters.origins`) comes from finalised slots; and the guard compares with the prior
+that the records before a slot lead to. So the estimate is a function of the set of records, whatever their order, and
 servers with the same records release the same bits.
+
+A sample that could not be taken (the server was down, or the account short) is taken in the next slot that allows it,
+and all later ones move with it; in lockstep it stays missed.
 """
 
 from __future__ import annotations
@@ -24,38 +28,54 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
+from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
 from dpcrowd.privacy.allocation import per_sample
-from dpcrowd.sampling.schedule import samples_due
+from dpcrowd.sampling.schedule import check_interval, samples_due
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
+from dpcrowd.schemes.records import Mailbox, RecordMessages
 
-__all__ = ["Relay"]
+__all__ = ["Relay", "RelayState"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Hops = int | Literal["all"]
 
-LIMIT = 36.0  # of a squared normalised innovation; one honest record in thousands is beyond
-SUSPECT = 3.5  # mean squared residual of an origin, in units of the others', from which on it is down-weighted
-_RATE, _FORGIVE, _CAP, _TYPICAL, _TYPICAL_RATE = 1 / 8, 1 / 32, 100.0, 4.0, 1 / 64
-_MOST_WITH_HISTORY = 2048
+LIMIT = 36.0
+"""Of a squared normalised innovation, from which on a record counts less: honest noise is beyond once in thousands."""
+
+MOST_REMEMBERED = 2048
+"""Servers per run, up to which every receiver remembers every origin."""
 
 
 @dataclass
 class RelayState:
-    """Arrays of N receivers and O origins; of the last L slots, slot t at place t mod L."""
+    """Of N receivers and their origins; of the last L slots, slot t at place t mod L.
+
+    shift                 (N, 1) slots by which the schedule has moved
+    spread, mailbox       who has which record: of all servers of a simulation, or of a server on its own
+    noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: none
+    y, info               (L, N, d) sums of their information
+    mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
+    level, level_var      (L, N, d): the finalised state as it was expected for the slot
+    recent                (L, N, POOL): see `filters.records`
+    base_...              the same after the last slot that is final
+    links                 in a simulation with a reach of one hop: who hears whom, by place
+    traffic               what was sent in the last slot
+    """
 
     setting: Setting
-    ledger: Ledger | None
+    ledger: Ledger
     amount: Ints
-    amount_var: Floats
     shift: Ints
     spread: Spread | None
+    mailbox: Mailbox | None
     noisy: Floats
     var: Floats
     shares: Floats
@@ -64,189 +84,245 @@ class RelayState:
     mean: Floats
     mean_var: Floats
     known: Bools
+    level: Floats
+    level_var: Floats
+    recent: Floats
     base: Floats
     base_var: Floats
     base_known: Bools
-    level: Floats
-    level_var: Floats
-    score: Floats
-    typical: Floats
-    recent: Floats
     base_recent: Floats
-    heard: list[Holdings | None]
-    traffic: Traffic | None
-    slot: int
+    scores: OriginScores | None
+    links: list[Holdings]
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True)
-class Origins(Messages):
-    """Who has a record of this slot; in the simulator everybody sees the same table."""
+class RecordsMade(Messages):
+    """In a simulation: who has made a record in this slot. Everybody's records lie in one table."""
 
 
 class Relay(Scheme):
-    """samples, reach, hops_per_slot, lag: see the module."""
+    """The scheme that we recommend.
+
+    samples        n per window or horizon; without: as many as the setting says (`sim.planning` finds the best)
+    interval       w/n instead, where that is a whole number
+    reach          how many hops a record travels: 1, 2, ... or "all"
+    hops_per_slot  K, in a simulation: 1, 2, ... or "all": every record reaches everybody in its own slot
+    lag            L: how many slots a record may be late
+    guard          whether records that are far off count less
+    """
 
     name = "relay"
     kinds = frozenset({"finite", "window"})
-    summary = ("records travel, one hop per round", "n samples, ε/n each, staggered or lockstep", "exact filter", "both")
+    summary = ("records travel, hop by hop", "n samples, ε/n each, staggered or lockstep", "Kalman over records", "both")
     reach = "relay"
-    live = False
 
     def __init__(
         self,
         samples: int | None = None,
         interval: int | None = None,
-        reach: int | Literal["all"] = "all",
-        hops_per_slot: int | Literal["all"] = 1,
+        reach: Hops = "all",
+        hops_per_slot: Hops = 1,
         lag: int = 16,
         guard: bool = True,
     ) -> None:
-        self.samples, self.interval = samples, interval
-        self.max_hops = None if reach == "all" else int(reach)
-        self.rounds = None if hops_per_slot == "all" else int(hops_per_slot)
-        self.lag, self.guard = lag, guard
+        if samples is not None and interval is not None:
+            raise BadInput("give samples or an interval, not both.")
+        self.samples = None if samples is None else _whole("samples", samples)
+        self.interval = None if interval is None else check_interval(interval)
+        self.max_hops = None if reach == "all" else _whole("reach", reach, ' or "all"')
+        self.rounds = None if hops_per_slot == "all" else _whole("hops_per_slot", hops_per_slot, ' or "all"')
+        self.lag = _whole("lag", lag)
+        self.guard = bool(guard)
+
+    # ------------------------------------------------------------------------------------------------- schedule
 
     def samples_in(self, setting: Setting) -> int:
-        """n."""
+        """n: samples per window or horizon."""
         length = setting.need_guarantee().length
-        if self.samples is not None:
-            return self.samples
-        if self.interval is not None:
-            if length % self.interval:
-                raise BadInput(f"an interval of {self.interval} does not divide {length}; give samples instead.")
-            return length // self.interval
-        if setting.samples is None:
-            raise BadInput("relay needs a number of samples.")
-        return setting.samples
+        if self.interval is not None and length % self.interval:
+            raise BadInput(
+                f"an interval of {self.interval} slots does not divide {length}; give the number of samples instead."
+            )
+        samples = length // self.interval if self.interval is not None else self.samples or setting.samples
+        if samples is None:
+            raise BadInput("relay needs the number of samples per window or horizon, or an interval.")
+        if samples > length:
+            raise BadInput(f"{samples} samples in {length} slots; allowed: at most one per slot.")
+        return samples
 
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
-        guarantee = setting.need_guarantee()
-        n, d, lag = setting.servers, setting.regions, self.lag
-        amount = np.array([[per_sample(guarantee.total, self.samples_in(setting))]])
-        matrix = setting.form == "matrix"
-        spread = None if self.max_hops == 1 else Spread.start(setting.runs, n // setting.runs, lag)
-        history = self.guard and n // setting.runs <= _MOST_WITH_HISTORY
-        eye = np.eye(d)
+        if setting.accounting != "sound":
+            raise BadInput("relay keeps the sound account only; leave the accounting out.")
+        guarantee, peers = setting.need_guarantee(), setting.peers
+        receivers, regions, lag = setting.servers, setting.regions, self.lag
+        servers = receivers // setting.runs if peers is None else len(peers.shares)
+        origins = receivers if peers is None else servers
+        remembered = self.guard and servers <= MOST_REMEMBERED
+        unknown = np.full((receivers, regions), np.inf)
+        if setting.form == "matrix":
+            unknown = np.tile(np.eye(regions), (receivers, 1, 1))
+        spread = None
+        if peers is None and self.max_hops != 1:
+            if servers > Spread.MOST_SERVERS:
+                raise BadInput(
+                    f"relay beyond one hop is simulated for up to {Spread.MOST_SERVERS} servers; given {servers}."
+                )
+            spread = Spread.start(setting.runs, servers, lag)
         return RelayState(
             setting=setting,
-            ledger=open_ledger(guarantee, n, d),
-            amount=amount,
-            amount_var=noise_var(amount, guarantee.sensitivity),
-            shift=np.zeros((n, 1), dtype=np.int64),
+            ledger=open_ledger(guarantee, receivers, regions),
+            amount=np.array([[per_sample(guarantee.total, self.samples_in(setting))]]),
+            shift=np.zeros((receivers, 1), dtype=np.int64),
             spread=spread,
-            noisy=np.zeros((lag, n, d)),
-            var=np.zeros((lag, n)),
-            shares=np.zeros((lag, n)),
-            y=np.zeros((lag, n, d)),
-            info=np.zeros((lag, n, d)),
-            mean=np.zeros((lag, n, d)),
-            mean_var=np.tile(eye, (lag, n, 1, 1)) if matrix else np.full((lag, n, d), np.inf),
-            known=np.zeros((lag, n), dtype=np.bool_),
-            base=np.zeros((n, d)),
-            base_var=np.tile(eye, (n, 1, 1)) if matrix else np.full((n, d), np.inf),
-            base_known=np.zeros(n, dtype=np.bool_),
-            level=np.zeros((lag, n, d)),
-            level_var=np.full((lag, n, d), np.inf),
-            score=np.ones((n, n // setting.runs) if history else (0, 0)),
-            typical=np.ones(n),
-            recent=np.full((lag, n, POOL), np.nan),
-            base_recent=np.full((n, POOL), np.nan),
-            heard=[None] * lag,
-            traffic=None,
-            slot=-1,
+            mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
+            noisy=np.zeros((lag, origins, regions)),
+            var=np.zeros((lag, origins)),
+            shares=np.zeros((lag, origins)),
+            y=np.zeros((lag, receivers, regions)),
+            info=np.zeros((lag, receivers, regions)),
+            mean=np.zeros((lag, receivers, regions)),
+            mean_var=np.tile(unknown, (lag, *np.ones(unknown.ndim, dtype=int))),
+            known=np.zeros((lag, receivers), dtype=np.bool_),
+            level=np.zeros((lag, receivers, regions)),
+            level_var=np.full((lag, receivers, regions), np.inf),
+            recent=np.full((lag, receivers, POOL), np.nan),
+            base=np.zeros((receivers, regions)),
+            base_var=unknown,
+            base_known=np.zeros(receivers, dtype=np.bool_),
+            base_recent=np.full((receivers, POOL), np.nan),
+            scores=OriginScores.start(receivers, servers) if remembered else None,
+            links=[Holdings.none(receivers)] * lag if peers is None and spread is None else [],
         )
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
-        assert state.ledger is not None
+        due = self._scheduled(state, slot) & (state.ledger.remaining(slot) >= state.amount)
+        sensitivity = state.setting.need_guarantee().sensitivity
+        return Plan(slot, shares, due, state.amount, noise_var(state.amount, sensitivity))
+
+    def _scheduled(self, state: RelayState, slot: int) -> Bools:
         setting = state.setting
-        guarantee = setting.need_guarantee()
+        length = setting.need_guarantee().length
         offsets = np.zeros((1, 1), dtype=np.int64) if setting.phases is None else setting.phases[:, None]
-        due = samples_due(slot - state.shift, self.samples_in(setting), guarantee.length, offsets)
-        due = due & (state.ledger.remaining(slot) >= state.amount)
-        return Plan(slot, shares, due, state.amount, state.amount_var)
+        return samples_due(slot - state.shift, self.samples_in(setting), length, offsets)
 
     def perturb(self, state: RelayState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
-        assert state.ledger is not None
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
 
-    def message(self, state: RelayState, plan: Plan, reading: Reading) -> Origins:
-        return Origins(plan.due[:, 0])
+    def message(self, state: RelayState, plan: Plan, reading: Reading) -> Messages:
+        """Of one server: its own record and those that it has heard in the slot before and passes on."""
+        mailbox = state.mailbox
+        if mailbox is None:
+            return RecordsMade(reading.charge[:, 0] > 0)
+        place, origin = mailbox.outgoing(self.max_hops)
+        age = (plan.slot - 1 - place) % self.lag  # of what was heard up to the slot before
+        rows = [origin, plan.slot - 1 - age, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
+        noisy = state.noisy[place, origin]
+        if reading.charge.any():
+            own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
+            rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
+            noisy = np.concatenate([reading.noisy, noisy])
+        return RecordMessages.of(*rows, noisy)
 
-    def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Origins, hearing: Hearing) -> None:
-        slot, lag = plan.slot, self.lag
-        place = slot % lag
-        speaks = messages.speaks
+    # ----------------------------------------------------------------------------------------------------- fuse
+
+    def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
+        slot, place = plan.slot, plan.slot % self.lag
+        sampled = reading.charge > 0
         self._finalise(state, slot, hearing.engine)
+        state.noisy[place], state.var[place] = 0.0, 0.0
+        if state.mailbox is None:
+            changed = self._spread(state, plan, reading, hearing)
+        else:
+            assert isinstance(messages, RecordMessages)
+            changed = self._take(state, plan, reading, messages)
+        if state.setting.need_guarantee().users == "pinned":
+            state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
+        # Before anything is final every record says something about every other.
+        first = 0 if slot < self.lag else changed[0]
+        self._filter(state, first, slot, set(changed), hearing.engine)
+
+    def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> list[int]:
+        """In a simulation: everybody's records are in the table, and travel. Gives the slots that have changed."""
+        slot, place, graph = plan.slot, plan.slot % self.lag, hearing.graph
+        assert graph is not None
+        speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
-        state.var[place] = np.where(speaks, state.setting.tuning.alpha * state.amount_var[:, 0], 0.0)
+        state.var[place] = np.where(speaks, state.setting.tuning.alpha * plan.noise_var[:, 0], 0.0)
         state.shares[place] = plan.shares[:, 0]
         if state.spread is None:
-            changed = [slot]
-            matrix = hearing.matrix
-            state.heard[place] = Holdings(matrix.indptr, matrix.indices)
-        else:
-            state.spread.open(slot, speaks)
-            assert hearing.graph is not None
-            changed, state.traffic = state.spread.exchange(
-                slot, hearing.graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
-            )
-            for one in changed:
-                state.heard[one % lag] = state.spread.holdings(one, hearing.engine)
-        first = changed[0]
-        if slot < lag:  # nothing is final yet: every record says something about every other
-            first = 0
-        self._filter(state, first, slot, set(changed), self._penalty(state, slot), hearing.engine)
-        state.slot = slot
+            state.links[place] = Holdings(hearing.matrix.indptr, hearing.matrix.indices)
+            state.traffic = Traffic.one_hop(graph.degree, speaks, state.setting.runs)
+            return [slot]
+        state.spread.open(slot, speaks)
+        changed, state.traffic = state.spread.exchange(
+            slot, graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
+        )
+        return changed
+
+    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> list[int]:
+        """Of one server: its own record and those that it has heard. Gives the slots that have changed."""
+        mailbox, setting, slot = state.mailbox, state.setting, plan.slot
+        assert mailbox is not None and setting.peers is not None
+        guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
+        state.shares[slot % self.lag] = setting.peers.shares
+        mailbox.open(slot, samples, guarantee.length)
+        changed = {slot}
+        if reading.charge.any():
+            mailbox.put_own(slot, int(reading.charge.max()))
+            self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
+        taken = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
+        if taken.any():
+            slots = messages.slot[taken]
+            self._write(state, slots, messages.origin[taken], messages.nano[taken], messages.noisy[taken])
+            changed.update(slots.tolist())
+        return sorted(changed)
+
+    def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats) -> None:
+        setting = state.setting
+        place = slots % self.lag
+        state.noisy[place, origins] = noisy
+        var = noise_var(nano, setting.need_guarantee().sensitivity)
+        state.var[place, origins] = setting.tuning.alpha * var
+
+    def _holdings(self, state: RelayState, slot: int, engine: str) -> Holdings:
+        if state.mailbox is not None:
+            return state.mailbox.holdings(slot)
+        return state.links[slot % self.lag] if state.spread is None else state.spread.holdings(slot, engine)
 
     def _table(self, state: RelayState, slot: int) -> RecordTable:
         place = slot % self.lag
         return RecordTable(state.noisy[place], state.var[place], state.shares[place])
 
-    def _sum(
-        self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, penalty: Floats | None, engine: str
-    ) -> None:
-        place, setting = slot % self.lag, state.setting
-        held = state.heard[place]
-        assert held is not None
-        reference = Reference(state.level[place], state.level_var[place])
-        if self.guard:
-            recent = state.base_recent if slot in (0, state.slot + 2 - self.lag) else state.recent[(slot - 1) % self.lag]
-            reference = replace(reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent)
-        state.y[place], state.info[place], after = record_sums(
-            held.indptr, held.indices, self._table(state, slot), reference,
-            setting.observation, setting.model.noise_var, setting.servers // setting.runs, engine,
-        )  # fmt: skip
-        if after is not None:
-            state.recent[place] = after
-
-    def _filter(
-        self, state: RelayState, first: int, last: int, changed: set[int], penalty: Floats | None, engine: str
-    ) -> None:
-        """Run the filter again from a slot on. The guard's prior has changed, so later slots are summed again, too."""
-        model, lag = state.setting.model, self.lag
-        matrix = state.setting.form == "matrix"
+    def _filter(self, state: RelayState, first: int, last: int, changed: set[int], engine: str) -> None:
+        """Run the filter again from a slot on. The guard's prior changes with it, so later slots are summed again."""
+        model, lag, matrix = state.setting.model, self.lag, state.setting.form == "matrix"
+        penalty = self._penalty(state, last, engine)
         for slot in range(first, last + 1):
-            if slot == 0 or slot == last - lag + 1:
-                mean, var, known = state.base, state.base_var, state.base_known
-            else:
-                before = (slot - 1) % lag
-                mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
-            place = slot % lag
+            place, before = slot % lag, (slot - 1) % lag
+            mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
+            recent = state.recent[before]
+            if slot in (0, last - lag + 1):
+                mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
             if matrix:
                 prior, prior_var = predict_matrix(mean, var, model)
                 if not known.all():
                     prior_var = np.where(known[:, None, None], prior_var, var)
-                spread = np.where(known[:, None], np.einsum("nkk->nk", prior_var), np.inf)
             else:
                 prior, prior_var = predict(mean, var, model)
-                spread = prior_var
             if self.guard or slot in changed:
-                self._sum(state, slot, prior, spread, penalty, engine)
+                spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
+                reference = Reference(state.level[place], state.level_var[place])
+                if self.guard:
+                    reference = replace(
+                        reference, prior=prior, prior_var=spread, penalty=penalty, limit=LIMIT, recent=recent
+                    )
+                self._sum(state, slot, reference, engine)
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
-                np.einsum("nkk->nk", full)[:] = info
+                _diagonal(full)[:] = info
                 state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
                     prior, prior_var, known, y, full
                 )
@@ -254,116 +330,82 @@ class Relay(Scheme):
                 state.mean[place], state.mean_var[place] = update(prior, prior_var, y, info)
                 state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
-    # ------------------------------------------------------------------------------------------- what is final
+    def _sum(self, state: RelayState, slot: int, reference: Reference, engine: str) -> None:
+        place, setting = slot % self.lag, state.setting
+        held = self._holdings(state, slot, engine)
+        state.y[place], state.info[place], recent = record_sums(
+            held.indptr, held.indices, self._table(state, slot), reference, setting.observation,
+            setting.model.noise_var, _servers(state), engine,
+        )  # fmt: skip
+        if recent is not None:
+            state.recent[place] = recent
+
+    def _penalty(self, state: RelayState, slot: int, engine: str) -> Floats | None:
+        if state.scores is None:
+            return None
+        if slot >= self.lag:
+            return state.scores.penalty()
+        held = [(self._holdings(state, one, engine), self._table(state, one)) for one in range(slot + 1)]
+        slots = [(one.indptr, one.indices, table) for one, table in held]
+        return start_penalty(state.setting.servers, _servers(state), slots, LIMIT)
+
+    # -------------------------------------------------------------------------------------------- what is final
 
     def _finalise(self, state: RelayState, slot: int, engine: str) -> None:
-        """Before a slot: no record of slot - L is taken any more."""
-        lag, place = self.lag, slot % self.lag
-        if slot >= lag:
-            if state.score.size:
-                self._judge(state, slot - lag)
-            state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
-            state.base_known = state.known[place].copy()
-            state.base_recent = state.recent[place].copy()
-        state.level[place], state.level_var[place] = self._ahead(state)
-
-    def _ahead(self, state: RelayState) -> tuple[Floats, Floats]:
-        """The finalised state as it is expected L slots later: mean and variances."""
-        model, lag = state.setting.model, self.lag
-        if state.setting.form == "matrix":
-            mean, cov = state.base, state.base_var
-            a = np.linalg.matrix_power(model.matrix_transition, lag)
-            power, grown = np.eye(model.regions), np.zeros_like(model.matrix_var)
-            for _ in range(lag):
-                grown = grown + power @ model.matrix_var @ power.T
-                power = model.matrix_transition @ power
-            var = np.einsum("kl,nlm,km->nk", a, cov, a) + np.diag(grown)
-            return (a @ mean[..., None])[..., 0], np.where(state.base_known[:, None], var, np.inf)
-        mean, var = state.base, state.base_var
-        for _ in range(lag):
-            mean, var = predict(mean, var, model)
-        return mean, var
-
-    def _judge(self, state: RelayState, slot: int) -> None:
-        """What the records of a slot that is final say about their origins."""
+        """No record of slot - L is taken from now on: its state is what the filter starts from."""
         place, setting = slot % self.lag, state.setting
-        held = state.heard[place]
-        assert held is not None
-        table = self._table(state, slot)
-        rows, origins = held_pairs(held.indptr, held.indices, table)
-        if not rows.size:
-            return
-        servers = setting.servers // setting.runs
-        free = Reference(state.level[place], state.level_var[place])
-        variance = pair_var(rows, origins, table, free, setting.observation, setting.model.noise_var)
-        share = table.shares[origins][:, None]
-        var = state.mean_var[place]
-        if setting.form == "matrix":
-            var = np.einsum("nkk->nk", var)
-        off = table.noisy[origins] - share * state.mean[place][rows]
-        with np.errstate(invalid="ignore"):
-            squared = off * off / (variance + share * share * var[rows])
-        known = state.known[place][rows]
-        squared = np.where(known[:, None], squared, 1.0).mean(axis=1)
-        number = np.bincount(rows, minlength=len(state.typical))
-        usual = np.bincount(rows, weights=np.minimum(squared, _TYPICAL), minlength=len(state.typical))
-        rate = 1.0 - (1.0 - _TYPICAL_RATE) ** number
-        state.typical += np.where(number > 0, (usual / np.maximum(number, 1) - state.typical) * rate, 0.0)
-        residual = np.minimum(squared / np.maximum(state.typical[rows], 1.0), _CAP)
-        score = state.score[rows, origins % servers]
-        rate = np.where((score > SUSPECT) & (residual < score), _FORGIVE, _RATE)
-        state.score[rows, origins % servers] = score + (residual - score) * rate
+        if slot >= self.lag:
+            if state.scores is not None:
+                held, table = self._holdings(state, slot - self.lag, engine), self._table(state, slot - self.lag)
+                rows, origins = held_pairs(held.indptr, held.indices, table)
+                reference = Reference(state.level[place], state.level_var[place])
+                variance = pair_var(rows, origins, table, reference, setting.observation, setting.model.noise_var)
+                mean_var = state.mean_var[place]
+                spread = _diagonal(mean_var) if setting.form == "matrix" else mean_var
+                state.scores.judge(rows, origins, table, variance, state.mean[place], spread, state.known[place])
+            state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
+            state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
+        state.level[place], state.level_var[place] = self._expected(state)
 
-    def _penalty(self, state: RelayState, slot: int) -> Floats | None:
-        if not self.guard:
-            return None
-        if slot < self.lag:
-            return self._first_penalty(state, slot)
-        if not state.score.size:
-            return None
-        return np.where(state.score > SUSPECT, np.square(state.score), 1.0)
-
-    def _first_penalty(self, state: RelayState, slot: int) -> Floats | None:
-        """Before anything is final: origins whose mean total is far from the median of all."""
-        setting = state.setting
-        servers = setting.servers // setting.runs
-        if servers > _MOST_WITH_HISTORY:
-            return None
-        shape = (setting.servers, servers)
-        total, squares, number = (np.zeros(shape) for _ in range(3))
-        for one in range(max(0, slot - self.lag + 1), slot + 1):
-            held, table = state.heard[one % self.lag], self._table(state, one)
-            assert held is not None
-            rows, origins = held_pairs(held.indptr, held.indices, table)
-            share = table.shares[origins]
-            total[rows, origins % servers] += table.noisy[origins].sum(axis=1) / share
-            squares[rows, origins % servers] += table.var[origins] * table.noisy.shape[1] / (share * share)
-            number[rows, origins % servers] += 1
-        there = number > 0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(there, total / number, np.nan)
-            var = squares / (number * number)
-        enough = there.sum(axis=1) >= 5
-        out = np.ones(shape)
-        if not enough.any():
-            return out
-        median = np.nanmedian(mean[enough], axis=1, keepdims=True)
-        scale = 1.4826 * np.nanmedian(np.abs(mean[enough] - median), axis=1, keepdims=True)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.square(mean[enough] - median) / (LIMIT * (np.square(scale) + var[enough]))
-        out[enough] = np.where(ratio > 1.0, ratio, 1.0)
-        return out
+    def _expected(self, state: RelayState) -> tuple[Floats, Floats]:
+        """The finalised state as it is expected to be L slots later: means and variances, (N, d)."""
+        model, mean, var = state.setting.model, state.base, state.base_var
+        if state.setting.observation == "paper":
+            return mean, np.full_like(mean, np.inf)  # nobody looks at it
+        if state.setting.form == "diagonal":
+            for _ in range(self.lag):
+                mean, var = predict(mean, var, model)
+            return mean, var
+        ahead = np.linalg.matrix_power(model.matrix_transition, self.lag)
+        known = np.broadcast_to(state.base_known[:, None], mean.shape)
+        return (ahead @ mean[..., None])[..., 0], np.where(known, 1.0, np.inf)
 
     def release(self, state: RelayState, plan: Plan, reading: Reading) -> Release:
         place = plan.slot % self.lag
-        estimate, variance, known = state.mean[place], state.mean_var[place], state.known[place]
+        estimate, variance = state.mean[place], state.mean_var[place]
+        known = np.isfinite(variance) if state.setting.form == "diagonal" else state.known[place][:, None]
         if state.setting.form == "matrix":
-            variance = np.einsum("nkk->nk", variance)
-            estimate = np.where(known[:, None], estimate, np.nan)
-            variance = np.where(known[:, None], variance, np.inf)
-        else:
-            estimate = np.where(np.isfinite(variance), estimate, np.nan)
-        return Release(plan.slot, estimate, variance, plan.due, reading.charge, plan.due[:, 0])
+            variance = np.where(known, _diagonal(variance), np.inf)
+        estimate = np.where(known, estimate, np.nan)
+        sampled = reading.charge > 0
+        return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
 
     def message_numbers(self, regions: int, form: Form) -> int:
         return regions
+
+
+def _servers(state: RelayState) -> int:
+    """Servers per run."""
+    peers = state.setting.peers
+    return state.setting.servers // state.setting.runs if peers is None else len(peers.shares)
+
+
+def _diagonal(matrices: Floats) -> Floats:
+    """The diagonals of the last two axes, as a view."""
+    return np.einsum("...kk->...k", matrices)
+
+
+def _whole(name: str, value: object, more: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise BadInput(f"{name} must be a whole number >= 1{more}; given {value!r}.")
+    return int(value)

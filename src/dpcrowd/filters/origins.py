@@ -1,0 +1,115 @@
+"""What is remembered of the origins of records: how well their records have agreed with what all of them said together.
+
+A record that is far off is down-weighted at once (`records`). One that is wrong but plausible, such as that of a server
+whose feed has stopped and which says the same for ever, is seen only over time. So when a slot is final, the records in
+it are compared with the posterior that all of them have led to: the squared residual over its variance, averaged over
+the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is usual
+among all origins, since a wrong model makes everybody look bad. Above `SUSPECT` the variances of an origin's records
+are multiplied by the score's square. Good records bring the score down again, slowly.
+
+In the first L slots nothing is final yet, and there is no prior that could expose anybody. There the median of all
+origins' totals is what an origin is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters.records import RecordTable, held_pairs
+
+__all__ = ["SUSPECT", "OriginScores", "start_penalty"]
+
+Floats = NDArray[np.float64]
+
+SUSPECT = 3.5
+"""Of a score: for honest origins 1, with Laplace noise and this memory four standard deviations below."""
+
+_RATE, _FORGIVENESS = 1 / 8, 1 / 32
+_MOST = 100.0
+_USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
+_FEWEST = 5  # origins that a median is taken of
+
+
+@dataclass
+class OriginScores:
+    """score (N, servers per run): of each origin at each receiver. usual (N,): the mean residual of all its origins."""
+
+    score: Floats
+    usual: Floats
+
+    @classmethod
+    def start(cls, receivers: int, servers: int) -> OriginScores:
+        return cls(np.ones((receivers, servers)), np.ones(receivers))
+
+    def penalty(self) -> Floats:
+        """Factors of the variance, at least 1."""
+        return np.where(self.score > SUSPECT, np.square(self.score), 1.0)
+
+    def judge(
+        self,
+        rows: NDArray[np.int64],
+        origins: NDArray[np.int64],
+        table: RecordTable,
+        variance: Floats,
+        mean: Floats,
+        mean_var: Floats,
+        known: NDArray[np.bool_],
+    ) -> None:
+        """Learn from the records of a slot that is final.
+
+        rows, origins         receiver and origin of each record
+        variance              (records, d) R of each, for an honest origin
+        mean, mean_var, known (N, d), (N, d), (N,) the posterior of the slot
+        """
+        there = known[rows]
+        rows, origins, variance = rows[there], origins[there], variance[there]
+        if not rows.size:
+            return
+        share = table.shares[origins][:, None]
+        off = table.noisy[origins] - share * mean[rows]
+        squared = (off * off / (variance + share * share * mean_var[rows])).mean(axis=1)
+        number = np.bincount(rows, minlength=len(self.usual))
+        total = np.bincount(rows, weights=np.minimum(squared, _MOST_USUAL), minlength=len(self.usual))
+        rate = 1.0 - (1.0 - _USUAL_RATE) ** number
+        self.usual = self.usual + np.where(number > 0, (total / np.maximum(number, 1) - self.usual) * rate, 0.0)
+        residual = np.minimum(squared / np.maximum(self.usual[rows], 1.0), _MOST)
+        place = origins % self.score.shape[1]
+        score = self.score[rows, place]
+        rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
+        self.score[rows, place] = score + (residual - score) * rate
+
+
+def start_penalty(
+    receivers: int,
+    servers: int,
+    slots: Sequence[tuple[NDArray[np.integer], NDArray[np.integer], RecordTable]],
+    limit: float,
+) -> Floats:
+    """Factors (N, servers) by the records of the first slots alone: those far from the median of all count less.
+
+    slots  (indptr, indices, table) of each
+    """
+    shape = (receivers, servers)
+    total, spread, number = (np.zeros(shape) for _ in range(3))
+    for indptr, indices, table in slots:
+        rows, origins = held_pairs(indptr, indices, table)
+        share, place = table.shares[origins], origins % servers
+        total[rows, place] += table.noisy[origins].sum(axis=1) / share
+        spread[rows, place] += table.var[origins] * table.noisy.shape[1] / (share * share)
+        number[rows, place] += 1
+    penalty = np.ones(shape)
+    enough = np.count_nonzero(number, axis=1) >= _FEWEST
+    if not enough.any():
+        return penalty
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(number > 0, total / number, np.nan)[enough]
+        var = (spread / (number * number))[enough]
+        median = np.nanmedian(mean, axis=1, keepdims=True)
+        width = 1.4826 * np.nanmedian(np.abs(mean - median), axis=1, keepdims=True)
+        ratio = np.square(mean - median) / (limit * (np.square(width) + var))
+        penalty[enough] = np.where(ratio > 1.0, ratio, 1.0)
+    return penalty
