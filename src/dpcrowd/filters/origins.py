@@ -7,13 +7,12 @@ the regions, is 1 on average for an honest origin. Each origin's score is a movi
 among all origins, since a wrong model makes everybody look bad. Above `SUSPECT` the variances of an origin's records
 are multiplied by the score's square. Good records bring the score down again, slowly.
 
-In the first L slots nothing is final yet, and there is no prior that could expose anybody. There the median of all
-origins' totals is what an origin is compared with.
+Where a receiver knows nothing yet, there is no prior that could expose anybody. There a record is compared with the
+median of the slot's records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,30 +85,27 @@ class OriginScores:
 def start_penalty(
     receivers: int,
     servers: int,
-    slots: Sequence[tuple[NDArray[np.integer], NDArray[np.integer], RecordTable]],
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    table: RecordTable,
     limit: float,
 ) -> Floats:
-    """Factors (N, servers) by the records of the first slots alone: those far from the median of all count less.
+    """Factors (N, servers) by the records of one slot alone: origins whose total is far from the median count less.
 
-    slots  (indptr, indices, table) of each
+    Of receivers that have fewer than five records nobody can tell: their factors are 1.
     """
-    shape = (receivers, servers)
-    total, spread, number = (np.zeros(shape) for _ in range(3))
-    for indptr, indices, table in slots:
-        rows, origins = held_pairs(indptr, indices, table)
-        share, place = table.shares[origins], origins % servers
-        total[rows, place] += table.noisy[origins].sum(axis=1) / share
-        spread[rows, place] += table.var[origins] * table.noisy.shape[1] / (share * share)
-        number[rows, place] += 1
-    penalty = np.ones(shape)
-    enough = np.count_nonzero(number, axis=1) >= _FEWEST
-    if not enough.any():
-        return penalty
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(number > 0, total / number, np.nan)[enough]
-        var = (spread / (number * number))[enough]
-        median = np.nanmedian(mean, axis=1, keepdims=True)
-        width = 1.4826 * np.nanmedian(np.abs(mean - median), axis=1, keepdims=True)
-        ratio = np.square(mean - median) / (limit * (np.square(width) + var))
-        penalty[enough] = np.where(ratio > 1.0, ratio, 1.0)
+    rows, origins = held_pairs(indptr, indices, table)
+    share, place = table.shares[origins], origins % servers
+    total, var = np.full((receivers, servers), np.nan), np.zeros((receivers, servers))
+    total[rows, place] = table.noisy[origins].sum(axis=1) / share
+    var[rows, place] = table.var[origins] * table.noisy.shape[1] / (share * share)
+    penalty = np.ones((receivers, servers))
+    enough = np.bincount(rows, minlength=receivers) >= _FEWEST
+    if enough.any():
+        total, var = total[enough], var[enough]
+        median = np.nanmedian(total, axis=1, keepdims=True)
+        width = 1.4826 * np.nanmedian(np.abs(total - median), axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            ratio = np.square(total - median) / (limit * (np.square(width) + var))
+            penalty[enough] = np.where(ratio > 1.0, ratio, 1.0)
     return penalty

@@ -56,7 +56,7 @@ class RecordMessages(Messages):
             if (getattr(self, name) < 0).any():
                 raise BadInput(f"{sender} sent a record whose {name} is below 0.")
 
-    def check_like(self, own: Messages, sender: int) -> None:
+    def check_shapes(self, own: Messages, sender: int) -> None:
         for f in fields(self):
             mine, theirs = getattr(own, f.name), getattr(self, f.name)
             if theirs.dtype != mine.dtype or theirs.shape != (len(self.origin), *mine.shape[1:]):

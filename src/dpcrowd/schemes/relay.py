@@ -50,7 +50,7 @@ Hops = int | Literal["all"]
 LIMIT = 36.0
 """Of a squared normalised innovation, from which on a record counts less: honest noise is beyond once in thousands."""
 
-MOST_REMEMBERED = 2048
+MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
 
 
@@ -65,6 +65,7 @@ class RelayState:
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state as it was expected for the slot
     recent                (L, N, POOL): see `filters.records`
+    scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
     traffic               what was sent in the last slot
@@ -92,7 +93,8 @@ class RelayState:
     base_known: Bools
     base_recent: Floats
     scores: OriginScores | None
-    links: list[Holdings]
+    penalty: Floats
+    links: list[Holdings] | None
     traffic: Traffic | None = None
 
 
@@ -193,7 +195,8 @@ class Relay(Scheme):
             base_known=np.zeros(receivers, dtype=np.bool_),
             base_recent=np.full((receivers, POOL), np.nan),
             scores=OriginScores.start(receivers, servers) if remembered else None,
-            links=[Holdings.none(receivers)] * lag if peers is None and spread is None else [],
+            penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
+            links=[Holdings.none(receivers)] * lag if peers is None and spread is None else None,
         )
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
@@ -239,9 +242,7 @@ class Relay(Scheme):
             changed = self._take(state, plan, reading, messages)
         if state.setting.need_guarantee().users == "pinned":
             state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
-        # Before anything is final every record says something about every other.
-        first = 0 if slot < self.lag else changed[0]
-        self._filter(state, first, slot, set(changed), hearing.engine)
+        self._filter(state, slot, changed, hearing.engine)
 
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> list[int]:
         """In a simulation: everybody's records are in the table, and travel. Gives the slots that have changed."""
@@ -251,10 +252,11 @@ class Relay(Scheme):
         state.noisy[place] = reading.noisy
         state.var[place] = np.where(speaks, state.setting.tuning.alpha * plan.noise_var[:, 0], 0.0)
         state.shares[place] = plan.shares[:, 0]
-        if state.spread is None:
+        if state.links is not None:
             state.links[place] = Holdings(hearing.matrix.indptr, hearing.matrix.indices)
             state.traffic = Traffic.one_hop(graph.degree, speaks, state.setting.runs)
             return [slot]
+        assert state.spread is not None
         state.spread.open(slot, speaks)
         changed, state.traffic = state.spread.exchange(
             slot, graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
@@ -289,17 +291,20 @@ class Relay(Scheme):
     def _holdings(self, state: RelayState, slot: int, engine: str) -> Holdings:
         if state.mailbox is not None:
             return state.mailbox.holdings(slot)
-        return state.links[slot % self.lag] if state.spread is None else state.spread.holdings(slot, engine)
+        if state.spread is not None:
+            return state.spread.holdings(slot, engine)
+        assert state.links is not None
+        return state.links[slot % self.lag]
 
     def _table(self, state: RelayState, slot: int) -> RecordTable:
         place = slot % self.lag
         return RecordTable(state.noisy[place], state.var[place], state.shares[place])
 
-    def _filter(self, state: RelayState, first: int, last: int, changed: set[int], engine: str) -> None:
-        """Run the filter again from a slot on. The guard's prior changes with it, so later slots are summed again."""
+    def _filter(self, state: RelayState, last: int, changed: list[int], engine: str) -> None:
+        """Run the filter again from the first slot that has changed. The guard's priors change with it, so all later
+        slots are summed again."""
         model, lag, matrix = state.setting.model, self.lag, state.setting.form == "matrix"
-        penalty = self._penalty(state, last, engine)
-        for slot in range(first, last + 1):
+        for slot in range(changed[0], last + 1):
             place, before = slot % lag, (slot - 1) % lag
             mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
             recent = state.recent[before]
@@ -313,12 +318,7 @@ class Relay(Scheme):
                 prior, prior_var = predict(mean, var, model)
             if self.guard or slot in changed:
                 spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
-                reference = Reference(state.level[place], state.level_var[place])
-                if self.guard:
-                    reference = replace(
-                        reference, prior=prior, prior_var=spread, penalty=penalty, limit=LIMIT, recent=recent
-                    )
-                self._sum(state, slot, reference, engine)
+                self._sum(state, slot, prior, spread, recent, engine)
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -330,24 +330,27 @@ class Relay(Scheme):
                 state.mean[place], state.mean_var[place] = update(prior, prior_var, y, info)
                 state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
-    def _sum(self, state: RelayState, slot: int, reference: Reference, engine: str) -> None:
-        place, setting = slot % self.lag, state.setting
+    def _sum(
+        self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, recent: Floats, engine: str
+    ) -> None:
+        place, setting, table = slot % self.lag, state.setting, self._table(state, slot)
         held = self._holdings(state, slot, engine)
-        state.y[place], state.info[place], recent = record_sums(
-            held.indptr, held.indices, self._table(state, slot), reference, setting.observation,
-            setting.model.noise_var, _servers(state), engine,
+        reference = Reference(state.level[place], state.level_var[place])
+        if self.guard:
+            penalty = state.penalty[place] if state.scores is not None else None
+            if penalty is not None and not np.isfinite(prior_var).all():
+                unknown = ~np.isfinite(prior_var).all(axis=1, keepdims=True)
+                first = start_penalty(setting.servers, _servers(state), held.indptr, held.indices, table, LIMIT)
+                penalty = np.where(unknown, first, penalty)
+            reference = replace(
+                reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
+            )
+        state.y[place], state.info[place], after = record_sums(
+            held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
+            _servers(state), engine,
         )  # fmt: skip
-        if recent is not None:
-            state.recent[place] = recent
-
-    def _penalty(self, state: RelayState, slot: int, engine: str) -> Floats | None:
-        if state.scores is None:
-            return None
-        if slot >= self.lag:
-            return state.scores.penalty()
-        held = [(self._holdings(state, one, engine), self._table(state, one)) for one in range(slot + 1)]
-        slots = [(one.indptr, one.indices, table) for one, table in held]
-        return start_penalty(state.setting.servers, _servers(state), slots, LIMIT)
+        if after is not None:
+            state.recent[place] = after
 
     # -------------------------------------------------------------------------------------------- what is final
 
@@ -366,6 +369,8 @@ class Relay(Scheme):
             state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
             state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
         state.level[place], state.level_var[place] = self._expected(state)
+        if state.scores is not None:
+            state.penalty[place] = state.scores.penalty()
 
     def _expected(self, state: RelayState) -> tuple[Floats, Floats]:
         """The finalised state as it is expected to be L slots later: means and variances, (N, d)."""

@@ -196,7 +196,7 @@ class Server:
         if self._pending is None:
             return None
         message = self._own_message(*self._pending)
-        return message if message.speaks[0] else None
+        return message if message.speaks.any() else None
 
     def _own_message(self, plan: Plan, reading: Reading) -> Messages:
         message: Messages = self.scheme.message(self._state, plan, reading)
@@ -221,9 +221,9 @@ class Server:
         heard[self.number] = own
         for sender, message in heard.items():
             _check_message(sender, message, own)
-        heard = {sender: m for sender, m in heard.items() if m.speaks[0] or sender == self.number}
+        heard = {sender: m for sender, m in heard.items() if m.speaks.any() or sender == self.number}
         inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
-        hearing = Hearing() if self.scheme.reach == "alone" else inbox_hearing(len(heard), self._gain)
+        hearing = inbox_hearing(len(heard), self._gain) if self.scheme.reach == "one-hop" else Hearing()
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
@@ -318,10 +318,5 @@ def saved_slot(saved: bytes) -> int:
 def _check_message(sender: int, message: Messages, own: Messages) -> None:
     if type(message) is not type(own):
         raise BadInput(f"server {sender} sent {type(message).__name__}; this scheme hears {type(own).__name__}.")
-    for name, expected in own.arrays().items():
-        given = message.arrays()[name]
-        if given.shape != expected.shape or given.dtype != expected.dtype:
-            raise BadInput(
-                f"server {sender} sent {name} of {given.dtype}{given.shape}; allowed: {expected.dtype}{expected.shape}."
-            )
+    message.check_shapes(own, sender)
     message.check_values(f"server {sender}")
