@@ -11,7 +11,7 @@ in ascending order of the origins, so that whoever has the same records has the 
 Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
 variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
 be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count, too.
-Where the records agree that the prior is off, it is: so v_k is compared with limit s. Where it is larger, R is multiplied
+Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with limit s. Where it is larger, R is multiplied
 by v_k / (limit s): the farther off, the less a record counts, and its pull is bounded. `penalty` multiplies R by what
 the origin has earned before; whoever has one does not count in the quartile.
 """
@@ -80,8 +80,8 @@ def record_sums(
     process_var: Floats,
     servers: int,
     engine: str = "scipy",
-) -> tuple[Floats, Floats, Floats | None]:
-    """y and Y of each receiver, (N, d), and `recent` after this slot.
+) -> tuple[Floats, Floats, Floats | None, Floats | None]:
+    """y and Y of each receiver, (N, d); with a guard also `recent` after this slot, and s, (N,).
 
     Row i of (indptr, indices) lists the origins whose records receiver i may have.
     """
@@ -90,26 +90,27 @@ def record_sums(
         guarded = reference.prior is not None
         penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
         recent = np.empty((1, 1)) if reference.recent is None else reference.recent.copy()
+        scale = np.ones(len(y))
         compiled(
             indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
             reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
             guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
-            servers, recent, y, info,
+            servers, recent, scale, y, info,
         )  # fmt: skip
-        return y, info, None if reference.recent is None else recent
+        return (y, info, recent, scale) if guarded else (y, info, None, None)
     count = len(indptr) - 1
     rows, origins = held_pairs(indptr, indices, table)
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     share = table.shares[origins][:, None]
-    recent = reference.recent
+    recent, scale = None, None
     penalty = None if reference.penalty is None else reference.penalty[rows, origins % servers]
     if reference.prior is not None:
-        factor, recent = _guard(rows, origins, table, reference, variance, penalty)
+        factor, recent, scale = _guard(rows, origins, table, reference, variance, penalty)
         variance = variance * factor
     if penalty is not None:
         variance = variance * penalty[:, None]
     weight = share / variance
-    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), recent
+    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), recent, scale
 
 
 def held_pairs(
@@ -147,8 +148,8 @@ def _guard(
     reference: Reference,
     variance: Floats,
     penalty: Floats | None,
-) -> tuple[Floats, Floats]:
-    """By how much R grows, (pairs, d), at least 1; and `recent` after this slot."""
+) -> tuple[Floats, Floats, Floats]:
+    """By how much R grows, (pairs, d), at least 1; `recent` after this slot; and s, (N,)."""
     assert reference.prior is not None and reference.prior_var is not None and reference.recent is not None
     share = table.shares[origins][:, None]
     off = table.noisy[origins] - share * reference.prior[rows]
@@ -163,14 +164,14 @@ def _guard(
     for row in np.unique(rows):
         own = mean[(rows == row) & trusted]
         before = recent[row][~np.isnan(recent[row])]
-        pool = np.sort(own if len(own) >= POOL else np.concatenate([before[len(before) + len(own) - POOL :], own])
-                       if len(before) + len(own) > POOL else np.concatenate([before, own]))
-        if len(pool) >= POOL:
+        pool = own if len(own) >= POOL else np.concatenate([before, own])[-POOL:]
+        pool = np.sort(pool)
+        if len(own) and len(pool) >= POOL:
             scale[row] = max(pool[len(pool) // 4], 1.0)
         both = np.concatenate([recent[row], own])
         recent[row] = both[len(both) - POOL :]
     ratio = squared / (reference.limit * scale[rows][:, None])
-    return np.where(ratio > 1.0, ratio, 1.0), recent
+    return np.where(ratio > 1.0, ratio, 1.0), recent, scale
 
 
 def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
@@ -186,7 +187,7 @@ def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
 def _loop_sums(
     indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
     prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
-    servers: int, recent: Any, y: Any, info: Any,
+    servers: int, recent: Any, scales: Any, y: Any, info: Any,
 ) -> None:  # fmt: skip
     regions = noisy.shape[1]
     pool = recent.shape[1]
@@ -228,8 +229,9 @@ def _loop_sums(
                     recent[i, b] = recent[i, b + own]
                 for b in range(own):
                     recent[i, pool - own + b] = means[b]
-            if number >= pool:
+            if own and number >= pool:
                 scale = max(np.sort(means[:number])[number // 4], 1.0)
+            scales[i] = scale
         for e in range(indptr[i], indptr[i + 1]):
             o = indices[e]
             if var[o] <= 0.0:

@@ -50,6 +50,9 @@ Hops = int | Literal["all"]
 LIMIT = 36.0
 """Of a squared normalised innovation, from which on a record counts less: honest noise is beyond once in thousands."""
 
+OFF = 4.0
+"""Of the lower quartile of a slot's squared normalised innovations, from which on the prior is off, not the records."""
+
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
 
@@ -318,7 +321,9 @@ class Relay(Scheme):
                 prior, prior_var = predict(mean, var, model)
             if self.guard or slot in changed:
                 spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
-                self._sum(state, slot, prior, spread, recent, engine)
+                off = self._sum(state, slot, prior, spread, recent, engine)
+                if off is not None:
+                    prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -332,7 +337,8 @@ class Relay(Scheme):
 
     def _sum(
         self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, recent: Floats, engine: str
-    ) -> None:
+    ) -> Floats | None:
+        """The information of a slot's records; gives by how much the prior's variance grows, where it does, (N,)."""
         place, setting, table = slot % self.lag, state.setting, self._table(state, slot)
         held = self._holdings(state, slot, engine)
         reference = Reference(state.level[place], state.level_var[place])
@@ -345,12 +351,14 @@ class Relay(Scheme):
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
-        state.y[place], state.info[place], after = record_sums(
+        state.y[place], state.info[place], after, scale = record_sums(
             held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
             _servers(state), engine,
         )  # fmt: skip
-        if after is not None:
-            state.recent[place] = after
+        if after is None or scale is None:
+            return None
+        state.recent[place] = after
+        return np.where(scale > OFF, scale, 1.0) if (scale > OFF).any() else None
 
     # -------------------------------------------------------------------------------------------- what is final
 
