@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
+from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.hearing import Hearing
@@ -61,6 +62,7 @@ MOST_REMEMBERED = 512
 class RelayState:
     """Of N receivers and their origins; of the last L slots, slot t at place t mod L.
 
+    last                  () the slot that was fused last; -1: none
     shift                 (N, 1) slots by which the schedule has moved
     spread, mailbox       who has which record: of all servers of a simulation, or of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: none
@@ -68,6 +70,7 @@ class RelayState:
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state as it was expected for the slot
     recent                (L, N, POOL): see `filters.records`
+    doubt                 (L, N): by how much the prior's variance has grown, where the records agree that it is off
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
@@ -77,6 +80,7 @@ class RelayState:
     setting: Setting
     ledger: Ledger
     amount: Ints
+    last: Ints
     shift: Ints
     spread: Spread | None
     mailbox: Mailbox | None
@@ -91,6 +95,7 @@ class RelayState:
     level: Floats
     level_var: Floats
     recent: Floats
+    doubt: Floats
     base: Floats
     base_var: Floats
     base_known: Bools
@@ -119,7 +124,12 @@ class Relay(Scheme):
 
     name = "relay"
     kinds = frozenset({"finite", "window"})
-    summary = ("records travel, hop by hop", "n samples, ε/n each, staggered or lockstep", "Kalman over records", "both")
+    summary = (
+        "records travel, hop by hop",
+        "n samples, ε/n each, staggered or lockstep",
+        "Kalman over records",
+        "both",
+    )
     reach = "relay"
 
     def __init__(
@@ -179,12 +189,13 @@ class Relay(Scheme):
             setting=setting,
             ledger=open_ledger(guarantee, receivers, regions),
             amount=np.array([[per_sample(guarantee.total, self.samples_in(setting))]]),
+            last=np.array(-1),
             shift=np.zeros((receivers, 1), dtype=np.int64),
             spread=spread,
             mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
             noisy=np.zeros((lag, origins, regions)),
             var=np.zeros((lag, origins)),
-            shares=np.zeros((lag, origins)),
+            shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
             y=np.zeros((lag, receivers, regions)),
             info=np.zeros((lag, receivers, regions)),
             mean=np.zeros((lag, receivers, regions)),
@@ -193,6 +204,7 @@ class Relay(Scheme):
             level=np.zeros((lag, receivers, regions)),
             level_var=np.full((lag, receivers, regions), np.inf),
             recent=np.full((lag, receivers, POOL), np.nan),
+            doubt=np.ones((lag, receivers)),
             base=np.zeros((receivers, regions)),
             base_var=unknown,
             base_known=np.zeros(receivers, dtype=np.bool_),
@@ -222,8 +234,10 @@ class Relay(Scheme):
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
         place, origin = mailbox.outgoing(self.max_hops)
-        age = (plan.slot - 1 - place) % self.lag  # of what was heard up to the slot before
-        rows = [origin, plan.slot - 1 - age, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
+        slot = state.last - (state.last - place) % self.lag
+        in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
+        place, origin, slot = place[in_time], origin[in_time], slot[in_time]
+        rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
         noisy = state.noisy[place, origin]
         if reading.charge.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
@@ -234,18 +248,61 @@ class Relay(Scheme):
     # ----------------------------------------------------------------------------------------------------- fuse
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
-        slot, place = plan.slot, plan.slot % self.lag
-        sampled = reading.charge > 0
-        self._finalise(state, slot, hearing.engine)
-        state.noisy[place], state.var[place] = 0.0, 0.0
+        slot = plan.slot
+        self._pass(state, slot, hearing.engine)
+        self._open(state, slot, hearing.engine)
         if state.mailbox is None:
             changed = self._spread(state, plan, reading, hearing)
         else:
             assert isinstance(messages, RecordMessages)
             changed = self._take(state, plan, reading, messages)
+        self._close(state, slot, reading.charge > 0, changed, hearing.engine)
+
+    def _open(self, state: RelayState, slot: int, engine: str) -> None:
+        """A slot takes the place of the one that is final now."""
+        self._finalise(state, slot, engine)
+        place = slot % self.lag
+        state.noisy[place], state.var[place] = 0.0, 0.0
+        if state.mailbox is not None:
+            state.mailbox.open(slot, self.samples_in(state.setting), state.setting.need_guarantee().length)
+
+    def _close(self, state: RelayState, slot: int, sampled: Bools, changed: list[int], engine: str) -> None:
+        """The records of a slot are there: move the schedule if a sample is missing, and run the filter."""
         if state.setting.need_guarantee().users == "pinned":
             state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
-        self._filter(state, slot, changed, hearing.engine)
+        state.last = np.array(slot)
+        self._filter(state, slot, changed, engine)
+
+    def _pass(self, state: RelayState, until: int, engine: str) -> None:
+        """Slots in which a server was not there: nothing sampled, nothing heard.
+
+        After L of them all its records are final, and it only predicts. Whoever begins later than its network has
+        missed nothing: it keeps its phase.
+        """
+        if state.last < 0:
+            state.last = np.array(until - 1)
+        nothing = np.zeros((state.setting.servers, 1), dtype=np.bool_)
+        for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + self.lag)):
+            self._open(state, slot, engine)
+            self._close(state, slot, nothing, [slot], engine)
+        if state.last + 1 < until:
+            self._jump(state, until - 1)
+
+    def _jump(self, state: RelayState, slot: int) -> None:
+        """Go on to a slot, when there are no records but final ones: everything that is held is predicted."""
+        setting, steps = state.setting, slot - int(state.last)
+        ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
+        state.base, state.base_var = ahead(state.base, state.base_var, setting.model, steps)
+        for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
+            one = predict_ahead if name == "level" else ahead
+            for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
+                array[:] = np.roll(values, steps, axis=0)
+        if setting.need_guarantee().users == "pinned":
+            later = int(state.last) + 1
+            while later <= slot and not self._scheduled(state, later).all():
+                later += 1
+            state.shift = state.shift + (slot + 1 - later)  # from the first sample that is missing on, all move
+        state.last = np.array(slot)
 
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> list[int]:
         """In a simulation: everybody's records are in the table, and travel. Gives the slots that have changed."""
@@ -269,10 +326,8 @@ class Relay(Scheme):
     def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> list[int]:
         """Of one server: its own record and those that it has heard. Gives the slots that have changed."""
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
-        assert mailbox is not None and setting.peers is not None
+        assert mailbox is not None
         guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
-        state.shares[slot % self.lag] = setting.peers.shares
-        mailbox.open(slot, samples, guarantee.length)
         changed = {slot}
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
@@ -319,10 +374,12 @@ class Relay(Scheme):
                     prior_var = np.where(known[:, None, None], prior_var, var)
             else:
                 prior, prior_var = predict(mean, var, model)
+            state.doubt[place] = 1.0
             if self.guard or slot in changed:
                 spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
                 off = self._sum(state, slot, prior, spread, recent, engine)
                 if off is not None:
+                    state.doubt[place] = off
                     prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
