@@ -6,10 +6,10 @@ a mailbox: the records of the last L slots that it has heard, each once. It acce
 - that is not older than the lag; older ones are counted as too late,
 - that it does not have yet: two of one origin and slot are one,
 - whose epsilon is not above the public price of a sample, and which the origin's public account allows. With n samples
-  per w slots, evenly spread, any w slots hold at most n. The account
-  is the moment until which an origin's records have paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot:
-  a record of slot s is allowed if n s >= paid_until - (n - 1), since slots are whole numbers, and then paid_until =
-  max(paid_until, n s) + w. An origin that names a large epsilon, or speaks too often, buys no weight by it.
+  per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
+  paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if n s >=
+  paid_until - (n - 1), since slots are whole numbers, and then paid_until = max(paid_until, n s) + w. An origin that
+  names a large epsilon, or speaks too often, buys no weight by it.
 """
 
 from __future__ import annotations

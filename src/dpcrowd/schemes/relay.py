@@ -5,8 +5,8 @@ counted twice, there is no consensus step to tune, and intervals are exact given
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
-    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order of
-              origin, and the filter runs again from there on (`filters.records`)
+    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order
+              of origin, and the filter runs again from there on (`filters.records`)
     release   posterior and variance
 
 The level behind a binomial variance is the finalised state of slot s - L, of which no record is taken any more in slot
@@ -30,7 +30,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
+from dpcrowd.network.bit_spread import BitSpread
+from dpcrowd.network.costs import varint_bytes
 from dpcrowd.network.hearing import Hearing
+from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
 from dpcrowd.privacy.allocation import per_sample
@@ -56,6 +59,9 @@ OFF = 4.0
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
 
+MOST_IN_BITS = 8192
+"""Servers per run, up to which a simulation keeps a bit for every pair of them."""
+
 
 @dataclass
 class RelayState:
@@ -68,10 +74,12 @@ class RelayState:
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state as it was expected for the slot
     recent                (L, N, POOL): see `filters.records`
+    doubt                 (L, N) by how much the prior's variance was multiplied
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
     traffic               what was sent in the last slot
+    value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 
     setting: Setting
@@ -91,6 +99,7 @@ class RelayState:
     level: Floats
     level_var: Floats
     recent: Floats
+    doubt: Floats
     base: Floats
     base_var: Floats
     base_known: Bools
@@ -98,6 +107,7 @@ class RelayState:
     scores: OriginScores | None
     penalty: Floats
     links: list[Holdings] | None
+    value_bytes: Ints
     traffic: Traffic | None = None
 
 
@@ -119,7 +129,12 @@ class Relay(Scheme):
 
     name = "relay"
     kinds = frozenset({"finite", "window"})
-    summary = ("records travel, hop by hop", "n samples, ε/n each, staggered or lockstep", "Kalman over records", "both")
+    summary = (
+        "records travel, hop by hop",
+        "n samples, ε/n each, staggered or lockstep",
+        "Kalman over records",
+        "both",
+    )
     reach = "relay"
 
     def __init__(
@@ -168,13 +183,14 @@ class Relay(Scheme):
         unknown = np.full((receivers, regions), np.inf)
         if setting.form == "matrix":
             unknown = np.tile(np.eye(regions), (receivers, 1, 1))
-        spread = None
+        spread: Spread | None = None
         if peers is None and self.max_hops != 1:
-            if servers > Spread.MOST_SERVERS:
+            if servers > MOST_IN_BITS and self.max_hops is None:
                 raise BadInput(
-                    f"relay beyond one hop is simulated for up to {Spread.MOST_SERVERS} servers; given {servers}."
+                    f"relay to all servers is simulated for up to {MOST_IN_BITS} of them; given {servers}. Give a "
+                    "reach of a few hops."
                 )
-            spread = Spread.start(setting.runs, servers, lag)
+            spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
         return RelayState(
             setting=setting,
             ledger=open_ledger(guarantee, receivers, regions),
@@ -193,6 +209,7 @@ class Relay(Scheme):
             level=np.zeros((lag, receivers, regions)),
             level_var=np.full((lag, receivers, regions), np.inf),
             recent=np.full((lag, receivers, POOL), np.nan),
+            doubt=np.ones((lag, receivers)),
             base=np.zeros((receivers, regions)),
             base_var=unknown,
             base_known=np.zeros(receivers, dtype=np.bool_),
@@ -200,6 +217,7 @@ class Relay(Scheme):
             scores=OriginScores.start(receivers, servers) if remembered else None,
             penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
             links=[Holdings.none(receivers)] * lag if peers is None and spread is None else None,
+            value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
         )
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
@@ -229,7 +247,7 @@ class Relay(Scheme):
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
-        return RecordMessages.of(*rows, noisy)
+        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy)
 
     # ----------------------------------------------------------------------------------------------------- fuse
 
@@ -239,41 +257,50 @@ class Relay(Scheme):
         self._finalise(state, slot, hearing.engine)
         state.noisy[place], state.var[place] = 0.0, 0.0
         if state.mailbox is None:
-            changed = self._spread(state, plan, reading, hearing)
+            oldest = self._spread(state, plan, reading, hearing)
         else:
             assert isinstance(messages, RecordMessages)
-            changed = self._take(state, plan, reading, messages)
+            oldest = self._take(state, plan, reading, messages)
         if state.setting.need_guarantee().users == "pinned":
             state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
-        self._filter(state, slot, changed, hearing.engine)
+        self._filter(state, slot, oldest, hearing.engine)
 
-    def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> list[int]:
-        """In a simulation: everybody's records are in the table, and travel. Gives the slots that have changed."""
+    def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
+        """In a simulation: everybody's records are in the table, and travel.
+
+        Gives of each server the oldest slot of which it has new records, (N,).
+        """
         slot, place, graph = plan.slot, plan.slot % self.lag, hearing.graph
         assert graph is not None
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
         state.var[place] = np.where(speaks, state.setting.tuning.alpha * plan.noise_var[:, 0], 0.0)
         state.shares[place] = plan.shares[:, 0]
+        runs = state.setting.runs
+        sizes = np.zeros(len(speaks), dtype=np.int64)
+        sizes[speaks] = varint_bytes(reading.noisy[speaks]).sum(axis=1)
+        state.value_bytes[place] = sizes.reshape(runs, -1).sum(axis=1), speaks.reshape(runs, -1).sum(axis=1)
         if state.links is not None:
             state.links[place] = Holdings(hearing.matrix.indptr, hearing.matrix.indices)
-            state.traffic = Traffic.one_hop(graph.degree, speaks, state.setting.runs)
-            return [slot]
+            state.traffic = Traffic.one_hop(graph.degree, speaks, sizes, runs)
+            return np.full(len(speaks), slot)
         assert state.spread is not None
         state.spread.open(slot, speaks)
-        changed, state.traffic = state.spread.exchange(
+        oldest, state.traffic = state.spread.exchange(
             slot, graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
         )
-        return changed
+        size, number = state.value_bytes.sum(axis=0)  # those on their way are taken to be as large as all on average
+        state.traffic.value_bytes = state.traffic.records * size / np.maximum(number, 1)
+        return oldest
 
-    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> list[int]:
-        """Of one server: its own record and those that it has heard. Gives the slots that have changed."""
+    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
+        """Of one server: its own record and those that it has heard. Gives the oldest slot that has changed, (1,)."""
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
         assert mailbox is not None and setting.peers is not None
         guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
         state.shares[slot % self.lag] = setting.peers.shares
         mailbox.open(slot, samples, guarantee.length)
-        changed = {slot}
+        oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
@@ -281,8 +308,8 @@ class Relay(Scheme):
         if taken.any():
             slots = messages.slot[taken]
             self._write(state, slots, messages.origin[taken], messages.nano[taken], messages.noisy[taken])
-            changed.update(slots.tolist())
-        return sorted(changed)
+            oldest = min(oldest, int(slots.min()))
+        return np.array([oldest])
 
     def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats) -> None:
         setting = state.setting
@@ -303,11 +330,13 @@ class Relay(Scheme):
         place = slot % self.lag
         return RecordTable(state.noisy[place], state.var[place], state.shares[place])
 
-    def _filter(self, state: RelayState, last: int, changed: list[int], engine: str) -> None:
-        """Run the filter again from the first slot that has changed. The guard's priors change with it, so all later
-        slots are summed again."""
+    def _filter(self, state: RelayState, last: int, oldest: Ints, engine: str) -> None:
+        """Run the filter again from the first slot that has changed.
+
+        The guard's priors change with it, so a server sums all slots from its oldest change on again.
+        """
         model, lag, matrix = state.setting.model, self.lag, state.setting.form == "matrix"
-        for slot in range(changed[0], last + 1):
+        for slot in range(int(oldest.min()), last + 1):
             place, before = slot % lag, (slot - 1) % lag
             mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
             recent = state.recent[before]
@@ -319,11 +348,11 @@ class Relay(Scheme):
                     prior_var = np.where(known[:, None, None], prior_var, var)
             else:
                 prior, prior_var = predict(mean, var, model)
-            if self.guard or slot in changed:
-                spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
-                off = self._sum(state, slot, prior, spread, recent, engine)
-                if off is not None:
-                    prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
+            spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
+            self._sum(state, slot, oldest <= slot, prior, spread, recent, engine)
+            doubt = state.doubt[place]
+            if (doubt > 1.0).any():
+                prior_var = prior_var * doubt.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -336,9 +365,16 @@ class Relay(Scheme):
                 state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
     def _sum(
-        self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, recent: Floats, engine: str
-    ) -> Floats | None:
-        """The information of a slot's records; gives by how much the prior's variance grows, where it does, (N,)."""
+        self,
+        state: RelayState,
+        slot: int,
+        active: Bools,
+        prior: Floats,
+        prior_var: Floats,
+        recent: Floats,
+        engine: str,
+    ) -> None:
+        """The information of a slot's records, and what the guard says of them, for the servers that are `active`."""
         place, setting, table = slot % self.lag, state.setting, self._table(state, slot)
         held = self._holdings(state, slot, engine)
         reference = Reference(state.level[place], state.level_var[place])
@@ -351,14 +387,15 @@ class Relay(Scheme):
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
-        state.y[place], state.info[place], after, scale = record_sums(
+        y, info, after, scale = record_sums(
             held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
-            _servers(state), engine,
+            _servers(state), engine, active,
         )  # fmt: skip
-        if after is None or scale is None:
-            return None
-        state.recent[place] = after
-        return np.where(scale > OFF, scale, 1.0) if (scale > OFF).any() else None
+        rows: Bools | slice = slice(None) if active.all() else active
+        state.y[place, rows], state.info[place, rows] = y[rows], info[rows]
+        if after is not None and scale is not None:
+            state.recent[place, rows] = after[rows]
+            state.doubt[place, rows] = np.where(scale > OFF, scale, 1.0)[rows]
 
     # -------------------------------------------------------------------------------------------- what is final
 
@@ -415,7 +452,7 @@ def _servers(state: RelayState) -> int:
 
 def _diagonal(matrices: Floats) -> Floats:
     """The diagonals of the last two axes, as a view."""
-    return np.einsum("...kk->...k", matrices)
+    return np.asarray(np.einsum("...kk->...k", matrices))
 
 
 def _whole(name: str, value: object, more: str = "") -> int:
