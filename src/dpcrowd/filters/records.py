@@ -1,7 +1,7 @@
 """What records say together: sums of information over the records that each server has (Relay, "fuse").
 
-A record of origin o is z = H r + noise per region, with the public share H and the variance V of its noise. Its receiver
-derives everything else itself:
+A record of origin o is z = H r + noise per region, with the public share H and the variance V of its noise. Its
+receiver derives everything else itself:
 
     R = alpha V + Var(counts given r)                   as in `observation`, at the receiver's reference level
     y = sum over the records of H z / R                 Y = sum over the records of H^2 / R
@@ -10,24 +10,21 @@ in ascending order of the origins, so that whoever has the same records has the 
 
 Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
 variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
-be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count, too.
-Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with limit s. Where it is larger, R is multiplied
-by v_k / (limit s): the farther off, the less a record counts, and its pull is bounded. `penalty` multiplies R by what
-the origin has earned before; whoever has one does not count in the quartile.
+be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count,
+too. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with
+limit s. Where it is larger, R is multiplied by v_k / (limit s): the farther off, the less a record counts, and its pull
+is bounded. `penalty` multiplies R by what the origin has earned before; whoever has one does not count in the quartile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.filters.observation import ROUNDING, Observation
+from dpcrowd.filters.record_loop import compiled_sums
 
 __all__ = ["RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
@@ -80,37 +77,43 @@ def record_sums(
     process_var: Floats,
     servers: int,
     engine: str = "scipy",
+    active: NDArray[np.bool_] | None = None,
 ) -> tuple[Floats, Floats, Floats | None, Floats | None]:
     """y and Y of each receiver, (N, d); with a guard also `recent` after this slot, and s, (N,).
 
-    Row i of (indptr, indices) lists the origins whose records receiver i may have.
+    Row i of (indptr, indices) lists the origins whose records receiver i may have. Where `active` (N,) is given, the
+    rows of other receivers mean nothing.
     """
-    if engine == "numba" and (compiled := _kernel()) is not None:
+    guarded = reference.prior is not None
+    active = np.ones(len(indptr) - 1, dtype=np.bool_) if active is None else active
+    if engine == "numba" and (compiled := compiled_sums()) is not None:
         y, info = np.zeros_like(reference.level), np.zeros_like(reference.level)
-        guarded = reference.prior is not None
         penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
         recent = np.empty((1, 1)) if reference.recent is None else reference.recent.copy()
-        scale = np.ones(len(y))
+        scales = np.ones(len(y))
         compiled(
-            indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
+            indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
             reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
             guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
-            servers, recent, scale, y, info,
+            servers, recent, scales, y, info,
         )  # fmt: skip
-        return (y, info, recent, scale) if guarded else (y, info, None, None)
+        return (y, info, recent, scales) if guarded else (y, info, None, None)
     count = len(indptr) - 1
     rows, origins = held_pairs(indptr, indices, table)
+    there = active[rows]
+    rows, origins = rows[there], origins[there]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     share = table.shares[origins][:, None]
-    recent, scale = None, None
-    penalty = None if reference.penalty is None else reference.penalty[rows, origins % servers]
-    if reference.prior is not None:
-        factor, recent, scale = _guard(rows, origins, table, reference, variance, penalty)
-        variance = variance * factor
-    if penalty is not None:
-        variance = variance * penalty[:, None]
+    after: Floats | None = None
+    scale: Floats | None = None
+    factors = None if reference.penalty is None else reference.penalty[rows, origins % servers]
+    if guarded:
+        growth, after, scale = _guard(rows, origins, table, reference, variance, factors)
+        variance = variance * growth
+    if factors is not None:
+        variance = variance * factors[:, None]
     weight = share / variance
-    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), recent, scale
+    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), after, scale
 
 
 def held_pairs(
@@ -182,85 +185,3 @@ def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
     ones = csr_array((np.ones(len(rows)), np.arange(len(rows)), indptr), shape=(count, len(rows)))
     sums: Floats = ones @ values
     return sums
-
-
-def _loop_sums(
-    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
-    prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
-    servers: int, recent: Any, scales: Any, y: Any, info: Any,
-) -> None:  # fmt: skip
-    regions = noisy.shape[1]
-    pool = recent.shape[1]
-    most = 0
-    for i in range(indptr.shape[0] - 1):
-        most = max(most, indptr[i + 1] - indptr[i])
-    means = np.empty(most + pool)
-    for i in range(indptr.shape[0] - 1):
-        scale = 1.0
-        if guarded:
-            own = 0
-            for e in range(indptr[i], indptr[i + 1]):
-                o = indices[e]
-                if var[o] <= 0.0 or (penalised and penalty[i, o % servers] != 1.0):
-                    continue
-                share = shares[o]
-                total = 0.0
-                for k in range(regions):
-                    if paper:
-                        spread = share * share * process_var[k]
-                    else:
-                        crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
-                        spread = share * (1.0 - share) * max(crowd, 1.0)
-                    variance = var[o] + max(spread, 1.0 / 12.0)
-                    off = noisy[o, k] - share * prior[i, k]
-                    total += off * off / (variance + share * share * prior_var[i, k])
-                means[own] = total / regions
-                own += 1
-            number = own
-            for b in range(pool - 1, -1, -1):
-                if number < pool and not np.isnan(recent[i, b]):
-                    means[number] = recent[i, b]
-                    number += 1
-            if own >= pool:
-                for b in range(pool):
-                    recent[i, b] = means[own - pool + b]
-            elif own:
-                for b in range(pool - own):
-                    recent[i, b] = recent[i, b + own]
-                for b in range(own):
-                    recent[i, pool - own + b] = means[b]
-            if own and number >= pool:
-                scale = max(np.sort(means[:number])[number // 4], 1.0)
-            scales[i] = scale
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
-            share = shares[o]
-            for k in range(regions):
-                if paper:
-                    spread = share * share * process_var[k]
-                else:
-                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
-                    spread = share * (1.0 - share) * max(crowd, 1.0)
-                variance = var[o] + max(spread, 1.0 / 12.0)
-                if guarded:
-                    off = noisy[o, k] - share * prior[i, k]
-                    ratio = off * off / (variance + share * share * prior_var[i, k]) / (limit * scale)
-                    if ratio > 1.0:
-                        variance = variance * ratio
-                if penalised:
-                    variance = variance * penalty[i, o % servers]
-                weight = share / variance
-                y[i, k] += weight * noisy[o, k]
-                info[i, k] += weight * share
-
-
-@cache
-def _kernel() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_sums)
-    return compiled

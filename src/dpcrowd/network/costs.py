@@ -29,6 +29,7 @@ __all__ = [
     "message_bytes",
     "one_hop_packets",
     "packets",
+    "varint_bytes",
 ]
 
 Ints = NDArray[np.int64]
@@ -49,6 +50,13 @@ DENSE_CELLS = 1 << 16  # of one table: it stays in the cache
 def message_bytes(regions: int, vectors: int) -> int:
     """Size of a message with `vectors` float64 numbers for each region."""
     return HEADER_BYTES + 8 * regions * vectors
+
+
+def varint_bytes(values: NDArray[np.floating]) -> Ints:
+    """Bytes of whole numbers written as variable-length integers: zigzag, seven bits per byte."""
+    zigzag = np.where(values < 0, -2.0 * values - 1.0, 2.0 * values)
+    bits = np.frexp(zigzag)[1]  # 0 for 0
+    return np.asarray(np.maximum(-(-bits // 7), 1), dtype=np.int64)
 
 
 def packets(cost: NDArray[np.integer], speaks: Bools, runs: int) -> Ints:

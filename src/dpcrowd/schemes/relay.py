@@ -5,8 +5,8 @@ counted twice, there is no consensus step to tune, and intervals are exact given
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
-    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order of
-              origin, and the filter runs again from there on (`filters.records`)
+    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order
+              of origin, and the filter runs again from there on (`filters.records`)
     release   posterior and variance
 
 The level behind a binomial variance is the finalised state of slot s - L, of which no record is taken any more in slot
@@ -31,7 +31,10 @@ from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
+from dpcrowd.network.bit_spread import BitSpread
+from dpcrowd.network.costs import varint_bytes
 from dpcrowd.network.hearing import Hearing
+from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
 from dpcrowd.privacy.allocation import per_sample
@@ -57,6 +60,9 @@ OFF = 4.0
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
 
+MOST_IN_BITS = 8192
+"""Servers per run, up to which a simulation keeps a bit for every pair of them."""
+
 
 @dataclass
 class RelayState:
@@ -75,6 +81,7 @@ class RelayState:
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
     traffic               what was sent in the last slot
+    value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 
     setting: Setting
@@ -103,6 +110,7 @@ class RelayState:
     scores: OriginScores | None
     penalty: Floats
     links: list[Holdings] | None
+    value_bytes: Ints
     traffic: Traffic | None = None
 
 
@@ -178,13 +186,14 @@ class Relay(Scheme):
         unknown = np.full((receivers, regions), np.inf)
         if setting.form == "matrix":
             unknown = np.tile(np.eye(regions), (receivers, 1, 1))
-        spread = None
+        spread: Spread | None = None
         if peers is None and self.max_hops != 1:
-            if servers > Spread.MOST_SERVERS:
+            if servers > MOST_IN_BITS and self.max_hops is None:
                 raise BadInput(
-                    f"relay beyond one hop is simulated for up to {Spread.MOST_SERVERS} servers; given {servers}."
+                    f"relay to all servers is simulated for up to {MOST_IN_BITS} of them; given {servers}. Give a "
+                    "reach of a few hops."
                 )
-            spread = Spread.start(setting.runs, servers, lag)
+            spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
         return RelayState(
             setting=setting,
             ledger=open_ledger(guarantee, receivers, regions),
@@ -212,18 +221,31 @@ class Relay(Scheme):
             scores=OriginScores.start(receivers, servers) if remembered else None,
             penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
             links=[Holdings.none(receivers)] * lag if peers is None and spread is None else None,
+            value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
         )
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
-        due = self._scheduled(state, slot) & (state.ledger.remaining(slot) >= state.amount)
+        scheduled = self._scheduled(state, slot, self._shift(state, slot))
+        due = scheduled & (state.ledger.remaining(slot) >= state.amount)
         sensitivity = state.setting.need_guarantee().sensitivity
         return Plan(slot, shares, due, state.amount, noise_var(state.amount, sensitivity))
 
-    def _scheduled(self, state: RelayState, slot: int) -> Bools:
+    def _shift(self, state: RelayState, slot: int) -> Ints:
+        """By how much the schedule has moved when a slot begins; samples of slots that were skipped are missing."""
+        shift = state.shift
+        if 0 <= state.last < slot - 1 and state.setting.need_guarantee().users == "pinned":
+            for skipped in range(int(state.last) + 1, slot):
+                missing = self._scheduled(state, skipped, shift)
+                if missing.all():  # and in every later slot, too
+                    return shift + (slot - skipped)
+                shift = shift + missing
+        return shift
+
+    def _scheduled(self, state: RelayState, slot: int, shift: Ints) -> Bools:
         setting = state.setting
         length = setting.need_guarantee().length
         offsets = np.zeros((1, 1), dtype=np.int64) if setting.phases is None else setting.phases[:, None]
-        return samples_due(slot - state.shift, self.samples_in(setting), length, offsets)
+        return samples_due(slot - shift, self.samples_in(setting), length, offsets)
 
     def perturb(self, state: RelayState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
@@ -243,20 +265,24 @@ class Relay(Scheme):
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
-        return RecordMessages.of(*rows, noisy)
+        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy)
 
     # ----------------------------------------------------------------------------------------------------- fuse
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
-        slot = plan.slot
+        slot, sampled = plan.slot, reading.charge > 0
+        shift = self._shift(state, slot)
+        if state.setting.need_guarantee().users == "pinned":
+            shift = shift + (self._scheduled(state, slot, shift) & ~sampled)
+        state.shift = shift
         self._pass(state, slot, hearing.engine)
         self._open(state, slot, hearing.engine)
         if state.mailbox is None:
-            changed = self._spread(state, plan, reading, hearing)
+            oldest = self._spread(state, plan, reading, hearing)
         else:
             assert isinstance(messages, RecordMessages)
-            changed = self._take(state, plan, reading, messages)
-        self._close(state, slot, reading.charge > 0, changed, hearing.engine)
+            oldest = self._take(state, plan, reading, messages)
+        self._close(state, slot, oldest, hearing.engine)
 
     def _open(self, state: RelayState, slot: int, engine: str) -> None:
         """A slot takes the place of the one that is final now."""
@@ -266,12 +292,10 @@ class Relay(Scheme):
         if state.mailbox is not None:
             state.mailbox.open(slot, self.samples_in(state.setting), state.setting.need_guarantee().length)
 
-    def _close(self, state: RelayState, slot: int, sampled: Bools, changed: list[int], engine: str) -> None:
-        """The records of a slot are there: move the schedule if a sample is missing, and run the filter."""
-        if state.setting.need_guarantee().users == "pinned":
-            state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
+    def _close(self, state: RelayState, slot: int, oldest: Ints, engine: str) -> None:
+        """The records of a slot are there."""
         state.last = np.array(slot)
-        self._filter(state, slot, changed, engine)
+        self._filter(state, slot, oldest, engine)
 
     def _pass(self, state: RelayState, until: int, engine: str) -> None:
         """Slots in which a server was not there: nothing sampled, nothing heard.
@@ -281,10 +305,9 @@ class Relay(Scheme):
         """
         if state.last < 0:
             state.last = np.array(until - 1)
-        nothing = np.zeros((state.setting.servers, 1), dtype=np.bool_)
         for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + self.lag)):
             self._open(state, slot, engine)
-            self._close(state, slot, nothing, [slot], engine)
+            self._close(state, slot, np.full(state.setting.servers, slot), engine)
         if state.last + 1 < until:
             self._jump(state, until - 1)
 
@@ -292,43 +315,51 @@ class Relay(Scheme):
         """Go on to a slot, when there are no records but final ones: everything that is held is predicted."""
         setting, steps = state.setting, slot - int(state.last)
         ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
-        state.base, state.base_var = ahead(state.base, state.base_var, setting.model, steps)
+        first = (int(state.last) + 1) % self.lag
+        state.base, state.base_var = ahead(state.mean[first], state.mean_var[first], setting.model, steps - 1)
+        state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
+        if state.scores is not None:
+            state.penalty[:] = state.scores.penalty()
         for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
             one = predict_ahead if name == "level" else ahead
             for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
                 array[:] = np.roll(values, steps, axis=0)
-        if setting.need_guarantee().users == "pinned":
-            later = int(state.last) + 1
-            while later <= slot and not self._scheduled(state, later).all():
-                later += 1
-            state.shift = state.shift + (slot + 1 - later)  # from the first sample that is missing on, all move
         state.last = np.array(slot)
 
-    def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> list[int]:
-        """In a simulation: everybody's records are in the table, and travel. Gives the slots that have changed."""
+    def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
+        """In a simulation: everybody's records are in the table, and travel.
+
+        Gives of each server the oldest slot of which it has new records, (N,).
+        """
         slot, place, graph = plan.slot, plan.slot % self.lag, hearing.graph
         assert graph is not None
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
         state.var[place] = np.where(speaks, state.setting.tuning.alpha * plan.noise_var[:, 0], 0.0)
         state.shares[place] = plan.shares[:, 0]
+        runs = state.setting.runs
+        sizes = np.zeros(len(speaks), dtype=np.int64)
+        sizes[speaks] = varint_bytes(reading.noisy[speaks]).sum(axis=1)
+        state.value_bytes[place] = sizes.reshape(runs, -1).sum(axis=1), speaks.reshape(runs, -1).sum(axis=1)
         if state.links is not None:
             state.links[place] = Holdings(hearing.matrix.indptr, hearing.matrix.indices)
-            state.traffic = Traffic.one_hop(graph.degree, speaks, state.setting.runs)
-            return [slot]
+            state.traffic = Traffic.one_hop(graph.degree, speaks, sizes, runs)
+            return np.full(len(speaks), slot)
         assert state.spread is not None
         state.spread.open(slot, speaks)
-        changed, state.traffic = state.spread.exchange(
+        oldest, state.traffic = state.spread.exchange(
             slot, graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
         )
-        return changed
+        size, number = state.value_bytes.sum(axis=0)  # those on their way are taken to be as large as all on average
+        state.traffic.value_bytes = state.traffic.records * size / np.maximum(number, 1)
+        return oldest
 
-    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> list[int]:
-        """Of one server: its own record and those that it has heard. Gives the slots that have changed."""
+    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
+        """Of one server: its own record and those that it has heard. Gives the oldest slot that has changed, (1,)."""
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
         assert mailbox is not None
         guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
-        changed = {slot}
+        oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
@@ -336,8 +367,8 @@ class Relay(Scheme):
         if taken.any():
             slots = messages.slot[taken]
             self._write(state, slots, messages.origin[taken], messages.nano[taken], messages.noisy[taken])
-            changed.update(slots.tolist())
-        return sorted(changed)
+            oldest = min(oldest, int(slots.min()))
+        return np.array([oldest])
 
     def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats) -> None:
         setting = state.setting
@@ -358,11 +389,13 @@ class Relay(Scheme):
         place = slot % self.lag
         return RecordTable(state.noisy[place], state.var[place], state.shares[place])
 
-    def _filter(self, state: RelayState, last: int, changed: list[int], engine: str) -> None:
-        """Run the filter again from the first slot that has changed. The guard's priors change with it, so all later
-        slots are summed again."""
+    def _filter(self, state: RelayState, last: int, oldest: Ints, engine: str) -> None:
+        """Run the filter again from the first slot that has changed.
+
+        The guard's priors change with it, so a server sums all slots from its oldest change on again.
+        """
         model, lag, matrix = state.setting.model, self.lag, state.setting.form == "matrix"
-        for slot in range(changed[0], last + 1):
+        for slot in range(int(oldest.min()), last + 1):
             place, before = slot % lag, (slot - 1) % lag
             mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
             recent = state.recent[before]
@@ -374,13 +407,11 @@ class Relay(Scheme):
                     prior_var = np.where(known[:, None, None], prior_var, var)
             else:
                 prior, prior_var = predict(mean, var, model)
-            state.doubt[place] = 1.0
-            if self.guard or slot in changed:
-                spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
-                off = self._sum(state, slot, prior, spread, recent, engine)
-                if off is not None:
-                    state.doubt[place] = off
-                    prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
+            spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
+            self._sum(state, slot, oldest <= slot, prior, spread, recent, engine)
+            doubt = state.doubt[place]
+            if (doubt > 1.0).any():
+                prior_var = prior_var * doubt.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -393,9 +424,16 @@ class Relay(Scheme):
                 state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
     def _sum(
-        self, state: RelayState, slot: int, prior: Floats, prior_var: Floats, recent: Floats, engine: str
-    ) -> Floats | None:
-        """The information of a slot's records; gives by how much the prior's variance grows, where it does, (N,)."""
+        self,
+        state: RelayState,
+        slot: int,
+        active: Bools,
+        prior: Floats,
+        prior_var: Floats,
+        recent: Floats,
+        engine: str,
+    ) -> None:
+        """The information of a slot's records, and what the guard says of them, for the servers that are `active`."""
         place, setting, table = slot % self.lag, state.setting, self._table(state, slot)
         held = self._holdings(state, slot, engine)
         reference = Reference(state.level[place], state.level_var[place])
@@ -408,14 +446,15 @@ class Relay(Scheme):
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
-        state.y[place], state.info[place], after, scale = record_sums(
+        y, info, after, scale = record_sums(
             held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
-            _servers(state), engine,
+            _servers(state), engine, active,
         )  # fmt: skip
-        if after is None or scale is None:
-            return None
-        state.recent[place] = after
-        return np.where(scale > OFF, scale, 1.0) if (scale > OFF).any() else None
+        rows: Bools | slice = slice(None) if active.all() else active
+        state.y[place, rows], state.info[place, rows] = y[rows], info[rows]
+        if after is not None and scale is not None:
+            state.recent[place, rows] = after[rows]
+            state.doubt[place, rows] = np.where(scale > OFF, scale, 1.0)[rows]
 
     # -------------------------------------------------------------------------------------------- what is final
 
@@ -472,7 +511,7 @@ def _servers(state: RelayState) -> int:
 
 def _diagonal(matrices: Floats) -> Floats:
     """The diagonals of the last two axes, as a view."""
-    return np.einsum("...kk->...k", matrices)
+    return np.asarray(np.einsum("...kk->...k", matrices))
 
 
 def _whole(name: str, value: object, more: str = "") -> int:

@@ -25,8 +25,8 @@ from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
-from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.registry import staggered_interval
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
 from dpcrowd.sim.recorder import Recorder, RunRecords

@@ -153,9 +153,7 @@ class Networks:
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
     def _links(self, graph: Graph) -> Links:
-        return Links(
-            graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic
-        )
+        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic)
 
     @property
     def static(self) -> Links | None:
