@@ -28,6 +28,7 @@ from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Peers, Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
+from dpcrowd.schemes.records import Mailbox
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
@@ -100,6 +101,14 @@ class Server:
     def slot(self) -> int:
         """The last slot that was observed; -1 before the first."""
         return self._slot
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The records that it has, and how many it has refused; of a scheme that passes records on."""
+        mailbox = getattr(self._state, "mailbox", None)
+        if not isinstance(mailbox, Mailbox):
+            raise BadInput(f"scheme '{self.scheme.name}' passes no records on.")
+        return mailbox
 
     def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
         """Begin with the debts of an older account: nano-epsilon by slot, up to slot `now`; see `Ledger.carry_over`."""
