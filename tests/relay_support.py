@@ -1,4 +1,4 @@
-"""What the tests of relay share: servers on their own, noise that is known, and a central filter written from the rules.
+"""What the tests of relay share: single servers, noise that is known, and a central filter written from the rules.
 
 `CentralFilter` is an oracle: moment form with full matrices, one run from the first slot to the last over a plain set
 of records, with no code of the library in it.
