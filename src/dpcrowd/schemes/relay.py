@@ -38,7 +38,7 @@ from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
-from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Mailbox, RecordMessages
@@ -119,7 +119,7 @@ class RecordsMade(Messages):
 class Relay(Scheme):
     """The scheme that we recommend.
 
-    samples        n per window or horizon; without: as many as the setting says (`sim.planning` finds the best)
+    samples        n per window or horizon; without: as many as the setting says (see `schemes.prediction`)
     interval       w/n instead, where that is a whole number
     reach          how many hops a record travels: 1, 2, ... or "all"
     hops_per_slot  K, in a simulation: 1, 2, ... or "all": every record reaches everybody in its own slot
@@ -147,7 +147,7 @@ class Relay(Scheme):
         guard: bool = True,
     ) -> None:
         if samples is not None and interval is not None:
-            raise BadInput("give samples or an interval, not both.")
+            raise BadInput(f"give samples or an interval, not both; given {samples} and {interval}.")
         self.samples = None if samples is None else _whole("samples", samples)
         self.interval = None if interval is None else check_interval(interval)
         self.max_hops = None if reach == "all" else _whole("reach", reach, ' or "all"')
@@ -159,12 +159,15 @@ class Relay(Scheme):
 
     def samples_in(self, setting: Setting) -> int:
         """n: samples per window or horizon."""
-        length = setting.need_guarantee().length
+        return self.samples_per(setting.need_guarantee().length, setting.samples)
+
+    def samples_per(self, length: int, otherwise: int | None = None) -> int:
+        """n: samples in `length` slots; `otherwise`, where this scheme leaves it open."""
         if self.interval is not None and length % self.interval:
             raise BadInput(
                 f"an interval of {self.interval} slots does not divide {length}; give the number of samples instead."
             )
-        samples = length // self.interval if self.interval is not None else self.samples or setting.samples
+        samples = length // self.interval if self.interval is not None else self.samples or otherwise
         if samples is None:
             raise BadInput("relay needs the number of samples per window or horizon, or an interval.")
         if samples > length:
@@ -439,9 +442,6 @@ class Relay(Scheme):
         estimate = np.where(known, estimate, np.nan)
         sampled = reading.charge > 0
         return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
-
-    def message_numbers(self, regions: int, form: Form) -> int:
-        return regions
 
 
 def _servers(state: RelayState) -> int:
