@@ -50,7 +50,7 @@ RECORD_BYTES = 75
 """Of the values that a packet carries: their origin and its signature."""
 
 RELAYED_RECORD_BYTES = 90
-"""Of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and its origin's signature."""
+"""Of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature."""
 
 DENSE_SERVERS = 300
 """Up to so many servers a run, all shortest paths are found at once in a dense table."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
-from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
+from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.costs import varint_bytes
 from dpcrowd.network.hearing import Hearing
@@ -74,7 +74,7 @@ class RelayState:
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state as it was expected for the slot
     recent                (L, N, POOL): see `filters.records`
-    doubt                 (L, N) by how much the prior's variance was multiplied
+    scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
@@ -99,7 +99,7 @@ class RelayState:
     level: Floats
     level_var: Floats
     recent: Floats
-    doubt: Floats
+    scale: Floats
     base: Floats
     base_var: Floats
     base_known: Bools
@@ -212,7 +212,7 @@ class Relay(Scheme):
             level=np.zeros((lag, receivers, regions)),
             level_var=np.full((lag, receivers, regions), np.inf),
             recent=np.full((lag, receivers, POOL), np.nan),
-            doubt=np.ones((lag, receivers)),
+            scale=np.ones((lag, receivers)),
             base=np.zeros((receivers, regions)),
             base_var=unknown,
             base_known=np.zeros(receivers, dtype=np.bool_),
@@ -353,9 +353,10 @@ class Relay(Scheme):
                 prior, prior_var = predict(mean, var, model)
             spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
             self._sum(state, slot, oldest <= slot, prior, spread, recent, engine)
-            doubt = state.doubt[place]
-            if (doubt > 1.0).any():
-                prior_var = prior_var * doubt.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
+            off = state.scale[place]
+            if (off > OFF).any():
+                off = np.where(off > OFF, off, 1.0)
+                prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -390,15 +391,11 @@ class Relay(Scheme):
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
-        y, info, after, scale = record_sums(
+        record_sums(
             held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
-            _servers(state), engine, active,
+            _servers(state), engine, RecordSums(state.y[place], state.info[place], state.recent[place],
+            state.scale[place]), active,
         )  # fmt: skip
-        rows: Bools | slice = slice(None) if active.all() else active
-        state.y[place, rows], state.info[place, rows] = y[rows], info[rows]
-        if after is not None and scale is not None:
-            state.recent[place, rows] = after[rows]
-            state.doubt[place, rows] = np.where(scale > OFF, scale, 1.0)[rows]
 
     # -------------------------------------------------------------------------------------------- what is final
 
