@@ -20,14 +20,14 @@ from dpcrowd.network.costs import components
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, central_hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
-from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
+from dpcrowd.privacy import Accounting, Guarantee, SeededNoise
+from dpcrowd.schemes.base import Peers, Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.tuning import Tuning
 
-SERVERS, SLOTS, WINDOW = 6, 36, 8
+SERVERS, SLOTS, WINDOW, SAMPLES = 6, 36, 8, 3
 
 # Chosen so that in such small, short worlds intervals grow and shrink and regions are due in slots of their own.
 TUNING = Tuning(xi=0.2, sample_fraction=0.5, rescue_theta=2.0, epsilon_max=0.5, phi=0.5, tau2=-0.5)
@@ -112,7 +112,9 @@ class Case:
         return make_scheme(self.name)
 
     def setting(self, servers: int = SERVERS) -> Setting:
-        return make_setting(servers, self.regions, self.guarantee, accounting=self.accounting, form=self.form)
+        runs = max(1, servers // SERVERS)
+        more: dict[str, Any] = {"accounting": self.accounting, "form": self.form, "runs": runs}
+        return make_setting(servers, self.regions, self.guarantee, **more)
 
 
 def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **more: Any) -> Guarantee:
@@ -124,7 +126,13 @@ def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **m
 
 def make_setting(servers: int, regions: int, guarantee: Guarantee | None, **more: Any) -> Setting:
     more.setdefault("tuning", TUNING)
+    more.setdefault("samples", SAMPLES)  # only relay asks
     return Setting(servers, ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions)), guarantee, **more)
+
+
+def accountings(name: str) -> tuple[Accounting, ...]:
+    """The ledgers that a scheme keeps: relay has the sound one alone."""
+    return ("sound",) if name == "relay" else ("sound", "per-region")
 
 
 def _cases() -> list[Case]:
@@ -136,8 +144,8 @@ def _cases() -> list[Case]:
         else:
             for users in ("pinned", "roaming"):
                 cases += [Case(name, users=users)]  # with one region both accountings are the same ledger
-                cases += [replace(several, accounting=a, users=users) for a in ("sound", "per-region")]
-        if name in ("non-private", "central", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp"):
+                cases += [replace(several, accounting=a, users=users) for a in accountings(name)]
+        if name in ("non-private", "central", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "relay"):
             cases.append(replace(several, form="matrix"))
     return cases
 
@@ -157,6 +165,8 @@ def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
         return flooded_hearing(components(graph))
     if scheme.reach == "central":
         return central_hearing(len(graphs), graphs[0].servers, one_hop_hearing(graph, gain))
+    if scheme.reach == "relay":
+        return replace(one_hop_hearing(graph, gain), graph=graph)
     return Hearing()
 
 
@@ -290,7 +300,8 @@ def laplace_var(epsilon: float, sensitivity: int = 1) -> float:
 
 def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
     """One server of a world, with the share, noise and step that it has in the batch."""
-    alone = replace(setting, servers=1, phases=None if setting.phases is None else setting.phases[number : number + 1])
+    phases = None if setting.phases is None else setting.phases[number : number + 1]
+    alone = replace(setting, servers=1, phases=phases, peers=Peers(number, world.shares[:, 0]))
     share = float(world.shares[number, 0])
     options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
     noise = world.noise(only=number)

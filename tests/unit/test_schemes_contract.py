@@ -104,7 +104,7 @@ def test_same_seed_same_bits_and_releases_stay(case: Case) -> None:
     assert all(before == fingerprint(release) for before, release in early)
 
 
-LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast")]
+LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast", "relay")]
 
 
 @pytest.mark.parametrize("case", LOOPS, ids=str)

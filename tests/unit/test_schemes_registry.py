@@ -14,7 +14,7 @@ from dpcrowd.schemes.uniform import Uniform
 
 NAMES = (
     "non-private central fast dfast dpcrowd dpcrowd-w dpcrowd-plus rescuedp drescuedp bd ba dbd dba pegasus dpegasus "
-    "uniform sample duniform dsample"
+    "uniform sample duniform dsample relay"
 ).split()
 
 
@@ -43,7 +43,7 @@ def test_who_hears_whom() -> None:
     for name in NAMES:
         flooded = name.startswith("d") and not name.startswith("dpcrowd")
         expected = "one-hop" if name in one_hop else "flooding" if flooded else "alone"
-        assert reach[name] == ("central" if name == "central" else expected)
+        assert reach[name] == (name if name in ("central", "relay") else expected)
 
 
 @pytest.mark.parametrize(

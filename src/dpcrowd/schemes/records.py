@@ -7,9 +7,12 @@ a mailbox: the records of the last L slots that it has heard, each once. It acce
 - that it does not have yet: two of one origin and slot are one,
 - whose epsilon is not above the public price of a sample, and which the origin's public account allows. With n samples
   per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
-  paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if n s >=
-  paid_until - (n - 1), since slots are whole numbers, and then paid_until = max(paid_until, n s) + w. An origin that
-  names a large epsilon, or speaks too often, buys no weight by it.
+  paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
+  n s >= paid_until - (n - 1), since slots are whole numbers, and then paid_until = max(paid_until, n s) + w. An origin
+  that names a large epsilon, or speaks too often, buys no weight by it.
+
+Of an origin that keeps its account no record is ever refused, whatever its phase and however often that has moved: its
+k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all that follow.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from dpcrowd.schemes.messages import Messages
 __all__ = ["Mailbox", "RecordMessages"]
 
 Ints = NDArray[np.int64]
+
+_LARGEST = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,8 @@ class RecordMessages(Messages):
         return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy)
 
     def check_values(self, sender: str) -> None:
-        if not np.isfinite(self.noisy).all() or (self.noisy != np.floor(self.noisy)).any():
-            raise BadInput(f"{sender} sent a record with values that are not whole numbers.")
+        if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
+            raise BadInput(f"{sender} sent a record with values that are not whole numbers of at most 2^53.")
         for name in ("origin", "slot", "nano", "hops"):
             if (getattr(self, name) < 0).any():
                 raise BadInput(f"{sender} sent a record whose {name} is below 0.")
@@ -75,7 +80,8 @@ class Mailbox:
     hops         (lag, m) links that they have travelled
     nano         (lag, m) what they have cost
     paid_until   (m,) of each origin, by its records that are final
-    late, refused  how many records came too late, or were above their origin's account
+    late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
+                            account of their origin or of a slot that has not begun
     """
 
     number: int
@@ -85,6 +91,7 @@ class Mailbox:
     nano: Ints
     paid_until: Ints
     late: Ints
+    unknown: Ints
     refused: Ints
 
     @classmethod
@@ -93,7 +100,7 @@ class Mailbox:
         account = np.full(servers, np.iinfo(np.int64).min // 4)
         return cls(
             number, flags[0].copy(), flags[1].copy(), numbers[0].copy(), numbers[1].copy(), account,
-            np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
+            np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
         )  # fmt: skip
 
     @property
@@ -126,8 +133,11 @@ class Mailbox:
         for row, (origin, slot, nano, hops) in enumerate(
             zip(message.origin, message.slot, message.nano, message.hops, strict=True)
         ):
-            if origin >= self.held.shape[1] or slot > now:
-                self.refused[min(int(origin), self.held.shape[1] - 1)] += 1
+            if not 0 <= origin < self.held.shape[1]:
+                self.unknown += 1
+                continue
+            if slot > now:
+                self.refused[origin] += 1
                 continue
             if slot <= now - self.lag:
                 self.late += 1

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
+from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.bit_spread import BitSpread
@@ -67,6 +68,7 @@ MOST_IN_BITS = 8192
 class RelayState:
     """Of N receivers and their origins; of the last L slots, slot t at place t mod L.
 
+    last                  () the slot that was fused last; -1: none
     shift                 (N, 1) slots by which the schedule has moved
     spread, mailbox       who has which record: of all servers of a simulation, or of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: none
@@ -85,6 +87,7 @@ class RelayState:
     setting: Setting
     ledger: Ledger
     amount: Ints
+    last: Ints
     shift: Ints
     spread: Spread | None
     mailbox: Mailbox | None
@@ -198,12 +201,13 @@ class Relay(Scheme):
             setting=setting,
             ledger=open_ledger(guarantee, receivers, regions),
             amount=np.array([[per_sample(guarantee.total, self.samples_in(setting))]]),
+            last=np.array(-1),
             shift=np.zeros((receivers, 1), dtype=np.int64),
             spread=spread,
             mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
             noisy=np.zeros((lag, origins, regions)),
             var=np.zeros((lag, origins)),
-            shares=np.zeros((lag, origins)),
+            shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
             y=np.zeros((lag, receivers, regions)),
             info=np.zeros((lag, receivers, regions)),
             mean=np.zeros((lag, receivers, regions)),
@@ -224,15 +228,27 @@ class Relay(Scheme):
         )
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
-        due = self._scheduled(state, slot) & (state.ledger.remaining(slot) >= state.amount)
+        scheduled = self._scheduled(state, slot, self._shift(state, slot))
+        due = scheduled & (state.ledger.remaining(slot) >= state.amount)
         sensitivity = state.setting.need_guarantee().sensitivity
         return Plan(slot, shares, due, state.amount, noise_var(state.amount, sensitivity))
 
-    def _scheduled(self, state: RelayState, slot: int) -> Bools:
+    def _shift(self, state: RelayState, slot: int) -> Ints:
+        """By how much the schedule has moved when a slot begins; samples of slots that were skipped are missing."""
+        shift = state.shift
+        if 0 <= state.last < slot - 1 and state.setting.need_guarantee().users == "pinned":
+            for skipped in range(int(state.last) + 1, slot):
+                missing = self._scheduled(state, skipped, shift)
+                if missing.all():  # and in every later slot, too
+                    return shift + (slot - skipped)
+                shift = shift + missing
+        return shift
+
+    def _scheduled(self, state: RelayState, slot: int, shift: Ints) -> Bools:
         setting = state.setting
         length = setting.need_guarantee().length
         offsets = np.zeros((1, 1), dtype=np.int64) if setting.phases is None else setting.phases[:, None]
-        return samples_due(slot - state.shift, self.samples_in(setting), length, offsets)
+        return samples_due(slot - shift, self.samples_in(setting), length, offsets)
 
     def perturb(self, state: RelayState, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
@@ -243,8 +259,10 @@ class Relay(Scheme):
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
         place, origin = mailbox.outgoing(self.max_hops)
-        age = (plan.slot - 1 - place) % self.lag  # of what was heard up to the slot before
-        rows = [origin, plan.slot - 1 - age, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
+        slot = state.last - (state.last - place) % self.lag
+        in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
+        place, origin, slot = place[in_time], origin[in_time], slot[in_time]
+        rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
         noisy = state.noisy[place, origin]
         if reading.charge.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
@@ -255,18 +273,61 @@ class Relay(Scheme):
     # ----------------------------------------------------------------------------------------------------- fuse
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
-        slot, place = plan.slot, plan.slot % self.lag
-        sampled = reading.charge > 0
-        self._finalise(state, slot, hearing.engine)
-        state.noisy[place], state.var[place] = 0.0, 0.0
+        slot, sampled = plan.slot, reading.charge > 0
+        shift = self._shift(state, slot)
+        if state.setting.need_guarantee().users == "pinned":
+            shift = shift + (self._scheduled(state, slot, shift) & ~sampled)
+        state.shift = shift
+        self._pass(state, slot, hearing.engine)
+        self._open(state, slot, hearing.engine)
         if state.mailbox is None:
             oldest = self._spread(state, plan, reading, hearing)
         else:
             assert isinstance(messages, RecordMessages)
             oldest = self._take(state, plan, reading, messages)
-        if state.setting.need_guarantee().users == "pinned":
-            state.shift = state.shift + (self._scheduled(state, slot) & ~sampled)
-        self._filter(state, slot, oldest, hearing.engine)
+        self._close(state, slot, oldest, hearing.engine)
+
+    def _open(self, state: RelayState, slot: int, engine: str) -> None:
+        """A slot takes the place of the one that is final now."""
+        self._finalise(state, slot, engine)
+        place = slot % self.lag
+        state.noisy[place], state.var[place] = 0.0, 0.0
+        if state.mailbox is not None:
+            state.mailbox.open(slot, self.samples_in(state.setting), state.setting.need_guarantee().length)
+
+    def _close(self, state: RelayState, slot: int, oldest: Ints, engine: str) -> None:
+        """The records of a slot are there."""
+        state.last = np.array(slot)
+        self._filter(state, slot, oldest, engine)
+
+    def _pass(self, state: RelayState, until: int, engine: str) -> None:
+        """Slots in which a server was not there: nothing sampled, nothing heard.
+
+        After L of them all its records are final, and it only predicts. Whoever begins later than its network has
+        missed nothing: it keeps its phase.
+        """
+        if state.last < 0:
+            state.last = np.array(until - 1)
+        for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + self.lag)):
+            self._open(state, slot, engine)
+            self._close(state, slot, np.full(state.setting.servers, slot), engine)
+        if state.last + 1 < until:
+            self._jump(state, until - 1)
+
+    def _jump(self, state: RelayState, slot: int) -> None:
+        """Go on to a slot, when there are no records but final ones: everything that is held is predicted."""
+        setting, steps = state.setting, slot - int(state.last)
+        ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
+        first = (int(state.last) + 1) % self.lag
+        state.base, state.base_var = ahead(state.mean[first], state.mean_var[first], setting.model, steps - 1)
+        state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
+        if state.scores is not None:
+            state.penalty[:] = state.scores.penalty()
+        for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
+            one = predict_ahead if name == "level" else ahead
+            for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
+                array[:] = np.roll(values, steps, axis=0)
+        state.last = np.array(slot)
 
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
         """In a simulation: everybody's records are in the table, and travel.
@@ -299,10 +360,8 @@ class Relay(Scheme):
     def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
         """Of one server: its own record and those that it has heard. Gives the oldest slot that has changed, (1,)."""
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
-        assert mailbox is not None and setting.peers is not None
+        assert mailbox is not None
         guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
-        state.shares[slot % self.lag] = setting.peers.shares
-        mailbox.open(slot, samples, guarantee.length)
         oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))

@@ -25,7 +25,7 @@ from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import FiniteLedger, Noise, check_noise
 from dpcrowd.privacy.units import from_nano
-from dpcrowd.schemes.base import Plan, Reading, Scheme, Setting
+from dpcrowd.schemes.base import Peers, Plan, Reading, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
@@ -82,6 +82,8 @@ class Server:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
         if scheme.reach == "central":
             raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place: simulate it instead.")
+        if scheme.reach == "relay":
+            _check_peers(setting.peers, int(number), float(share))
         self.scheme = scheme
         self.setting = setting
         self.number = number
@@ -223,7 +225,8 @@ class Server:
             _check_message(sender, message, own)
         heard = {sender: m for sender, m in heard.items() if m.speaks.any() or sender == self.number}
         inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
-        hearing = inbox_hearing(len(heard), self._gain) if self.scheme.reach == "one-hop" else Hearing()
+        sums = self.scheme.reach in ("one-hop", "flooding")
+        hearing = inbox_hearing(len(heard), self._gain) if sums else Hearing()
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
@@ -313,6 +316,13 @@ def saved_slot(saved: bytes) -> int:
     if "slot" not in arrays:
         raise BadInput("the saved state is not that of a server.")
     return int(arrays["slot"])
+
+
+def _check_peers(peers: Peers | None, number: int, share: float) -> None:
+    if peers is None:
+        raise BadInput("a server that passes records on needs the public shares of its network: give peers.")
+    if peers.number != number or not number < len(peers.shares) or peers.shares[number] != share:
+        raise BadInput(f"server {number} with share {share} is not the one that its peers name: {peers.number}.")
 
 
 def _check_message(sender: int, message: Messages, own: Messages) -> None:
