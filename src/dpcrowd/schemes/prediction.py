@@ -8,8 +8,9 @@ Schedule, shares, delays and Q say which of them a server has when:
     P(t)    from Y(t - D), by the same step, with I_a(t - a) for a = D - 1, ..., 0
 
 The schedule repeats after w slots, so that one pass from no knowledge at all leads to the steady state, and a second
-one is averaged. More samples are fresher but noisier: some number n of them has the least error, and `best_samples`
-finds it.
+one is averaged. More samples are fresher but noisier: some number n of them has the least error. Around it the error
+hardly changes, so `best_samples` takes the fewest samples that come within 2% of it: fewer records have to be sent, and
+a series that most of the time changes less than Q says, as real ones do, wants fewer.
 
 Every region is looked at by itself, as in the diagonal form. The guard is left out: it acts when something is wrong.
 """
@@ -41,6 +42,7 @@ MOST_SLOTS = 2048
 """Of one pass: of longer windows and horizons a part is looked at, which has to hold a few samples of each server."""
 
 FEWEST_INTERVALS = 8
+TOLERANCE = 0.02
 _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
@@ -145,17 +147,17 @@ def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     heard = np.flatnonzero((facts.delays >= 0).any(axis=0))
     delays, weight, phases = facts.delays[:, heard], weight[heard], facts.phases(samples)[heard]
     deepest = int(delays.max(initial=0))
-    ages = [((delays >= 0) & (delays <= age)).T.astype(np.float64) for age in range(deepest + 1)]
-    sums = [np.empty((slots, len(delays), weight.shape[1])) for _ in ages]
+    arrived = np.concatenate([(delays >= 0) & (delays <= age) for age in range(deepest + 1)])
+    there = np.ascontiguousarray(arrived.T, dtype=np.float64)  # (origins, ages x receivers)
+    sums = np.empty((slots, deepest + 1, len(delays), weight.shape[1]))
     step = max(1, _CELLS // max(len(heard), 1))
     for first in range(0, slots, step):
-        part = np.arange(first, min(first + step, slots))
-        due = samples_due(part[:, None], samples, guarantee.length, phases[None, :])
+        last = min(first + step, slots)
+        due = samples_due(np.arange(first, last)[:, None], samples, guarantee.length, phases[None, :])
         for region in range(weight.shape[1]):
-            said = due * weight[:, region]
-            for age, there in enumerate(ages):
-                sums[age][part, :, region] = said @ there
-    return sums
+            said = (due * weight[:, region]) @ there
+            sums[first:last, :, :, region] = said.reshape(last - first, deepest + 1, len(delays))
+    return [sums[:, age] for age in range(deepest + 1)]
 
 
 def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
@@ -165,7 +167,7 @@ def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
 
 
 def best_samples(facts: PublicFacts) -> int:
-    """The number of samples per window or horizon with the least predicted error."""
+    """The fewest samples per window or horizon whose predicted error is within 2% of the least."""
     length = facts.guarantee.length
     fewest = max(1, FEWEST_INTERVALS * length // MOST_SLOTS) if length > MOST_SLOTS else 1
     most = min(length, facts.guarantee.total)
@@ -182,7 +184,15 @@ def best_samples(facts: PublicFacts) -> int:
         low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
         candidates = sorted({*_between(low, best), *_between(best, high)} - errors.keys())
         if not candidates or high - low <= best // 10:
-            return best
+            break
+    enough = (1.0 + TOLERANCE) * errors[best]
+    while True:
+        fewest = min(samples for samples, error in errors.items() if error <= enough)
+        below = max((samples for samples in errors if samples < fewest), default=fewest - 1)
+        if fewest - below <= max(1, fewest // 20):
+            return fewest
+        between = (below + fewest) // 2
+        errors[between] = float(predicted_error(facts, [between])[0])
 
 
 def _between(low: int, high: int) -> set[int]:

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 MOST_BY_HEART = 512
 """Servers up to which every delay is known; in larger networks those to a few servers stand for all."""
 
-_RECEIVERS, _BEGINNINGS, _CELLS = 32, 3, 1 << 22
+_RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
 
 
 def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints | None:
@@ -131,7 +131,8 @@ def _delays(networks: Networks, scheme: Relay, servers: int) -> Ints:
     most = scheme.lag * rounds if rounds is not None else None
     if scheme.max_hops is not None:
         most = scheme.max_hops if most is None else min(most, scheme.max_hops)
-    receivers = np.linspace(0, servers - 1, min(servers, _RECEIVERS, max(4, _CELLS // servers))).astype(np.int64)
+    number = _RECEIVERS * (_BEGINNINGS if networks.static is not None else 1)
+    receivers = np.linspace(0, servers - 1, min(servers, number, max(4, _CELLS // servers))).astype(np.int64)
     parts = []
     for graph_at in _beginnings(networks):
         if servers <= MOST_BY_HEART:
