@@ -95,11 +95,16 @@ def test_an_interval_alone_means_fixed_sampling() -> None:
         "dfast",
         "dpcrowd",
         "dpcrowd-w",
+        "relay",
     ]
     scheme: Any = make_scheme("dfast", interval=5)
     assert (scheme.inner.sampling, scheme.inner.interval) == ("fixed", 5)
     central: Any = make_scheme("central", interval=5)
     assert (central.sampling, central.interval) == ("fixed", 5)
+    relay: Any = make_scheme("relay", interval=5)
+    assert relay.interval == 5
+    with pytest.raises(BadInput, match="a schedule of its own, staggered for pinned users"):
+        make_scheme("relay", sampling="fixed")
 
 
 def test_who_needs_phases_and_who_groups() -> None:

@@ -15,7 +15,7 @@ __all__ = ["compiled_sums"]
 def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would have to be compiled, too)
     indptr: Any, indices: Any, active: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
     prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
-    servers: int, recent: Any, scales: Any, y: Any, info: Any,
+    servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any,
 ) -> None:  # fmt: skip
     regions = noisy.shape[1]
     pool = recent.shape[1]
@@ -29,6 +29,11 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
             continue
         first = i // servers * servers  # the origin that is the first one of this run
         own, record = 0, 0
+        for k in range(regions):
+            y[i, k] = info[i, k] = 0.0
+        if guarded:
+            for b in range(pool):
+                recent[i, b] = before[i, b]
         for e in range(indptr[i], indptr[i + 1]):
             o = indices[e]
             if var[o] <= 0.0:
@@ -73,6 +78,7 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     usual += means[b] <= 1.0
                 if usual <= number // 4:
                     scale = max(np.sort(means[:number])[number // 4], 1.0)
+        if guarded:
             scales[i] = scale
         record = 0
         for e in range(indptr[i], indptr[i + 1]):

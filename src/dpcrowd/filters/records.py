@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.filters.record_loop import compiled_sums
 
-__all__ = ["RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
+__all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +68,21 @@ class Reference:
     recent: Floats | None = None
 
 
+@dataclass(frozen=True)
+class RecordSums:
+    """What comes out, of N receivers; written in place, in the rows that are asked for.
+
+    y, info  (N, d) y and Y
+    recent   (N, POOL) as in `Reference`, after this slot; with a guard
+    scale    (N,) s, with a guard
+    """
+
+    y: Floats
+    info: Floats
+    recent: Floats
+    scale: Floats
+
+
 def record_sums(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -76,44 +91,40 @@ def record_sums(
     observation: Observation,
     process_var: Floats,
     servers: int,
-    engine: str = "scipy",
-    active: NDArray[np.bool_] | None = None,
-) -> tuple[Floats, Floats, Floats | None, Floats | None]:
-    """y and Y of each receiver, (N, d); with a guard also `recent` after this slot, and s, (N,).
+    engine: str,
+    out: RecordSums,
+    active: NDArray[np.bool_],
+) -> None:
+    """Sum up the records that the receivers in `active` (N,) have.
 
-    Row i of (indptr, indices) lists the origins whose records receiver i may have. Where `active` (N,) is given, the
-    rows of other receivers mean nothing.
+    Row i of (indptr, indices) lists the origins whose records receiver i may have.
     """
     guarded = reference.prior is not None
-    active = np.ones(len(indptr) - 1, dtype=np.bool_) if active is None else active
     if engine == "numba" and (compiled := compiled_sums()) is not None:
-        y, info = np.zeros_like(reference.level), np.zeros_like(reference.level)
         penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
-        recent = np.empty((1, 1)) if reference.recent is None else reference.recent.copy()
-        scales = np.ones(len(y))
         compiled(
             indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
             reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
             guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
-            servers, recent, scales, y, info,
+            servers, reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info,
         )  # fmt: skip
-        return (y, info, recent, scales) if guarded else (y, info, None, None)
+        return
     count = len(indptr) - 1
     rows, origins = held_pairs(indptr, indices, table)
     there = active[rows]
     rows, origins = rows[there], origins[there]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     share = table.shares[origins][:, None]
-    after: Floats | None = None
-    scale: Floats | None = None
-    factors = None if reference.penalty is None else reference.penalty[rows, origins % servers]
+    penalties = None if reference.penalty is None else reference.penalty[rows, origins % servers]
     if guarded:
-        growth, after, scale = _guard(rows, origins, table, reference, variance, factors)
+        growth, recent, scale = _guard(rows, origins, table, reference, variance, penalties)
         variance = variance * growth
-    if factors is not None:
-        variance = variance * factors[:, None]
+        out.recent[active], out.scale[active] = recent[active], scale[active]
+    if penalties is not None:
+        variance = variance * penalties[:, None]
     weight = share / variance
-    return _add_up(rows, weight * table.noisy[origins], count), _add_up(rows, weight * share, count), after, scale
+    out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
+    out.info[active] = _add_up(rows, weight * share, count)[active]
 
 
 def held_pairs(

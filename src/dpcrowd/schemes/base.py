@@ -210,9 +210,9 @@ class Scheme(ABC):
     def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
         """What this slot publishes."""
 
-    def message_numbers(self, regions: int, form: Form) -> int:
-        """How many numbers a message holds, for counting bytes."""
-        return self.message_vectors * regions
+    def value_bytes(self, regions: int, form: Form) -> int:
+        """Bytes of the values in a message."""
+        return 8 * self.message_vectors * regions
 
     def check(self, setting: Setting) -> None:
         """Refuse a guarantee that does not fit."""

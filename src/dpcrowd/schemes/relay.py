@@ -30,7 +30,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
-from dpcrowd.filters.records import POOL, RecordTable, Reference, held_pairs, pair_var, record_sums
+from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, held_pairs, pair_var, record_sums
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.costs import varint_bytes
 from dpcrowd.network.hearing import Hearing
@@ -39,7 +39,7 @@ from dpcrowd.network.spread import Holdings, Spread, Traffic
 from dpcrowd.privacy import Ledger, Noise, noise_var, open_ledger
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
-from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
 from dpcrowd.schemes.records import Mailbox, RecordMessages
@@ -76,7 +76,7 @@ class RelayState:
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state as it was expected for the slot
     recent                (L, N, POOL): see `filters.records`
-    doubt                 (L, N): by how much the prior's variance has grown, where the records agree that it is off
+    scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
@@ -102,7 +102,7 @@ class RelayState:
     level: Floats
     level_var: Floats
     recent: Floats
-    doubt: Floats
+    scale: Floats
     base: Floats
     base_var: Floats
     base_known: Bools
@@ -122,7 +122,7 @@ class RecordsMade(Messages):
 class Relay(Scheme):
     """The scheme that we recommend.
 
-    samples        n per window or horizon; without: as many as the setting says (`sim.planning` finds the best)
+    samples        n per window or horizon; without: as many as the setting says (see `schemes.prediction`)
     interval       w/n instead, where that is a whole number
     reach          how many hops a record travels: 1, 2, ... or "all"
     hops_per_slot  K, in a simulation: 1, 2, ... or "all": every record reaches everybody in its own slot
@@ -150,7 +150,7 @@ class Relay(Scheme):
         guard: bool = True,
     ) -> None:
         if samples is not None and interval is not None:
-            raise BadInput("give samples or an interval, not both.")
+            raise BadInput(f"give samples or an interval, not both; given {samples} and {interval}.")
         self.samples = None if samples is None else _whole("samples", samples)
         self.interval = None if interval is None else check_interval(interval)
         self.max_hops = None if reach == "all" else _whole("reach", reach, ' or "all"')
@@ -162,12 +162,15 @@ class Relay(Scheme):
 
     def samples_in(self, setting: Setting) -> int:
         """n: samples per window or horizon."""
-        length = setting.need_guarantee().length
+        return self.samples_per(setting.need_guarantee().length, setting.samples)
+
+    def samples_per(self, length: int, otherwise: int | None = None) -> int:
+        """n: samples in `length` slots; `otherwise`, where this scheme leaves it open."""
         if self.interval is not None and length % self.interval:
             raise BadInput(
                 f"an interval of {self.interval} slots does not divide {length}; give the number of samples instead."
             )
-        samples = length // self.interval if self.interval is not None else self.samples or setting.samples
+        samples = length // self.interval if self.interval is not None else self.samples or otherwise
         if samples is None:
             raise BadInput("relay needs the number of samples per window or horizon, or an interval.")
         if samples > length:
@@ -213,7 +216,7 @@ class Relay(Scheme):
             level=np.zeros((lag, receivers, regions)),
             level_var=np.full((lag, receivers, regions), np.inf),
             recent=np.full((lag, receivers, POOL), np.nan),
-            doubt=np.ones((lag, receivers)),
+            scale=np.ones((lag, receivers)),
             base=np.zeros((receivers, regions)),
             base_var=unknown,
             base_known=np.zeros(receivers, dtype=np.bool_),
@@ -409,9 +412,10 @@ class Relay(Scheme):
                 prior, prior_var = predict(mean, var, model)
             spread = np.where(known[:, None], _diagonal(prior_var), np.inf) if matrix else prior_var
             self._sum(state, slot, oldest <= slot, prior, spread, recent, engine)
-            doubt = state.doubt[place]
-            if (doubt > 1.0).any():
-                prior_var = prior_var * doubt.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
+            off = state.scale[place]
+            if (off > OFF).any():
+                off = np.where(off > OFF, off, 1.0)
+                prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
             y, info = state.y[place], state.info[place]
             if matrix:
                 full = np.zeros((*info.shape, info.shape[1]))
@@ -446,15 +450,11 @@ class Relay(Scheme):
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
-        y, info, after, scale = record_sums(
+        record_sums(
             held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var,
-            _servers(state), engine, active,
+            _servers(state), engine, RecordSums(state.y[place], state.info[place], state.recent[place],
+            state.scale[place]), active,
         )  # fmt: skip
-        rows: Bools | slice = slice(None) if active.all() else active
-        state.y[place, rows], state.info[place, rows] = y[rows], info[rows]
-        if after is not None and scale is not None:
-            state.recent[place, rows] = after[rows]
-            state.doubt[place, rows] = np.where(scale > OFF, scale, 1.0)[rows]
 
     # -------------------------------------------------------------------------------------------- what is final
 
@@ -498,9 +498,6 @@ class Relay(Scheme):
         estimate = np.where(known, estimate, np.nan)
         sampled = reading.charge > 0
         return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
-
-    def message_numbers(self, regions: int, form: Form) -> int:
-        return regions
 
 
 def _servers(state: RelayState) -> int:

@@ -35,11 +35,15 @@ def whole_number(name: str, value: object, least: int, most: int | None = None, 
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under."""
+    """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under.
+
+    samples  per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
+    """
 
     label: str
     scheme: Scheme
     guarantee: Guarantee | None
+    samples: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
+from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.seeds import Purpose, sequence
 from dpcrowd.sim.topology import Networks
@@ -143,6 +144,7 @@ class _Racer:
             pid_loop=fast_pid(),
             phases=_phases(entrant, interval, networks),
             runs=len(runs),
+            samples=entrant.samples,
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)
@@ -151,9 +153,6 @@ class _Racer:
 def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> NDArray[np.int64] | None:
     scheme, guarantee = entrant.scheme, entrant.guarantee
     if isinstance(scheme, Relay):
-        assert guarantee is not None and scheme.samples is not None
-        if guarantee.users == "roaming":
-            return None
-        interval = -(-guarantee.length // scheme.samples)
-        return networks.phases(interval) * guarantee.length // interval
+        assert guarantee is not None
+        return relay_phases(networks, guarantee, scheme.samples_per(guarantee.length, entrant.samples))
     return None if interval is None else networks.phases(interval)

@@ -164,7 +164,9 @@ class Networks:
         """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
         servers = self.spec.servers
         if self._static is None:
-            return np.tile(np.arange(servers) % interval, len(self._rngs))
+            numbers = np.arange(servers)
+            phases = numbers % interval if interval <= servers else numbers * interval // servers
+            return np.tile(phases, len(self._rngs))
         graph = self._static.graph
         parts = [graph.part(run * servers, servers) for run in range(len(self._rngs))]
         return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])
