@@ -244,5 +244,5 @@ def test_a_server_has_to_know_its_network() -> None:
     for number, share in ((1, 0.4), (0, 0.9)):
         with pytest.raises(BadInput, match="is not the one that its peers name"):
             Server(NETWORK.scheme(), setting, watched_noise(), number=number, share=share, allow_simulated_noise=True)
-    with pytest.raises(BadInput, match="passes no records on"):
+    with pytest.raises(BadInput, match="keeps no records"):
         assert lone_server().mailbox
