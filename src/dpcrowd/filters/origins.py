@@ -18,7 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.filters.records import RecordTable, held_pairs
+from dpcrowd.filters.observation import Observation
+from dpcrowd.filters.origin_loop import compiled_judge
+from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
@@ -44,38 +46,58 @@ class OriginScores:
     def start(cls, receivers: int, servers: int) -> OriginScores:
         return cls(np.ones((receivers, servers)), np.ones(receivers))
 
+    @property
+    def suspicious(self) -> bool:
+        """Whether anybody suspects anybody."""
+        return bool((self.score > SUSPECT).any())
+
     def penalty(self) -> Floats:
         """Factors of the variance, at least 1."""
         return np.where(self.score > SUSPECT, np.square(self.score), 1.0)
 
     def judge(
         self,
-        rows: NDArray[np.int64],
-        origins: NDArray[np.int64],
+        indptr: NDArray[np.integer],
+        indices: NDArray[np.integer],
         table: RecordTable,
-        variance: Floats,
-        mean: Floats,
-        mean_var: Floats,
-        known: NDArray[np.bool_],
+        reference: Reference,
+        observation: Observation,
+        process_var: Floats,
+        posterior: tuple[Floats, Floats, NDArray[np.bool_]],
+        engine: str = "scipy",
     ) -> None:
-        """Learn from the records of a slot that is final.
+        """Learn from the records of a slot that is final; arguments as of `record_sums`.
 
-        rows, origins         receiver and origin of each record
-        variance              (records, d) R of each, for an honest origin
-        mean, mean_var, known (N, d), (N, d), (N,) the posterior of the slot
+        posterior  of the slot: means and variances (N, d), and (N,) who knows anything
         """
+        mean, mean_var, known = posterior
+        most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
+        rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
+        if engine == "numba" and (compiled := compiled_judge()) is not None:
+            compiled(
+                indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
+                observation == "paper", process_var, mean, mean_var, known, rates,
+                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual,
+            )  # fmt: skip
+            return
+        rows, origins = held_pairs(indptr, indices, table)
         there = known[rows]
-        rows, origins, variance = rows[there], origins[there], variance[there]
+        rows, origins = rows[there], origins[there]
         if not rows.size:
             return
+        variance = pair_var(rows, origins, table, reference, observation, process_var)
         share = table.shares[origins][:, None]
         off = table.noisy[origins] - share * mean[rows]
-        squared = (off * off / (variance + share * share * mean_var[rows])).mean(axis=1)
+        squared = off * off / (variance + share * share * mean_var[rows])
+        each = np.zeros(len(rows))
+        for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
+            each = each + squared[:, k]
+        each = each / squared.shape[1]
         number = np.bincount(rows, minlength=len(self.usual))
-        total = np.bincount(rows, weights=np.minimum(squared, _MOST_USUAL), minlength=len(self.usual))
-        rate = 1.0 - (1.0 - _USUAL_RATE) ** number
-        self.usual = self.usual + np.where(number > 0, (total / np.maximum(number, 1) - self.usual) * rate, 0.0)
-        residual = np.minimum(squared / np.maximum(self.usual[rows], 1.0), _MOST)
+        total = np.bincount(rows, weights=np.minimum(each, _MOST_USUAL), minlength=len(self.usual))
+        step = (total / np.maximum(number, 1) - self.usual) * rates[number]
+        self.usual[:] = self.usual + np.where(number > 0, step, 0.0)
+        residual = np.minimum(each / np.maximum(self.usual[rows], 1.0), _MOST)
         place = origins % self.score.shape[1]
         score = self.score[rows, place]
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)

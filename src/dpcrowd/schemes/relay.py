@@ -30,7 +30,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters import predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import OriginScores, start_penalty
-from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, held_pairs, pair_var, record_sums
+from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, record_sums
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.costs import varint_bytes
 from dpcrowd.network.hearing import Hearing
@@ -78,6 +78,7 @@ class RelayState:
     recent                (L, N, POOL): see `filters.records`
     scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
+    suspicious            (L,) whether there are penalties at all
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom, by place
     traffic               what was sent in the last slot
@@ -109,6 +110,7 @@ class RelayState:
     base_recent: Floats
     scores: OriginScores | None
     penalty: Floats
+    suspicious: Bools
     links: list[Holdings] | None
     value_bytes: Ints
     traffic: Traffic | None = None
@@ -223,6 +225,7 @@ class Relay(Scheme):
             base_recent=np.full((receivers, POOL), np.nan),
             scores=OriginScores.start(receivers, servers) if remembered else None,
             penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
+            suspicious=np.zeros(lag, dtype=np.bool_),
             links=[Holdings.none(receivers)] * lag if peers is None and spread is None else None,
             value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
         )
@@ -323,6 +326,7 @@ class Relay(Scheme):
         state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
         if state.scores is not None:
             state.penalty[:] = state.scores.penalty()
+            state.suspicious[:] = state.scores.suspicious
         for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
             one = predict_ahead if name == "level" else ahead
             for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
@@ -442,11 +446,11 @@ class Relay(Scheme):
         held = self._holdings(state, slot, engine)
         reference = Reference(state.level[place], state.level_var[place])
         if self.guard:
-            penalty = state.penalty[place] if state.scores is not None else None
-            if penalty is not None and not np.isfinite(prior_var).all():
+            penalty = state.penalty[place] if state.suspicious[place] else None
+            if state.scores is not None and not np.isfinite(prior_var).all():
                 unknown = ~np.isfinite(prior_var).all(axis=1, keepdims=True)
                 first = start_penalty(setting.servers, _servers(state), held.indptr, held.indices, table, LIMIT)
-                penalty = np.where(unknown, first, penalty)
+                penalty = np.where(unknown, first, state.penalty[place])
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
             )
@@ -464,17 +468,20 @@ class Relay(Scheme):
         if slot >= self.lag:
             if state.scores is not None:
                 held, table = self._holdings(state, slot - self.lag, engine), self._table(state, slot - self.lag)
-                rows, origins = held_pairs(held.indptr, held.indices, table)
-                reference = Reference(state.level[place], state.level_var[place])
-                variance = pair_var(rows, origins, table, reference, setting.observation, setting.model.noise_var)
                 mean_var = state.mean_var[place]
                 spread = _diagonal(mean_var) if setting.form == "matrix" else mean_var
-                state.scores.judge(rows, origins, table, variance, state.mean[place], spread, state.known[place])
+                state.scores.judge(
+                    held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
+                    setting.observation, setting.model.noise_var,
+                    (state.mean[place], spread, state.known[place]), engine,
+                )  # fmt: skip
             state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
             state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
         state.level[place], state.level_var[place] = self._expected(state)
         if state.scores is not None:
-            state.penalty[place] = state.scores.penalty()
+            before, state.suspicious[place] = state.suspicious[place], state.scores.suspicious
+            if before or state.suspicious[place]:
+                state.penalty[place] = state.scores.penalty()
 
     def _expected(self, state: RelayState) -> tuple[Floats, Floats]:
         """The finalised state as it is expected to be L slots later: means and variances, (N, d)."""
