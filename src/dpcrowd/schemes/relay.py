@@ -506,6 +506,16 @@ class Relay(Scheme):
         sampled = reading.charge > 0
         return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
 
+    def suspects(self, state: RelayState) -> Bools:
+        """Whose records count less at each receiver, since they have not agreed with the others'; (N, servers per run).
+
+        It is learned from slots that are final, so L slots late. Without a guard, and in networks of more than
+        `MOST_REMEMBERED` servers, nobody is remembered and nobody suspected.
+        """
+        if state.scores is None:
+            return np.zeros((state.setting.servers, _servers(state)), dtype=np.bool_)
+        return state.scores.penalty() > 1.0
+
 
 def _servers(state: RelayState) -> int:
     """Servers per run."""

@@ -25,13 +25,16 @@ from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
 from dpcrowd.privacy import FiniteLedger, Noise, check_noise
 from dpcrowd.privacy.units import from_nano
-from dpcrowd.schemes.base import Peers, Plan, Reading, Scheme, Setting
+from dpcrowd.schemes.base import Z95, Peers, Plan, Reading, Scheme, Setting
+from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
+from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.relay import Relay, RelayState
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "ServerRelease", "saved_slot"]
+__all__ = ["Server", "ServerHistory", "ServerRelease", "saved_slot"]
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +51,17 @@ class ServerRelease:
     sampled: NDArray[np.bool_]
     epsilon: float
     """Charged in this slot."""
+
+
+@dataclass(frozen=True)
+class ServerHistory:
+    """What one server says of past slots now: slots (T,), and (T, d) numbers, NaN where it knew nothing."""
+
+    slots: NDArray[np.int64]
+    estimate: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
 
 
 class Server:
@@ -100,6 +114,13 @@ class Server:
     def slot(self) -> int:
         """The last slot that was observed; -1 before the first."""
         return self._slot
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The records that it has, and how many it has refused; of a scheme that passes records on."""
+        mailbox = self._relay()[1].mailbox
+        assert mailbox is not None
+        return mailbox
 
     def carry_over(self, charges: Mapping[int, int], now: int, first: int = 0) -> None:
         """Begin with the debts of an older account: nano-epsilon by slot, up to slot `now`; see `Ledger.carry_over`."""
@@ -251,6 +272,24 @@ class Server:
                 f"server {self.number} was given messages of {heard} neighbours, too many for its consensus step "
                 f"{self._gain:.6g}: say with max_degree how many neighbours a server of this network can have."
             )
+
+    def smoothed(self) -> ServerHistory:
+        """The last L slots up to the last release, estimated with everything that has come since; costs nothing."""
+        scheme, state = self._relay()
+        posteriors = recent_posteriors(scheme, state)
+        estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
+        half = Z95 * np.sqrt(variance)
+        return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
+
+    def suspects(self) -> list[int]:
+        """Numbers of the servers whose records count less here, because they have not agreed with the others'."""
+        scheme, state = self._relay()
+        return [int(number) for number in np.flatnonzero(scheme.suspects(state)[0])]
+
+    def _relay(self) -> tuple[Relay, RelayState]:
+        if not isinstance(self.scheme, Relay):
+            raise BadInput(f"scheme '{self.scheme.name}' keeps no records; this needs one that does, such as relay.")
+        return self.scheme, self._state
 
     def save(self) -> bytes:
         """The whole state as bytes. Refused for schemes whose state holds raw counts."""

@@ -67,6 +67,7 @@ class SimulationConfig:
     burn_in: int
     tuning: Tuning
     keep_estimates: bool = False
+    smoothed: bool = False
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)
@@ -79,6 +80,10 @@ class SimulationConfig:
         for label in labels:
             if labels.count(label) > 1:
                 raise BadInput(f"scheme '{label}' is given twice; each has to have a name of its own.")
+        if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
+            raise BadInput(
+                f"a smoothed history needs a scheme that keeps records, such as relay; given: {', '.join(labels)}."
+            )
 
     @property
     def servers(self) -> int:

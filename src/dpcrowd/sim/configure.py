@@ -72,6 +72,7 @@ def configure(
     regions_per_slot: int = 1,
     correlation: float = 1.0,
     keep_estimates: bool = False,
+    smoothed: bool = False,
     slots: int | None = None,
     regions: Sequence[str] | None = None,
     process_var: object | None = None,
@@ -99,6 +100,7 @@ def configure(
     lag               of relay: how many slots a record may be late (16)
     beta              consensus step size; without: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
+    smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping; without: those of the data set; or a file of
                       `dpcrowd tune`, which brings A and Q, too
     """
@@ -162,6 +164,7 @@ def configure(
         burn_in=burn_in,
         tuning=_tuned(data.tuning, tuning),
         keep_estimates=keep_estimates,
+        smoothed=smoothed,
     )
     return replace(config, entrants=tuple(_planned(config, entrant) for entrant in entrants))
 

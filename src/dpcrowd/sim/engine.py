@@ -25,6 +25,7 @@ from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.history import History
 from dpcrowd.schemes.registry import staggered_interval
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
@@ -94,9 +95,11 @@ def run_batch(
             release = run_slot(scheme, racer.state, slot, shares, counts, noise, links.hearing(scheme.reach))
             racer.recorder.seconds += time.perf_counter() - began
             racer.recorder.add(slot, release, links, static=static)
+            if racer.history is not None:
+                racer.history.add(slot)
         if tick is not None:
             tick(1)
-    return [racer.recorder.finish(networks.static, drawing) for racer in racers]
+    return [racer.recorder.finish(networks.static, drawing, racer.history) for racer in racers]
 
 
 class _World:
@@ -148,6 +151,9 @@ class _Racer:
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)
+        self.history: History | None = None
+        if config.smoothed and isinstance(entrant.scheme, Relay):
+            self.history = History(entrant.scheme, self.state)
 
 
 def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> NDArray[np.int64] | None:

@@ -15,8 +15,10 @@ from dpcrowd.network.costs import last_arrival, message_bytes, packets, relayed_
 from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
+from dpcrowd.schemes.history import History
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error, squared_error
+from dpcrowd.sim.smoothed import Smoothed, smoothed_records
 from dpcrowd.sim.topology import Links
 
 __all__ = ["Recorder", "RunRecords"]
@@ -36,6 +38,7 @@ class RunRecords:
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
+    smoothed                  the history as later records show it, if it was asked for and the scheme keeps records
     """
 
     label: str
@@ -57,6 +60,7 @@ class RunRecords:
     server_slots: int
     estimates: Floats | None = None
     variances: Floats | None = None
+    smoothed: Smoothed | None = None
 
 
 class Recorder:
@@ -138,7 +142,7 @@ class Recorder:
         if self._config.keep_estimates:
             self._kept.append((estimates.copy(), variances.copy()))
 
-    def finish(self, static: Links | None, shared_seconds: float) -> RunRecords:
+    def finish(self, static: Links | None, shared_seconds: float, history: History | None = None) -> RunRecords:
         """All metrics of the batch; `shared_seconds` is the time for drawing networks, which every scheme needs."""
         start = self._config.burn_in
         slots = len(self._sampled)
@@ -169,7 +173,12 @@ class Recorder:
             server_slots=slots * self._all,
             estimates=kept[0] if kept else None,
             variances=kept[1] if kept else None,
+            smoothed=None if history is None else self._smoothed(history),
         )
+
+    def _smoothed(self, history: History) -> Smoothed:
+        estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())
+        return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
 
     def _static_costs(self, links: Links) -> None:
         """In a network that stays, costs of all slots at once."""
