@@ -181,8 +181,6 @@ class Relay(Scheme):
 
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
-        if setting.accounting != "sound":
-            raise BadInput("relay keeps the sound account only; leave the accounting out.")
         guarantee, peers = setting.need_guarantee(), setting.peers
         receivers, regions, lag = setting.servers, setting.regions, self.lag
         servers = receivers // setting.runs if peers is None else len(peers.shares)
