@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.nonprivate import NonPrivate
     from dpcrowd.schemes.pegasus import PeGaSus
     from dpcrowd.schemes.registry import SCHEMES, make_scheme
+    from dpcrowd.schemes.relay import Relay
     from dpcrowd.schemes.rescuedp import RescueDP
     from dpcrowd.schemes.sample import Sample
     from dpcrowd.schemes.server import Server, ServerRelease
@@ -68,6 +69,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.nonprivate": "NonPrivate",
         "schemes.pegasus": "PeGaSus",
         "schemes.registry": "SCHEMES make_scheme",
+        "schemes.relay": "Relay",
         "schemes.rescuedp": "RescueDP",
         "schemes.sample": "Sample",
         "schemes.server": "Server ServerRelease",
@@ -108,6 +110,7 @@ __all__ = [
     "ObserverLedger",
     "PeGaSus",
     "ProcessModel",
+    "Relay",
     "RescueDP",
     "Sample",
     "Scheme",

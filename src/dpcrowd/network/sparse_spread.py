@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,9 +117,9 @@ def spread_once(
     receiver = np.repeat(np.arange(count), starts[1:] - starts[:-1])
     sent_before, had = (_keys(part, to, count) for part, to in ((before_indptr, before), (have_indptr, have)))
     ends = np.cumsum(size)
-    cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]) if ends.size else 0, _CHUNK), side="right"))
+    cuts = np.searchsorted(ends, np.arange(_CHUNK, ends.max(initial=0), _CHUNK)).tolist()
     found = [np.zeros(0, dtype=np.int64)]
-    for first, last in zip(cuts, [*cuts[1:], len(size)], strict=True):
+    for first, last in pairwise(sorted({0, *cuts, len(size)})):
         number = size[first:last]
         entry = np.repeat(np.arange(first, last), number)
         within = np.arange(len(entry)) - np.repeat(np.cumsum(number) - number, number)

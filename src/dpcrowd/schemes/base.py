@@ -73,9 +73,9 @@ class Setting:
     grouper: Grouper | None = None
     phases: Ints | None = None
     pid_loop: PidLoop | None = None
-    runs: int = 1
-    samples: int | None = None
-    peers: Peers | None = None
+    runs: int = field(default=1, metadata={"later": True})
+    samples: int | None = field(default=None, metadata={"later": True})
+    peers: Peers | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if self.servers < 1:

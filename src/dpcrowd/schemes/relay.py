@@ -14,6 +14,8 @@ s; what is known of the origins (`filters.origins`) comes from finalised slots; 
 that the records before a slot lead to. So the estimate is a function of the set of records, whatever their order, and
 servers with the same records release the same bits.
 
+Every sample covers all regions, so the account is one per server, and sound, whatever the others beside it keep.
+
 A sample that could not be taken (the server was down, or the account short) is taken in the next slot that allows it,
 and all later ones move with it; in lockstep it stays missed.
 """
@@ -181,8 +183,6 @@ class Relay(Scheme):
 
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
-        if setting.accounting != "sound":
-            raise BadInput("relay keeps the sound account only; leave the accounting out.")
         guarantee, peers = setting.need_guarantee(), setting.peers
         receivers, regions, lag = setting.servers, setting.regions, self.lag
         servers = receivers // setting.runs if peers is None else len(peers.shares)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -79,12 +79,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value) and not isinstance(value, type):
-        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value))
+        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value) if not _left_out(f, value))
     if isinstance(value, dict):
         return tuple((key, _plain(item)) for key, item in sorted(value.items()))
     if isinstance(value, Scheme):
         return type(value).__name__, _plain(vars(value))
     return None if callable(value) else value
+
+
+def _left_out(one: Field[Any], value: Any) -> bool:
+    """A field that came later counts only where it says something: states that were saved before it are still good."""
+    if not one.metadata.get("later"):
+        return False
+    now = getattr(value, one.name)
+    return now is one.default or (isinstance(now, int) and now == one.default)
 
 
 def to_bytes(arrays: Arrays) -> bytes:

@@ -24,7 +24,7 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     if entrant.guarantee is None:
         return None
     limits = []
-    if config.accounting == "per-region" and len(config.data.regions) > 1:
+    if config.accounting == "per-region" and len(config.data.regions) > 1 and not isinstance(entrant.scheme, Relay):
         limits.append("Only for a user who stays in one region, since accounting is per region: ")
     servers = entrant.guarantee.servers_per_slot
     if entrant.guarantee.users == "roaming" and not _covered(config, servers):
