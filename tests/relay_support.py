@@ -194,6 +194,8 @@ class CentralFilter:
             elif trusted and before.mean is not None:
                 scale = self._vote(recent, voters, float(mean.sum()))
             recent[:] = (recent + trusted)[-5:]
+            if len(pool) < 5 and scale > 1.0:
+                recent[:] = [0.0 if ratio > 36.0 else 72.0 for ratio in recent]
             doubt = scale if scale > 4.0 else 1.0
             variances = [
                 var * np.maximum(np.maximum(r / scale, np.minimum(z, 0) ** 2 / self.network.noise_var) / 36.0, 1.0)

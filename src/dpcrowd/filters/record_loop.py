@@ -95,6 +95,9 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     majority = 1 if rival < (total if total >= 0.0 else np.inf) else -1
                 if majority > 0 and least < np.inf:
                     scale = least
+                    for b in range(pool):  # the prior changes sides
+                        if not np.isnan(recent[i, b]):
+                            recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
         if guarded:
             scales[i] = scale
         record = 0

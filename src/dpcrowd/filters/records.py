@@ -17,9 +17,10 @@ is bounded. `penalty` multiplies R by what the origin has earned before; whoever
 
 While a receiver has had fewer than five records, there is no quartile, and its prior may itself rest on a broken one.
 Then the majority decides: records with v above the limit are against the prior, the others for it. Where more are
-against it, s is the smallest v of this slot's records that are; where it is a tie, the one that claims fewer people is
-believed, because what is too small by any factor is off by at most all that is there. Counts are never negative: a
-total below 0 is believed last, and R of a negative value is multiplied by z^2 / (limit alpha V), if that is more.
+against it, s is the smallest v of this slot's records that are, and in the votes that follow they are for the prior,
+since it is theirs now, and the others against it. Where it is a tie, the one that claims fewer people is believed,
+because what is too small by any factor is off by at most all that is there. Counts are never negative: a total below 0
+is believed last, and R of a negative value is multiplied by z^2 / (limit alpha V), if that is more.
 """
 
 from __future__ import annotations
@@ -194,6 +195,9 @@ def _guard(
             scale[row] = _vote(before, own, claims[here], reference.prior[row], reference.limit)
         both = np.concatenate([recent[row], own])
         recent[row] = both[len(both) - POOL :]
+        if len(pool) < POOL and scale[row] > 1.0:  # outvoted: the prior changes sides
+            sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
+            recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
     ratio = squared / (reference.limit * scale[rows][:, None])
     below = np.minimum(table.noisy[origins], 0.0)
     ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
