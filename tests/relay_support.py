@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
+from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.base import Peers, Setting
 from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.relay import Relay
@@ -85,10 +86,10 @@ class Network:
             peers=None if number is None else Peers(number, self.shares),
         )
 
-    def server(self, number: int) -> Server:
+    def server(self, number: int, account: Account | None = None) -> Server:
         noise = KnownNoise(self.servers, self.model.regions, number)
         share = float(self.shares[number])
-        options: dict[str, Any] = {"number": number, "share": share, "allow_simulated_noise": True}
+        options: dict[str, Any] = {"number": number, "share": share, "allow_simulated_noise": True, "account": account}
         return Server(self.scheme(), self.setting(number), noise, **options)
 
     def due(self, slot: int, server: int) -> bool:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.base import Release
+from dpcrowd.schemes.server import Server
 from relay_support import Network, Records, message_of
 
 SLOTS = 26
@@ -59,12 +60,12 @@ def draw_records(network: Network, rng: np.random.Generator) -> dict[tuple[int, 
 
 def play_records(
     network: Network, number: int, records: Records, arrivals: dict[int, list[tuple[int, int]]], slots: int
-) -> tuple[list[ServerRelease], list[dict[tuple[int, int], Any]], Server]:
+) -> tuple[list[Release], list[dict[tuple[int, int], Any]], Server]:
     """One server that is given records, by slot of arrival; its releases, and what it has had by then."""
     server, releases, known = network.server(number), [], {}
     sets = []
     for slot in range(slots):
-        server.observe(slot, np.zeros(network.model.regions, dtype=np.int64), room=0 if slot >= SLOTS else None)
+        server.observe(slot, np.zeros(network.model.regions, dtype=np.int64) if slot < SLOTS else None)
         sample = server.open_sample()
         if sample is not None:
             known[number, slot] = sample[1]

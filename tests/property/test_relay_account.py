@@ -15,7 +15,7 @@ from dpcrowd.privacy import Guarantee, Users
 from dpcrowd.schemes.records import Mailbox, RecordMessages
 from dpcrowd.schemes.server import Server
 from relay_support import Network, message_of
-from schemes_support import bits, lone_server, watched_noise
+from schemes_support import account_for, bits, fingerprint, lone_server, paid_in, watched_noise
 
 
 def network_of(length: int, samples: int, offset: int, *, users: Users = "pinned", finite: bool = False) -> Network:
@@ -32,15 +32,15 @@ def schedules(draw: Any) -> tuple[int, int, int]:
 
 
 def charges_of(server: Server, slots: range, seed: int = 0, missed: float = 0.0) -> list[int]:
-    """Nano-epsilon of each slot, when some are skipped, and in some the account outside has no room."""
+    """Nano-epsilon of each slot, when some are skipped, and some come without counts."""
     rng, spent = np.random.default_rng(seed), []
     counts = np.random.default_rng(seed + 1).integers(0, 5000, len(slots))
     for slot in slots:
-        kind = rng.choice(["here", "away", "short"], p=[1 - missed, missed / 2, missed / 2])
+        kind = rng.choice(["here", "away", "empty"], p=[1 - missed, missed / 2, missed / 2])
         if kind == "away":
             spent.append(0)
             continue
-        server.observe(slot, [int(counts[slot])], room=0 if kind == "short" else None)
+        server.observe(slot, None if kind == "empty" else [int(counts[slot])])
         spent.append(round(server.hear().epsilon * 1e9))
     return spent
 
@@ -87,6 +87,46 @@ def test_whatever_is_missed_nothing_is_overspent(
     receiver = Mailbox.start(1, 3, network.lag)
     assert accepted(receiver, np.flatnonzero(spent), network, seed) == np.count_nonzero(spent)
     assert not receiver.refused.any()
+
+
+@settings(max_examples=40)
+@given(
+    schedules(),
+    st.booleans(),
+    st.sampled_from(["pinned", "roaming"]),
+    st.dictionaries(st.integers(0, 90), st.integers(1, 10**9), max_size=5),
+    st.integers(0, 10**6),
+)
+def test_a_server_spends_from_its_account(
+    schedule: tuple[int, int, int], finite: bool, users: Users, others: dict[int, int], seed: int
+) -> None:
+    """What others have paid from the same account is not there to spend; without it, an account is a ledger."""
+    length, samples, offset = schedule
+    network = network_of(length, samples, offset, users=users, finite=finite)
+    stored, own = account_for(network.guarantee), network.server(0)
+    server, paid = network.server(0, stored), dict[int, int]()
+    for slot in range(3 * length):
+        if slot in others:  # the slot is taken, and what it has cost is gone
+            stored, paid[slot] = paid_in(stored, slot, others[slot]), others[slot]
+        server.use(stored)
+        left = server.remaining(slot)
+        counts = None if np.random.default_rng([seed, slot]).random() < 0.1 else [100]
+        releases = []
+        for one in (server, own):
+            one.observe(slot, counts)
+            if one is server and (sample := server.open_sample()) is not None:
+                assert slot not in paid
+                assert sample[0] == network.price <= left
+                stored = stored.pay(slot, stored.slots.opens(slot), stored.slots.slot_ns, sample[0])
+                paid[slot] = sample[0]
+            releases.append(one.hear())
+        if not paid.keys() & others.keys():
+            assert fingerprint(releases[0]) == fingerprint(releases[1])
+    mine = {slot: nano for slot, nano in paid.items() if slot not in others}
+    for sums in (mine, paid) if sum(others.values()) <= network.guarantee.total else (mine,):
+        for first in range(3 * length):
+            span = range(3 * length) if finite else range(first, first + length)
+            assert sum(sums.get(slot, 0) for slot in span) <= network.guarantee.total
 
 
 def accepted(mailbox: Mailbox, slots: Any, network: Network, seed: int, lost: float = 0.0) -> int:

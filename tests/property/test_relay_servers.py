@@ -20,7 +20,7 @@ from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, Users
 from dpcrowd.schemes.base import Plan, Release, run_slot
 from dpcrowd.schemes.relay import Relay, RelayState
-from dpcrowd.schemes.server import Server, ServerRelease
+from dpcrowd.schemes.server import Server
 from relay_support import KnownNoise, Network, message_of
 from schemes_support import bits
 
@@ -84,12 +84,12 @@ def counts_of(slot: int, network: Network) -> Any:
 
 def run_servers(
     network: Network, changing: bool, cut: Cut, meddle: Callable[[int, list[Server]], None] | None = None
-) -> list[list[ServerRelease]]:
+) -> list[list[Release]]:
     servers, releases = [network.server(number) for number in range(SERVERS)], []
     for slot in range(SLOTS):
         graph, counts = links(slot, changing=changing, cut=cut), counts_of(slot, network)
         sent = [
-            server.observe(slot, counts[number], room=0 if (slot, number) in cut else None)
+            server.observe(slot, None if (slot, number) in cut else counts[number])
             for number, server in enumerate(servers)
         ]
         if meddle is not None:
@@ -106,7 +106,7 @@ def run_servers(
     return releases
 
 
-def assert_same(singles: list[list[ServerRelease]], batch: list[Release]) -> None:
+def assert_same(singles: list[list[Release]], batch: list[Release]) -> None:
     for single, release in zip(singles, batch, strict=True):
         for number, one in enumerate(single):
             assert bits(one.estimate) == bits(release.estimate[number]), (release.slot, number)
@@ -180,7 +180,7 @@ def test_skipped_slots_are_slots_in_which_nothing_happened(gap: int, users: User
             server.observe(slot, [150])
             server.hear({1: message_of(heard, list(heard), network.price)} if heard else None)
     for slot in range(12, 12 + gap):
-        idle.observe(slot, [150], room=0)
+        idle.observe(slot, None)
         idle.hear()
     for slot in range(12 + gap, 50 + gap):
         releases = []
@@ -207,7 +207,7 @@ def test_what_was_heard_before_a_gap_is_passed_on_in_its_own_slot() -> None:
     for slot in range(4):
         server.observe(slot, [150])
         server.hear({1: message_of(records, list(records), network.price)} if slot == 3 else None)
-    message: Any = server.observe(7, [150], room=0)
+    message: Any = server.observe(7, None)
     assert dict(zip(message.origin.tolist(), message.slot.tolist(), strict=True)) == {
         1: 3
     }  # that of slot 1 is too late

@@ -23,7 +23,7 @@ def make_network(*, guard: bool = True) -> Network:
 
 def hear(server: Server, network: Network, slot: int, *records: tuple[int, float]) -> float:
     """Records (origin, claimed crowd) of a slot; the estimate after it."""
-    server.observe(slot, [int(CROWD / 2)], room=0)
+    server.observe(slot, None)
     values = {(origin, slot): np.array([round(claim * 0.5)], dtype=np.float64) for origin, claim in records}
     messages = {1: message_of(values, list(values), network.price)} if values else None
     return float(server.hear(messages).estimate[0])

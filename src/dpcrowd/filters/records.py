@@ -221,9 +221,5 @@ def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: flo
 
 def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
     """Sums of the rows of `values` by `rows`, which ascend; one addition after the other."""
-    from scipy.sparse import csr_array
-
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
-    ones = csr_array((np.ones(len(rows)), np.arange(len(rows)), indptr), shape=(count, len(rows)))
-    sums: Floats = ones @ values
-    return sums
+    columns = [np.bincount(rows, weights=values[:, k], minlength=count) for k in range(values.shape[1])]
+    return np.stack(columns, axis=1).astype(np.float64, copy=False)

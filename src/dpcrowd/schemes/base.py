@@ -231,6 +231,8 @@ class Scheme(ABC):
     """How many vectors of d numbers a message holds, in the diagonal form."""
     live: ClassVar[bool] = False
     """Whether a live server may run it."""
+    may_skip: ClassVar[bool] = False
+    """Whether a server can go without the counts of a slot, and so spend from an account; live schemes can."""
     independent_errors: ClassVar[bool] = False
     """Whether different servers' errors are independent, so that averaging them divides the variance."""
     keeps_raw_counts: bool = False

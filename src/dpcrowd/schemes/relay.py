@@ -143,6 +143,7 @@ class Relay(Scheme):
         "both",
     )
     reach = "relay"
+    may_skip = True
 
     def __init__(
         self,

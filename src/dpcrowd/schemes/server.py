@@ -165,6 +165,8 @@ class Server:
         self._slot, self._horizon = last, ledger.first
 
     def _begin_sampling(self) -> None:
+        if not self.scheme.live:
+            raise BadInput(f"scheme '{self.scheme.name}' cannot begin its sampling anew; only live schemes can.")
         if self._pending is not None:
             self.hear()
         self._state = estimates_only(self._state, self._run.start())
@@ -231,7 +233,7 @@ class Server:
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
         plan = self.scheme.plan(self._state, slot, self._shares)
         if counts is None:
-            if not self.scheme.live:
+            if not (self.scheme.live or self.scheme.may_skip):
                 raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
             plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
@@ -387,7 +389,7 @@ def _deprecated(what: str, instead: str) -> None:
 
 
 def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountLedger:
-    if not scheme.live or setting.accounting != "sound":
+    if not (scheme.live or scheme.may_skip) or setting.accounting != "sound":
         raise BadInput(
             "a server that spends from an account runs a live scheme with sound accounting; given "
             f"'{scheme.name}' with accounting '{setting.accounting}'."
