@@ -21,9 +21,10 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
     pool = recent.shape[1]
     most = 0
     for i in range(indptr.shape[0] - 1):
-        most = max(most, indptr[i + 1] - indptr[i])
+        most = max(most, np.int64(indptr[i + 1]) - np.int64(indptr[i]))
     means = np.empty(most + pool)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
+    there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
     for i in range(indptr.shape[0] - 1):
         if not active[i]:
             continue
@@ -53,6 +54,7 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     square = off * off / (variance + share * share * prior_var[i, k])
                     squares[record, k] = square
                     total += square
+            there[record] = o
             record += 1
             if guarded and not (penalised and penalty[i, o - first] != 1.0):
                 means[own] = total / regions
@@ -80,24 +82,19 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     scale = max(np.sort(means[:number])[number // 4], 1.0)
         if guarded:
             scales[i] = scale
-        record = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
+        bound = limit * scale
+        for e in range(record):
+            o = there[e]
             share = shares[o]
             for k in range(regions):
-                variance = variances[record, k]
-                if guarded:
-                    ratio = squares[record, k] / (limit * scale)
-                    if ratio > 1.0:
-                        variance = variance * ratio
+                variance = variances[e, k]
+                if guarded and squares[e, k] > bound:
+                    variance = variance * (squares[e, k] / bound)
                 if penalised:
                     variance = variance * penalty[i, o - first]
                 weight = share / variance
                 y[i, k] += weight * noisy[o, k]
                 info[i, k] += weight * share
-            record += 1
 
 
 @cache
