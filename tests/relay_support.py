@@ -178,22 +178,30 @@ class CentralFilter:
         if before.mean is not None:
             mean, cov = self.a @ before.mean, self.a @ before.cov @ self.a.T + self.q
         if self.network.guard:
-            factors = penalty if before.mean is not None else self._first_penalty(held)
+            factors = penalty if before.mean is not None else self._first_penalty(held, variances)
             ratios = [np.zeros(len(self.a)) for _ in held]
             if before.mean is not None:
                 ratios = [
                     (values - shares[o] * mean) ** 2 / (var + shares[o] ** 2 * np.diag(cov))
                     for (o, values), var in zip(held, variances, strict=True)
                 ]
-            trusted = [float(r.mean()) for (o, _), r in zip(held, ratios, strict=True) if factors[o] == 1.0]
+            voters = [(float(r.mean()), o, z) for (o, z), r in zip(held, ratios, strict=True) if factors[o] == 1.0]
+            trusted = [ratio for ratio, _, _ in voters]
             pool = trusted if len(trusted) >= 5 else (recent + trusted)[-5:]
-            scale = max(sorted(pool)[len(pool) // 4], 1.0) if trusted and len(pool) >= 5 else 1.0
+            scale = 1.0
+            if trusted and len(pool) >= 5:
+                scale = max(sorted(pool)[len(pool) // 4], 1.0)
+            elif trusted and before.mean is not None:
+                scale = self._vote(recent, voters, float(mean.sum()))
             recent[:] = (recent + trusted)[-5:]
+            if len(pool) < 5 and scale > 1.0:
+                recent[:] = [0.0 if ratio > 36.0 else 72.0 for ratio in recent]
             doubt = scale if scale > 4.0 else 1.0
             variances = [
-                var * np.maximum(r / (36.0 * scale), 1.0) * factors[o]
-                for (o, _), var, r in zip(held, variances, ratios, strict=True)
+                var * np.maximum(np.maximum(r / scale, np.minimum(z, 0) ** 2 / self.network.noise_var) / 36.0, 1.0)
+                for (_, z), var, r in zip(held, variances, ratios, strict=True)
             ]
+            variances = [var * factors[o] for (o, _), var in zip(held, variances, strict=True)]
         if not held:
             return before if before.mean is None else Posterior(mean, cov, doubt)
         # Least squares on whitened rows, by QR: exact where a doubted prior is a million times wider than a record.
@@ -210,18 +218,37 @@ class CentralFilter:
         found = root @ (q.T @ values)
         return Posterior(mean + found if known else found, root @ root.T, doubt)
 
-    def _first_penalty(self, held: list[tuple[int, Floats]]) -> Floats:
-        """Where nothing is known: records are compared with their median."""
-        penalty = np.ones(self.network.servers)
-        if len(held) < 5:
+    def _vote(self, recent: list[float], voters: list[tuple[float, int, Floats]], total: float) -> float:
+        """With few records: whether more are against the prior than for it; in a tie the smaller claim wins."""
+        opponents = [(ratio, values.sum() / self.network.shares[o]) for ratio, o, values in voters if ratio > 36.0]
+        if not opponents:
+            return 1.0
+        against = len(opponents) + sum(ratio > 36.0 for ratio in recent)
+        others = len(recent) + len(voters) - against
+        claims = [claim for _, claim in opponents if claim >= 0]
+        smaller = bool(claims) and (total < 0 or min(claims) < total)
+        outvoted = against > others or (against == others and smaller)
+        return min(ratio for ratio, _ in opponents) if outvoted else 1.0
+
+    def _first_penalty(self, held: list[tuple[int, Floats]], variances: list[Floats]) -> Floats:
+        """Where nothing is known: records are compared with their lower median."""
+        penalty, shares = np.ones(self.network.servers), self.network.shares
+        if len(held) < 2:
             return penalty
-        shares, d = self.network.shares, len(self.a)
-        totals = {o: values.sum() / shares[o] for o, values in held}
-        median = np.median(list(totals.values()))
-        width = 1.4826 * np.median([abs(total - median) for total in totals.values()])
+        totals, spreads = {}, {}
+        for (o, values), var in zip(held, variances, strict=True):
+            totals[o], spreads[o] = values.sum() / shares[o], var.sum() / shares[o] ** 2
+            if totals[o] < 0 and totals[o] ** 2 > 36.0 * spreads[o]:
+                totals[o] = np.inf  # nobody counts fewer than none
+        ranked = sorted(totals, key=lambda o: totals[o])
+        middle = ranked[(len(ranked) - 1) // 2]
+        median = totals[middle]
+        if np.isinf(median):
+            return penalty
+        width = 1.4826 * sorted(abs(total - median) for total in totals.values())[(len(ranked) - 1) // 2]
         for o, total in totals.items():
-            var = self.network.noise_var * d / shares[o] ** 2
-            penalty[o] = max(1.0, (total - median) ** 2 / (36.0 * (width**2 + var)))
+            ratio = (total - median) ** 2 / (36.0 * (width**2 + spreads[o] + spreads[middle]))
+            penalty[o] = min(max(1.0, ratio), 1e12)
         return penalty
 
     def _judge(

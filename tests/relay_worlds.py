@@ -52,7 +52,8 @@ def draw_records(network: Network, rng: np.random.Generator) -> dict[tuple[int, 
         for origin in range(network.servers):
             if network.due(slot, origin):
                 values = network.shares[origin] * crowd[slot] + rng.laplace(0, 4, d)
-                records[origin, slot] = np.rint(values * (-30 if rng.random() < wild else 1))
+                off = rng.random() < (0.3 if slot < 6 else wild)
+                records[origin, slot] = np.rint(values * (rng.choice([-30.0, 30.0, 0.02]) if off else 1.0))
     return records
 
 

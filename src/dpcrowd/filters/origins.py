@@ -8,7 +8,7 @@ among all origins, since a wrong model makes everybody look bad. Above `SUSPECT`
 are multiplied by the score's square. Good records bring the score down again, slowly.
 
 Where a receiver knows nothing yet, there is no prior that could expose anybody. There a record is compared with the
-median of the slot's records.
+lower median of the slot's records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUSPECT = 3.5
 _RATE, _FORGIVENESS = 1 / 8, 1 / 32
 _MOST = 100.0
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
-_FEWEST = 5  # origins that a median is taken of
+_MOST_PENALTY = 1e12
 
 
 @dataclass
@@ -111,24 +111,31 @@ def start_penalty(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
     table: RecordTable,
+    reference: Reference,
+    observation: Observation,
+    process_var: Floats,
     limit: float,
 ) -> Floats:
     """Factors (N, servers) by the records of one slot alone: origins whose total is far from the median count less.
 
-    Of receivers that have fewer than five records nobody can tell: their factors are 1.
+    Of two records the smaller one is the median, as in `records`; one alone has nobody to contradict it.
     """
     rows, origins = held_pairs(indptr, indices, table)
     share, place = table.shares[origins], origins % servers
-    total, var = np.full((receivers, servers), np.nan), np.zeros((receivers, servers))
+    variance = pair_var(rows, origins, table, reference, observation, process_var)
+    shape = (receivers, servers)
+    total, var = np.full(shape, np.nan), np.zeros(shape)
     total[rows, place] = table.noisy[origins].sum(axis=1) / share
-    var[rows, place] = table.var[origins] * table.noisy.shape[1] / (share * share)
-    penalty = np.ones((receivers, servers))
-    enough = np.bincount(rows, minlength=receivers) >= _FEWEST
-    if enough.any():
-        total, var = total[enough], var[enough]
-        median = np.nanmedian(total, axis=1, keepdims=True)
-        width = 1.4826 * np.nanmedian(np.abs(total - median), axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):
-            ratio = np.square(total - median) / (limit * (np.square(width) + var))
-            penalty[enough] = np.where(ratio > 1.0, ratio, 1.0)
-    return penalty
+    var[rows, place] = variance.sum(axis=1) / (share * share)
+    with np.errstate(invalid="ignore"):
+        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # nobody counts fewer than none
+        number = np.bincount(rows, minlength=receivers)[:, None]
+        lower = np.maximum(number - 1, 0) // 2
+        order = np.argsort(total, axis=1, kind="stable")  # those that have none come last
+        middle = np.take_along_axis(order, lower, axis=1)
+        median, median_var = np.take_along_axis(total, middle, axis=1), np.take_along_axis(var, middle, axis=1)
+        off = np.abs(total - median)
+        width = 1.4826 * np.take_along_axis(np.sort(off, axis=1), lower, axis=1)
+        ratio = np.square(off) / (limit * (np.square(width) + var + median_var))
+        ratio = np.where(np.isinf(total), np.inf, ratio)
+    return np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)

@@ -21,8 +21,9 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
     pool = recent.shape[1]
     most = 0
     for i in range(indptr.shape[0] - 1):
-        most = max(most, np.int64(indptr[i + 1]) - np.int64(indptr[i]))
-    means = np.empty(most + pool)
+        size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
+        most = max(most, size)
+    means, claims = np.empty(most + pool), np.empty(most)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
     there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
     for i in range(indptr.shape[0] - 1):
@@ -40,7 +41,7 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
             if var[o] <= 0.0:
                 continue
             share = shares[o]
-            total = 0.0
+            total = claim = 0.0
             for k in range(regions):
                 if paper:
                     spread = share * share * process_var[k]
@@ -54,10 +55,12 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     square = off * off / (variance + share * share * prior_var[i, k])
                     squares[record, k] = square
                     total += square
+                    claim += noisy[o, k]
             there[record] = o
             record += 1
             if guarded and not (penalised and penalty[i, o - first] != 1.0):
                 means[own] = total / regions
+                claims[own] = claim / share
                 own += 1
         scale = 1.0
         if guarded and own:
@@ -80,6 +83,24 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     usual += means[b] <= 1.0
                 if usual <= number // 4:
                     scale = max(np.sort(means[:number])[number // 4], 1.0)
+            else:  # few records so far: is the prior outvoted?
+                least, rival, majority = np.inf, np.inf, 0
+                for b in range(number):
+                    majority += 1 if means[b] > limit else -1
+                    if b < own and means[b] > limit:
+                        least = min(least, means[b])
+                        if claims[b] >= 0.0:
+                            rival = min(rival, claims[b])
+                if majority == 0:
+                    total = 0.0
+                    for k in range(regions):
+                        total += prior[i, k]
+                    majority = 1 if rival < (total if total >= 0.0 else np.inf) else -1
+                if majority > 0 and least < np.inf:
+                    scale = least
+                    for b in range(pool):  # the prior changes sides
+                        if not np.isnan(recent[i, b]):
+                            recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
         if guarded:
             scales[i] = scale
         bound = limit * scale
@@ -88,8 +109,12 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
             share = shares[o]
             for k in range(regions):
                 variance = variances[e, k]
-                if guarded and squares[e, k] > bound:
-                    variance = variance * (squares[e, k] / bound)
+                if guarded and (squares[e, k] > bound or noisy[o, k] < 0.0):
+                    ratio = squares[e, k] / bound
+                    if noisy[o, k] < 0.0:
+                        ratio = max(ratio, noisy[o, k] * noisy[o, k] / (limit * var[o]))
+                    if ratio > 1.0:
+                        variance = variance * ratio
                 if penalised:
                     variance = variance * penalty[i, o - first]
                 weight = share / variance

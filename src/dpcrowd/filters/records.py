@@ -14,6 +14,13 @@ be the lower quartile of v over the slot's records, at least 1; if there are few
 too. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with
 limit s. Where it is larger, R is multiplied by v_k / (limit s): the farther off, the less a record counts, and its pull
 is bounded. `penalty` multiplies R by what the origin has earned before; whoever has one does not count in the quartile.
+
+While a receiver has had fewer than five records, there is no quartile, and its prior may itself rest on a broken one.
+Then the majority decides: records with v above the limit are against the prior, the others for it. Where more are
+against it, s is the smallest v of this slot's records that are, and in the votes that follow they are for the prior,
+since it is theirs now, and the others against it. Where it is a tie, the one that claims fewer people is believed,
+because what is too small by any factor is off by at most all that is there. Counts are never negative: a total below 0
+is believed last, and R of a negative value is multiplied by z^2 / (limit alpha V), if that is more.
 """
 
 from __future__ import annotations
@@ -175,17 +182,41 @@ def _guard(
     trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
     recent = reference.recent.copy()
     scale = np.ones(len(recent))
+    claims = table.noisy[origins].sum(axis=1) / table.shares[origins]
     for row in np.unique(rows):
-        own = mean[(rows == row) & trusted]
+        here = (rows == row) & trusted
+        own = mean[here]
         before = recent[row][~np.isnan(recent[row])]
         pool = own if len(own) >= POOL else np.concatenate([before, own])[-POOL:]
         pool = np.sort(pool)
         if len(own) and len(pool) >= POOL:
             scale[row] = max(pool[len(pool) // 4], 1.0)
+        elif len(own):
+            scale[row] = _vote(before, own, claims[here], reference.prior[row], reference.limit)
         both = np.concatenate([recent[row], own])
         recent[row] = both[len(both) - POOL :]
+        if len(pool) < POOL and scale[row] > 1.0:  # outvoted: the prior changes sides
+            sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
+            recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
     ratio = squared / (reference.limit * scale[rows][:, None])
+    below = np.minimum(table.noisy[origins], 0.0)
+    ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
     return np.where(ratio > 1.0, ratio, 1.0), recent, scale
+
+
+def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: float) -> float:
+    """s of a receiver that has had few records, `before` and now: 1, or what its prior is off by if it is outvoted."""
+    against = own > limit
+    if not against.any():
+        return 1.0
+    majority = 2 * int(np.count_nonzero(before > limit) + np.count_nonzero(against)) - len(before) - len(own)
+    if majority == 0:
+        total = 0.0
+        for k in range(len(prior)):
+            total = total + prior[k]
+        rivals = claims[against]
+        majority = 1 if np.where(rivals < 0, np.inf, rivals).min() < (total if total >= 0 else np.inf) else -1
+    return float(own[against].min()) if majority > 0 else 1.0
 
 
 def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:

@@ -450,7 +450,10 @@ class Relay(Scheme):
             penalty = state.penalty[place] if state.suspicious[place].any() else None
             if state.scores is not None and not np.isfinite(prior_var).all():
                 unknown = ~np.isfinite(prior_var).all(axis=1, keepdims=True)
-                first = start_penalty(setting.servers, _servers(state), held.indptr, held.indices, table, LIMIT)
+                first = start_penalty(
+                    setting.servers, _servers(state), held.indptr, held.indices, table, reference,
+                    setting.observation, setting.model.noise_var, LIMIT,
+                )  # fmt: skip
                 penalty = np.where(unknown, first, state.penalty[place])
             reference = replace(
                 reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent
