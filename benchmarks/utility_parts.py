@@ -147,7 +147,8 @@ def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
         extra = {"dpcrowd-plus, ledger per region": DPCrowdPlus()}
         rows += simulated(size, extra, data, window=size.window, accounting="per-region", **common)
         if data == "multi-linear":
-            forms = {f"{label}, matrix": scheme for label, scheme in relays().items()}
+            shown = ("relay, K=1", "relay, K=3", "relay, reach 1")
+            forms = {f"{label}, matrix": relays()[label] for label in shown}
             rows += simulated(size, forms, data, window=size.window, form="matrix", **common)
     else:
         whole = slots_of(size, data)

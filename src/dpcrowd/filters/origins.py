@@ -47,13 +47,14 @@ class OriginScores:
         return cls(np.ones((receivers, servers)), np.ones(receivers))
 
     @property
-    def suspicious(self) -> bool:
-        """Whether anybody suspects anybody."""
-        return bool((self.score > SUSPECT).any())
+    def suspicious(self) -> NDArray[np.bool_]:
+        """(N,) which receivers suspect anybody."""
+        return np.asarray((self.score > SUSPECT).any(axis=1))
 
-    def penalty(self) -> Floats:
-        """Factors of the variance, at least 1."""
-        return np.where(self.score > SUSPECT, np.square(self.score), 1.0)
+    def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
+        """Factors of the variance, at least 1, of all receivers or some."""
+        score = self.score if rows is None else self.score[rows]
+        return np.where(score > SUSPECT, np.square(score), 1.0)
 
     def judge(
         self,

@@ -21,9 +21,11 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
     pool = recent.shape[1]
     most = 0
     for i in range(indptr.shape[0] - 1):
-        most = max(most, indptr[i + 1] - indptr[i])
+        size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
+        most = max(most, size)
     means, claims = np.empty(most + pool), np.empty(most)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
+    there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
     for i in range(indptr.shape[0] - 1):
         if not active[i]:
             continue
@@ -54,6 +56,7 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                     squares[record, k] = square
                     total += square
                     claim += noisy[o, k]
+            there[record] = o
             record += 1
             if guarded and not (penalised and penalty[i, o - first] != 1.0):
                 means[own] = total / regions
@@ -100,16 +103,14 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                             recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
         if guarded:
             scales[i] = scale
-        record = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
+        bound = limit * scale
+        for e in range(record):
+            o = there[e]
             share = shares[o]
             for k in range(regions):
-                variance = variances[record, k]
-                if guarded:
-                    ratio = squares[record, k] / (limit * scale)
+                variance = variances[e, k]
+                if guarded and (squares[e, k] > bound or noisy[o, k] < 0.0):
+                    ratio = squares[e, k] / bound
                     if noisy[o, k] < 0.0:
                         ratio = max(ratio, noisy[o, k] * noisy[o, k] / (limit * var[o]))
                     if ratio > 1.0:
@@ -119,7 +120,6 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                 weight = share / variance
                 y[i, k] += weight * noisy[o, k]
                 info[i, k] += weight * share
-            record += 1
 
 
 @cache

@@ -35,6 +35,7 @@ from dpcrowd.filters.origins import OriginScores, start_penalty
 from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, record_sums
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.costs import varint_bytes
+from dpcrowd.network.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
@@ -80,7 +81,7 @@ class RelayState:
     recent                (L, N, POOL): see `filters.records`
     scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
-    suspicious            (L,) whether there are penalties at all
+    suspicious            (L, N) who has penalties for anybody
     base_...              the same after the last slot that is final
     links                 in a simulation with a reach of one hop: who hears whom
     traffic               what was sent in the last slot
@@ -226,7 +227,7 @@ class Relay(Scheme):
             base_recent=np.full((receivers, POOL), np.nan),
             scores=OriginScores.start(receivers, servers) if remembered else None,
             penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
-            suspicious=np.zeros(lag, dtype=np.bool_),
+            suspicious=np.zeros((lag, receivers), dtype=np.bool_),
             links=OneHop(receivers, lag) if peers is None and spread is None else None,
             value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
         )
@@ -350,7 +351,7 @@ class Relay(Scheme):
         sizes[speaks] = varint_bytes(reading.noisy[speaks]).sum(axis=1)
         state.value_bytes[place] = sizes.reshape(runs, -1).sum(axis=1), speaks.reshape(runs, -1).sum(axis=1)
         if state.links is not None:
-            state.links.put(slot, Holdings(hearing.matrix.indptr, hearing.matrix.indices))
+            state.links.put(slot, Holdings(unsigned(hearing.matrix.indptr), unsigned(hearing.matrix.indices)))
             state.traffic = Traffic.one_hop(graph.degree, speaks, sizes, runs)
             return np.full(len(speaks), slot)
         assert state.spread is not None
@@ -446,7 +447,7 @@ class Relay(Scheme):
         held = self._holdings(state, slot, engine)
         reference = Reference(state.level[place], state.level_var[place])
         if self.guard:
-            penalty = state.penalty[place] if state.suspicious[place] else None
+            penalty = state.penalty[place] if state.suspicious[place].any() else None
             if state.scores is not None and not np.isfinite(prior_var).all():
                 unknown = ~np.isfinite(prior_var).all(axis=1, keepdims=True)
                 first = start_penalty(
@@ -482,9 +483,11 @@ class Relay(Scheme):
             state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
         state.level[place], state.level_var[place] = self._expected(state)
         if state.scores is not None:
-            before, state.suspicious[place] = state.suspicious[place], state.scores.suspicious
-            if before or state.suspicious[place]:
-                state.penalty[place] = state.scores.penalty()
+            now = state.scores.suspicious
+            rows = now | state.suspicious[place]
+            if rows.any():
+                state.penalty[place, rows] = state.scores.penalty(rows)
+            state.suspicious[place] = now
 
     def _expected(self, state: RelayState) -> tuple[Floats, Floats]:
         """The finalised state as it is expected to be L slots later: means and variances, (N, d)."""
