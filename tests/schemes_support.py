@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 from dpcrowd.filters import ProcessModel
-from dpcrowd.privacy import Guarantee, SeededNoise
+from dpcrowd.privacy import Accounting, Guarantee, SeededNoise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.promise import Slots, UserBounds
-from dpcrowd.schemes.base import Release, Scheme, Setting
+from dpcrowd.schemes.base import Peers, Release, Scheme, Setting
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.testing.world import (
+    SAMPLES,
     SERVERS,
     SLOTS,
     TUNING,
@@ -42,6 +43,7 @@ from dpcrowd.testing.world import (
 __all__ = [
     "CASES",
     "COUNTS",
+    "SAMPLES",
     "SERVERS",
     "SLOTS",
     "TUNING",
@@ -50,6 +52,7 @@ __all__ = [
     "Case",
     "WatchedNoise",
     "World",
+    "accountings",
     "bits",
     "charges_of",
     "drawn",
@@ -96,7 +99,9 @@ class Case:
         return make_scheme(self.name)
 
     def setting(self, servers: int = SERVERS) -> Setting:
-        return make_setting(servers, self.regions, self.guarantee, accounting=self.accounting, form=self.form)
+        runs = max(1, servers // SERVERS)
+        more: dict[str, Any] = {"accounting": self.accounting, "form": self.form, "runs": runs}
+        return make_setting(servers, self.regions, self.guarantee, **more)
 
 
 def account_for(guarantee: Guarantee, epoch_ns: int = 10**18) -> Account:
@@ -130,7 +135,13 @@ def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **m
 
 def make_setting(servers: int, regions: int, guarantee: Guarantee | None, **more: Any) -> Setting:
     more.setdefault("tuning", TUNING)
+    more.setdefault("samples", SAMPLES)  # only relay asks
     return Setting(servers, ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions)), guarantee, **more)
+
+
+def accountings(name: str) -> tuple[Accounting, ...]:
+    """The ledgers that a scheme keeps: relay has the sound one alone."""
+    return ("sound",) if name == "relay" else ("sound", "per-region")
 
 
 def _cases() -> list[Case]:
@@ -142,8 +153,8 @@ def _cases() -> list[Case]:
         else:
             for users in ("pinned", "roaming"):
                 cases += [Case(name, users=users)]  # with one region both accountings are the same ledger
-                cases += [replace(several, accounting=a, users=users) for a in ("sound", "per-region")]
-        if name in ("non-private", "central", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp"):
+                cases += [replace(several, accounting=a, users=users) for a in accountings(name)]
+        if name in ("non-private", "central", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "relay"):
             cases.append(replace(several, form="matrix"))
     return cases
 
@@ -206,7 +217,8 @@ def laplace_var(epsilon: float, sensitivity: int = 1) -> float:
 
 def make_server(world: World, name: str, setting: Setting, number: int) -> Server:
     """One server of a world, with the share, noise and step that it has in the batch."""
-    alone = replace(setting, servers=1, phases=None if setting.phases is None else setting.phases[number : number + 1])
+    phases = None if setting.phases is None else setting.phases[number : number + 1]
+    alone = replace(setting, servers=1, phases=phases, peers=Peers(number, world.shares[:, 0]))
     share = float(world.shares[number, 0])
     options = {} if setting.phases is None else {"sampling": "staggered", "interval": 3}
     noise = world.noise(only=number)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.pegasus import PeGaSus
     from dpcrowd.schemes.perturb import perturb_counts
     from dpcrowd.schemes.registry import SCHEMES
+    from dpcrowd.schemes.relay import Relay
     from dpcrowd.schemes.rescuedp import RescueDP
     from dpcrowd.schemes.sample import Sample
     from dpcrowd.schemes.server import Server
@@ -92,6 +93,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.pegasus": "PeGaSus",
         "schemes.perturb": "perturb_counts",
         "schemes.registry": "SCHEMES",
+        "schemes.relay": "Relay",
         "schemes.rescuedp": "RescueDP",
         "schemes.sample": "Sample",
         "schemes.server": "Server",
@@ -148,6 +150,7 @@ __all__ = [
     "Plan",
     "ProcessModel",
     "Reading",
+    "Relay",
     "Release",
     "RescueDP",
     "Sample",

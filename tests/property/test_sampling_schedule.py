@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.network.graph import Graph
-from dpcrowd.sampling.schedule import due, samples_in_horizon, samples_in_window, spread_phases
+from dpcrowd.sampling.schedule import due, samples_due, samples_in_horizon, samples_in_window, spread_phases
 from examples_support import examples
 
 
@@ -60,3 +60,24 @@ def test_phases_follow_the_rule_and_use_every_phase(seed: int, servers: int, int
         return total
 
     assert phases == min([greedy(False), greedy(True)], key=silence)
+
+
+@given(window=st.integers(1, 40), data=st.data())
+@settings(max_examples=60)
+def test_every_window_holds_exactly_n_samples(window: int, data: st.DataObject) -> None:
+    """Each sample costs epsilon/n: one more in any window would break the promise, one fewer would waste budget."""
+    samples = data.draw(st.integers(1, window))
+    offsets = np.array(data.draw(st.lists(st.integers(0, window - 1), min_size=1, max_size=4)))
+    slots = np.array([samples_due(slot, samples, window, offsets) for slot in range(4 * window)], dtype=int)
+    for first in range(3 * window):
+        assert (slots[first : first + window].sum(axis=0) == samples).all()
+
+
+@given(window=st.integers(1, 60), data=st.data())
+@settings(max_examples=60)
+def test_samples_are_as_even_as_whole_slots_allow(window: int, data: st.DataObject) -> None:
+    """Bunched samples would leave the others without fresh data for long; gaps are w/n, rounded down or up."""
+    samples, offset = data.draw(st.integers(1, window)), data.draw(st.integers(0, window - 1))
+    due_in = [bool(samples_due(slot, samples, window, np.array([offset]))[0]) for slot in range(4 * window)]
+    gaps = np.diff(np.flatnonzero(due_in))
+    assert set(gaps.tolist()) <= {window // samples, -(-window // samples)}

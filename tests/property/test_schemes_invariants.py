@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Guarantee, SeededNoise, worst_paid
-from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.base import Peers, Setting
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.schemes.server import Server
 from dpcrowd.schemes.tuning import Tuning
 from examples_support import examples
-from schemes_support import World, bits, charges_of, make_world, play, same
+from schemes_support import World, accountings, bits, charges_of, make_world, play, same
 
 tunings = st.builds(
     Tuning,
@@ -64,13 +64,15 @@ def arrangements(draw: Any) -> tuple[str, Setting, World]:
     world = make_world(draw(st.integers(0, 5)), servers=4, regions=regions, slots=25)
     wild = draw(st.sampled_from([1.0, 0.0, 1e6]))
     world = replace(world, counts=(world.counts * wild).astype(np.int64))
+    guarantee = draw(guarantees(name))
     setting = Setting(
         4,
         ProcessModel.of(draw(st.sampled_from([1.0, 0.9])), draw(st.sampled_from([0.0, 5.0, 1e6])) * np.ones(regions)),
-        draw(guarantees(name)),
+        guarantee,
         tuning=draw(tunings),
         observation=draw(st.sampled_from(["paper", "binomial"])),
-        accounting=draw(st.sampled_from(["sound", "per-region"])),
+        accounting=draw(st.sampled_from(accountings(name))),
+        samples=draw(st.integers(1, guarantee.length)),
     )
     return name, setting, world
 
@@ -105,7 +107,7 @@ def test_restarts_anywhere_change_nothing(
     name, setting, world = arrangement
     if name == "central" or make_scheme(name).keeps_raw_counts:
         return
-    alone = replace(setting, servers=1)
+    alone = replace(setting, servers=1, peers=Peers(0, np.array([0.4])))
 
     def fresh() -> Server:
         noise = SeededNoise([np.random.SeedSequence(3)], 1, world.regions)

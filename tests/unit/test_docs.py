@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SCHEMES = {
     *("non-private", "central", "fast", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "bd", "ba", "pegasus"),
-    *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample"),
+    *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample", "relay"),
 }
 
 

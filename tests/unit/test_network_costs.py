@@ -61,10 +61,25 @@ def test_servers_without_links_send_nothing() -> None:
     assert costs.link_reach(mixed).tolist() == [0, 0, 10, 20, 20, 40, 40, 0]
 
 
-def test_bytes_of_a_message() -> None:
-    """Header and two vectors (info_vec, info_mat) of 51 regions."""
-    assert costs.HEADER_BYTES == 64
-    assert costs.message_bytes(51, 2) == 64 + 816
+def test_bytes_of_messages() -> None:
+    """A header per packet, a signed record or several, and their values: each counts once."""
+    assert costs.message_bytes(816) == 140 + 75 + 816
+    packets, records, values = np.array([0, 2]), np.array([0, 5]), np.array([0.0, 11.0])
+    assert costs.relayed_bytes(packets, records, values).tolist() == [0, 2 * 140 + 5 * 90 + 11]
+
+
+def test_bytes_of_integers() -> None:
+    """Seven bits per byte, the sign in the lowest one: written out with a loop."""
+
+    def encoded(value: int) -> bytes:
+        rest, written = (value << 1) ^ (value >> 63), bytearray()
+        while rest >= 128:
+            written.append(rest & 127 | 128)
+            rest >>= 7
+        return bytes([*written, rest])
+
+    values = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8192, -8193, 10**6, -(10**9), 2**45, -(2**45)]
+    assert costs.varint_bytes(np.array(values, dtype=np.float64)).tolist() == [len(encoded(value)) for value in values]
 
 
 def test_what_cannot_be_counted_is_refused() -> None:

@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from dpcrowd.network.costs import HEADER_BYTES, RECORD_BYTES, RELAYED_RECORD_BYTES, message_bytes
 from dpcrowd.node.wire import VERSION, Record, Refused, check, encode, peek, proof_digest, proven, record_of, same_words
+from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 from node_support_wire import (
@@ -55,6 +57,27 @@ def test_every_bit_arrives(form: str, regions: int) -> None:
         arrived = heard.message.arrays()[name]
         assert arrived.dtype == array.dtype, name
         assert bits(arrived) == bits(array), name
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+@pytest.mark.parametrize("regions", [1, 6, 51])
+def test_the_simulator_counts_bytes_as_they_are_sent(form: Any, regions: int) -> None:
+    """Bytes of the schemes are compared by these sizes: signatures left out, a scheme with small messages would win."""
+    heard = dict.fromkeys(range(5), (200, 1))
+    said = body(info(regions, form), heard=heard, slot=5000, counter=300, server=40, expires=1_800_000_000)
+    counted = message_bytes(DPCrowd().value_bytes(regions, form))
+    assert abs(len(encode(said, SIGN)) - counted) <= 5
+    values = counted - HEADER_BYTES - RECORD_BYTES
+    alone = body(heard=heard, slot=5000, counter=300, server=40, expires=1_800_000_000)
+    assert abs(len(encode(alone, SIGN)) - HEADER_BYTES) <= 5, "a packet without a record"
+    assert len(said.records[0].info_vec + said.records[0].info_mat + said.prior + said.prior_known) == values
+
+
+@pytest.mark.parametrize("slot", [5000, 10**9])
+def test_a_record_that_is_passed_on_fits_into_its_bytes(slot: int) -> None:
+    """As the layout of relay has it: origin, slot, epsilon, hops, groups, integers and the origin's signature."""
+    record = (40_000, slot, 10**9, 3, b"", b"", bytes(64))
+    assert RELAYED_RECORD_BYTES - 10 <= len(msgspec.msgpack.encode(record)) <= RELAYED_RECORD_BYTES <= 150
 
 
 def test_a_heartbeat_has_no_message() -> None:

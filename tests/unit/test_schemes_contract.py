@@ -49,7 +49,7 @@ def test_estimates_are_near_the_truth(case: Case) -> None:
     assert estimate == pytest.approx(crowd, rel=0.15, abs=6.0)
 
 
-LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast")]
+LOOPS = [case for case in CASES if case.name in ("dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "fast", "relay")]
 
 
 @pytest.mark.parametrize("case", LOOPS, ids=str)

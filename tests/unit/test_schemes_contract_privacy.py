@@ -48,7 +48,7 @@ def test_what_is_read_is_what_is_paid(case: Case) -> None:
     assert worst_paid(charges, window).staying <= guarantee.total < guarantee.epsilon * 1e9
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMES if SCHEMES[name].kinds])
+@pytest.mark.parametrize("name", [name for name in SCHEMES if SCHEMES[name].kinds and name != "relay"])
 def test_with_one_region_both_accountings_agree(name: str) -> None:
     """One region leaves nothing to take a maximum over: the two ledgers must then be the same."""
     world, guarantee = make_world(), guarantee_for(name)

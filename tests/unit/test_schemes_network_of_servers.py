@@ -27,7 +27,7 @@ Meddle = Callable[[int, list[Server]], None]
 
 def audience(world: World, reach: str, slot: int, server: int) -> list[int]:
     """Whose messages reach a server."""
-    if reach == "one-hop":
+    if reach in ("one-hop", "relay"):
         return [int(n) for n in world.graph(slot).neighbours(server)]
     if reach == "flooding":
         labels = components(world.graph(slot))
@@ -113,7 +113,7 @@ def test_staggered_servers_know_nothing_until_somebody_speaks() -> None:
 
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
 @pytest.mark.parametrize("observation", ["paper", "binomial"])
-@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "drescuedp"])
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "drescuedp", "relay"])
 def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: Observation) -> None:
     """Products with A take another path for one row than for many; the bits must not depend on it."""
     world = make_world(5, regions=5, slots=30)

@@ -14,7 +14,7 @@ from dpcrowd.schemes.uniform import Uniform
 
 NAMES = (
     "non-private central fast dfast dpcrowd dpcrowd-w dpcrowd-plus rescuedp drescuedp bd ba dbd dba pegasus dpegasus "
-    "uniform sample duniform dsample"
+    "uniform sample duniform dsample relay"
 ).split()
 
 
@@ -43,7 +43,7 @@ def test_who_hears_whom() -> None:
     for name in NAMES:
         flooded = name.startswith("d") and not name.startswith("dpcrowd")
         expected = "one-hop" if name in one_hop else "flooding" if flooded else "alone"
-        assert reach[name] == ("central" if name == "central" else expected)
+        assert reach[name] == (name if name in ("central", "relay") else expected)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,16 @@ def test_an_interval_alone_means_fixed_sampling() -> None:
         "dfast",
         "dpcrowd",
         "dpcrowd-w",
+        "relay",
     ]
     scheme: Any = make_scheme("dfast", interval=5)
     assert (scheme.inner.sampling, scheme.inner.interval) == ("fixed", 5)
     central: Any = make_scheme("central", interval=5)
     assert (central.sampling, central.interval) == ("fixed", 5)
+    relay: Any = make_scheme("relay", interval=5)
+    assert relay.interval == 5
+    with pytest.raises(BadInput, match="a schedule of its own, staggered for pinned users"):
+        make_scheme("relay", sampling="fixed")
 
 
 def test_who_needs_phases_and_who_groups() -> None:

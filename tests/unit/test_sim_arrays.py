@@ -84,13 +84,13 @@ def test_a_column_that_only_numbers_the_rows_is_no_region(tmp_path: object) -> N
 
 
 def test_a_full_matrix_is_paid_for_in_bytes() -> None:
-    """info_mat is a triangle of d (d + 1)/2 numbers in the matrix form; counted as a vector it would look cheap."""
+    """info_mat is d x d numbers in the matrix form; counted as a vector it would look cheap."""
     sizes = {}
     for form in ("diagonal", "matrix"):
         row = simulate("dpcrowd", "multi-linear", slots=30, form=form, **SMALL).summary()[0]
         sizes[form] = row["bytes_per_slot"] / row["packets_per_slot"]
-    assert sizes["diagonal"] == pytest.approx(64 + 8 * 4 * 6)
-    assert sizes["matrix"] == pytest.approx(64 + 8 * (3 * 6 + 6 * 7 // 2))
+    assert sizes["diagonal"] == pytest.approx(215 + (8 * 3 + 1) * 6)
+    assert sizes["matrix"] == pytest.approx(215 + (8 * 2 + 1) * 6 + 8 * 6 * 6)
 
 
 def test_servers_without_an_estimate_are_named_in_a_note() -> None:

@@ -17,7 +17,7 @@ from dpcrowd.sim.topology import Networks
 from sim_support import TINY, spy_on_engine
 
 SERVERS, SLOTS, RUNS, BURN_IN = TINY["servers"], TINY["slots"], TINY["runs"], TINY["burn_in"]
-HEADER = 64
+HEADER = 140 + 75  # of a packet, and of the one record in it
 
 
 def _nx(graph: Graph) -> nx.Graph:
@@ -43,12 +43,12 @@ def _observed(
     return record, graphs, spoke
 
 
-def _check(record: RunRecords, packets: np.ndarray, latest: np.ndarray, vectors: int) -> None:
+def _check(record: RunRecords, packets: np.ndarray, latest: np.ndarray, values: int) -> None:
     """packets, latest: (slots, runs), with 0 as the latest arrival where nobody speaks."""
     for run in range(RUNS):
         mean = packets[BURN_IN:, run].mean()
         assert record.packets_per_slot[run] == pytest.approx(mean, rel=1e-12)
-        assert record.bytes_per_slot[run] == pytest.approx(mean * (HEADER + 8 * vectors), rel=1e-12)
+        assert record.bytes_per_slot[run] == pytest.approx(mean * (HEADER + values), rel=1e-12)
         arrivals = latest[BURN_IN:, run]
         assert record.latency_ms[run] == pytest.approx(arrivals[arrivals > 0].mean(), rel=1e-6)
 
@@ -68,7 +68,7 @@ def test_one_hop_costs_a_packet_a_link_of_each_speaker(
                     packets[slot, run] += 1
                     latest[slot, run] = max(latest[slot, run], delay)
     assert spoke[BURN_IN:].any()
-    _check(record, packets, latest, vectors=4)
+    _check(record, packets, latest, values=25)
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -86,7 +86,7 @@ def test_flooding_costs_every_link_of_the_component_for_each_message(
                 packets[slot, run] += sum(graph.degree(server) for server in away)
                 latest[slot, run] = max(latest[slot, run], *away.values())
     assert spoke.all(), "a server that floods does so in every slot"
-    _check(record, packets, latest, vectors=2)
+    _check(record, packets, latest, values=16)
 
 
 def test_a_central_filter_hears_one_packet_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,51 @@ def test_a_central_filter_hears_one_packet_a_sample(monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(record.packets_per_slot, spoke[BURN_IN:].sum(axis=2).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(record.bytes_per_slot, record.packets_per_slot * (HEADER + 16), rtol=1e-12)
     assert np.isnan(record.latency_ms).all()
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(
+    "options", [{"reach": 1}, {"reach": 2}, {}, {"hops_per_slot": 3}, {"reach": 2, "hops_per_slot": "all"}], ids=str
+)
+def test_relay_pays_for_every_record_on_every_link(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], dynamic: bool
+) -> None:
+    """Records that are forwarded cost bytes on every hop; what a server has just been sent is not sent back."""
+    scheme = dpcrowd.Relay(samples=12, **options)
+    record, graphs, spoke = _observed(monkeypatch, scheme, dynamic=dynamic, density=0.4)
+    reach = options.get("reach", 99)
+    rounds = {"all": 99}.get(options.get("hops_per_slot", 1), options.get("hops_per_slot", 1))
+    for run in range(RUNS):
+        packets, records, latest = np.zeros(SLOTS), np.zeros(SLOTS), np.zeros(SLOTS)
+        has: list[set[tuple[int, int]]] = [set() for _ in range(SERVERS)]
+        fresh: list[dict[tuple[int, int], int]] = [{} for _ in range(SERVERS)]  # hops travelled, by record
+        before: list[set[tuple[int, int]]] = [set() for _ in range(SERVERS)]
+        for slot in range(SLOTS):
+            if dynamic:
+                before = [set() for _ in range(SERVERS)]
+            for server in np.flatnonzero(spoke[slot, run]).tolist():
+                has[server].add((server, slot))
+                fresh[server][server, slot] = 0
+            for _ in range(rounds):
+                fresh = [{key: hops for key, hops in mine.items() if hops < reach} for mine in fresh]
+                slowest, learned = 0.0, [{} for _ in range(SERVERS)]  # type: ignore[var-annotated]
+                for a, b, delay in graphs[slot][run].edges(data="weight"):
+                    for sender, receiver in ((a, b), (b, a)):
+                        sent = fresh[sender].keys() - before[receiver]
+                        packets[slot] += bool(sent)
+                        records[slot] += len(sent)
+                        learned[receiver].update({key: fresh[sender][key] + 1 for key in sent - has[receiver]})
+                        if fresh[sender]:
+                            slowest = max(slowest, delay)
+                latest[slot] += slowest
+                before = [set(mine) for mine in fresh]
+                fresh = learned
+                for server in range(SERVERS):
+                    has[server] |= learned[server].keys()
+        assert record.packets_per_slot[run] == pytest.approx(packets[BURN_IN:].mean(), rel=1e-12)
+        besides = record.bytes_per_slot[run] - (140 * packets + 90 * records)[BURN_IN:].mean()
+        assert 1.5 < besides / records[BURN_IN:].mean() < 3, "a noisy count of thousands takes two or three bytes"
+        assert record.latency_ms[run] == pytest.approx(latest[BURN_IN:][latest[BURN_IN:] > 0].mean(), rel=1e-6)
 
 
 def test_a_server_alone_costs_nothing_and_has_no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +155,7 @@ def test_a_server_alone_costs_nothing_and_has_no_latency(monkeypatch: pytest.Mon
 def test_bytes_grow_with_the_regions() -> None:
     """A message holds a number for each region and vector."""
     record = simulate("dpcrowd", "multi-linear", **TINY)["dpcrowd"]
-    np.testing.assert_allclose(record.bytes_per_slot, record.packets_per_slot * (HEADER + 8 * 6 * 4), rtol=1e-12)
+    np.testing.assert_allclose(record.bytes_per_slot, record.packets_per_slot * (HEADER + 25 * 6), rtol=1e-12)
 
 
 @pytest.mark.parametrize("interval", [1, 5])

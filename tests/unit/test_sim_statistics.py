@@ -100,6 +100,28 @@ def test_a_comparison_with_zero_has_no_ratio() -> None:
     assert found.difference == 1.5
 
 
+def test_the_paired_ratio_is_not_ruled_by_one_run() -> None:
+    """A ratio of means says what the run with the largest errors says; the geometric mean counts every run alike."""
+    a, b = np.array([1.0, 2.0, 3000.0]), np.array([2.0, 4.0, 1000.0])
+    found = compare_paired("a", "b", "are", a, b)
+    assert found.ratio == pytest.approx(3003 / 1006)
+    logs = np.log([0.5, 0.5, 3.0])
+    wanted = stats.ttest_1samp(logs, 0.0).confidence_interval(0.95)
+    assert found.paired_ratio == pytest.approx(np.exp(logs.mean()))
+    assert found.paired_ci95 == pytest.approx((np.exp(wanted.low), np.exp(wanted.high)), rel=1e-9)
+    back = compare_paired("b", "a", "are", b, a)
+    assert back.paired_ratio == pytest.approx(1 / found.paired_ratio), "either way round it says the same"
+
+
+def test_a_value_of_zero_has_no_paired_ratio() -> None:
+    """Consensus errors of 0 have no logarithm; the comparison goes on without it."""
+    found = compare_paired("a", "b", "ace", np.array([0.0, 2.0]), np.array([1.0, 1.0]))
+    assert np.isnan(found.paired_ratio)
+    assert found.paired_ci95 is None
+    assert "run by run" not in str(found)
+    assert compare_paired("a", "b", "are", np.array([1.0]), np.array([2.0])).paired_ci95 is None, "one run"
+
+
 def test_nothing_in_common_is_refused() -> None:
     """A comparison of nothing must not look like a tie."""
     with pytest.raises(BadInput, match=r"'a' and 'b' have no runs in common with a defined latency_ms"):
@@ -112,5 +134,6 @@ def test_a_comparison_reads_as_a_sentence() -> None:
     """The sentence is what a user prints; it has to name who is compared with whom, and in which direction."""
     text = str(compare_paired("dpcrowd", "fast", "are", np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.2, 1.8])))
     assert text.startswith("are of dpcrowd is 0.5 times that of fast (difference -1, 95% interval ")
+    assert "; run by run 0.5 times, 95% interval 0.5 to 0.5; " in text
     assert text.endswith("smaller in 100% of 3 runs)")
     assert "interval" not in str(compare_paired("a", "b", "are", np.array([1.0]), np.array([2.0])))

@@ -120,6 +120,11 @@ def test_phases_spread_over_a_static_graph_and_by_number_in_a_changing_one() -> 
     assert _networks(NetworkSpec("random", 6, 0.5, dynamic=True), [0, 1]).phases(4).tolist() == [0, 1, 2, 3, 0, 1] * 2
 
 
+def test_few_servers_are_spread_over_a_long_interval() -> None:
+    """With phases 0, 1, 2, ... nobody would sample in the rest of the interval."""
+    assert _networks(NetworkSpec("random", 6, 0.5, dynamic=True), [0]).phases(60).tolist() == [0, 10, 20, 30, 40, 50]
+
+
 def test_phases_of_a_run_do_not_depend_on_the_batch() -> None:
     """Phases are public facts of a run's own network."""
     spec = NetworkSpec("random", 10, 0.3)

@@ -71,8 +71,13 @@ _COSTS = {
 )
 @click.option("--interval", type=int, help="Sample every I slots instead of adaptively.")
 @click.option("--sampling", help="adaptive, fixed, staggered or lockstep. [default: adaptive; fixed with --interval]")
+@click.option("--samples", type=int, help="relay: samples per window or horizon. [default: the best as predicted]")
+@click.option("--reach", metavar="N|all", help="relay: how many hops a record travels. [default: all]")
+@click.option("--hops-per-slot", metavar="N|all", help="relay: how many hops in one slot. [default: 1]")
+@click.option("--lag", type=int, help="relay: how many slots a record may be late. [default: 16]")
 @click.option("--form", default="diagonal", show_default=True, help="diagonal, or matrix (full covariances).")
 @click.option("--beta", type=float, help="Consensus step size. [default: 1/(2(1+max degree))]")
+@click.option("--smoothed", is_flag=True, help="Also estimate past slots with what came later (relay).")
 @click.option("--burn-in", default=20, show_default=True, type=int, help="Metrics count slots from this one on.")
 @click.option("--slots", type=int, help="Use only the first so many slots of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
@@ -163,6 +168,10 @@ def _print_table(result: Any) -> None:
     for who in ("server", "moving", "roaming"):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
     columns["coverage"] = [_number(row["coverage95"]) for row in rows]
+    if result.smoothed:
+        past = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
+        columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in past]
+        columns["its coverage"] = [_number(row["coverage95"]) for row in past]
     speeds = [row["server_slots_per_second"] for row in rows]
     columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     print_columns(out, columns)

@@ -11,13 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Observation", "observation_var"]
+__all__ = ["ROUNDING", "Observation", "observation_var"]
 
 Floats = NDArray[np.float64]
 Observation = Literal["paper", "binomial"]
 
 # A count is a whole number: rounding alone leaves this variance, which also keeps R > 0 where Q or the noise is 0.
-_ROUNDING = 1.0 / 12.0
+ROUNDING = 1.0 / 12.0
 
 
 def observation_var(kind: Observation, share: Floats, process_var: Floats, expected: Floats) -> Floats:
@@ -26,4 +26,4 @@ def observation_var(kind: Observation, share: Floats, process_var: Floats, expec
     expected  the population's counts as the server expects them, (N, d); only "binomial" looks at it
     """
     spread = share * share * process_var if kind == "paper" else share * (1.0 - share) * np.maximum(expected, 1.0)
-    return np.maximum(spread, _ROUNDING)
+    return np.maximum(spread, ROUNDING)

@@ -11,6 +11,8 @@ speaks is then a sum or a maximum over each run.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,8 @@ from dpcrowd.network.graph import Graph
 
 __all__ = [
     "HEADER_BYTES",
+    "RECORD_BYTES",
+    "RELAYED_RECORD_BYTES",
     "components",
     "flood_cost",
     "flood_packets",
@@ -29,14 +33,24 @@ __all__ = [
     "message_bytes",
     "one_hop_packets",
     "packets",
+    "relayed_bytes",
+    "varint_bytes",
 ]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-HEADER_BYTES = 64
-"""Version, configuration digest, server, slot, round and ledger counter of a message."""
+# Sizes as the live format has them (`dpcrowd.node.wire`, or what a record of relay needs); tests measure them.
+
+HEADER_BYTES = 140
+"""Of every packet: version, digest, server, slot, round, counters of five neighbours, and the sender's signature."""
+
+RECORD_BYTES = 75
+"""Of the values that a packet carries: their origin and its signature."""
+
+RELAYED_RECORD_BYTES = 90
+"""Of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature."""
 
 DENSE_SERVERS = 300
 """Up to so many servers a run, all shortest paths are found at once in a dense table."""
@@ -46,9 +60,21 @@ SOURCE_WORK = 4_000_000
 DENSE_CELLS = 1 << 16  # of one table: it stays in the cache
 
 
-def message_bytes(regions: int, vectors: int) -> int:
-    """Size of a message with `vectors` float64 numbers for each region."""
-    return HEADER_BYTES + 8 * regions * vectors
+def message_bytes(values: int) -> int:
+    """Size of a message whose values take so many bytes."""
+    return HEADER_BYTES + RECORD_BYTES + values
+
+
+def relayed_bytes(packets: NDArray[Any], records: NDArray[Any], value_bytes: NDArray[Any]) -> Floats:
+    """Size of packets with records that are passed on, whose integers take so many bytes."""
+    return np.asarray(HEADER_BYTES * packets + RELAYED_RECORD_BYTES * records + value_bytes, dtype=np.float64)
+
+
+def varint_bytes(values: NDArray[np.floating]) -> Ints:
+    """Bytes of whole numbers written as variable-length integers: zigzag, seven bits per byte."""
+    zigzag = np.where(values < 0, -2.0 * values - 1.0, 2.0 * values)
+    bits = np.frexp(zigzag)[1]  # 0 for 0
+    return np.asarray(np.maximum(-(-bits // 7), 1), dtype=np.int64)
 
 
 def packets(cost: NDArray[np.integer], speaks: Bools, runs: int) -> Ints:

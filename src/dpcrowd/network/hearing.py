@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Hearing", "Reach", "central_hearing", "flooded_hearing", "inbox_hearing", "one_hop_hearing"]
 
 Floats = NDArray[np.float64]
-Reach = Literal["alone", "one-hop", "flooding", "central"]
+Reach = Literal["alone", "one-hop", "flooding", "central", "relay"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,8 @@ class Hearing:
     gain      beta of the consensus term, a number or (N, 1)
     engine    "scipy" or "numba"; see `dpcrowd.network.gather`
     one_hop   for a central filter: what the servers themselves hear, beside it
+    graph     for records that travel: the links of this slot
+    same_links  whether they are those of the slot before
     mutual    whether row i of `matrix` also says who hears server i: links work both ways
     """
 
@@ -42,6 +44,8 @@ class Hearing:
     engine: str = "scipy"
     one_hop: Hearing | None = None
     mutual: bool = False
+    graph: Graph | None = None
+    same_links: bool = False
 
     def sums(self, table: Floats) -> Floats:
         """For each server the sum of the rows of `table` that it hears, in ascending order of the senders."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
 
-__all__ = ["check_interval", "due", "samples_in_horizon", "samples_in_window", "spread_phases"]
+__all__ = ["check_interval", "due", "samples_due", "samples_in_horizon", "samples_in_window", "spread_phases"]
 
 Ints = NDArray[np.int64]
 
@@ -33,6 +33,15 @@ def check_interval(interval: int) -> int:
 def due(slot: int, interval: int, phases: Ints) -> NDArray[np.bool_]:
     """Which servers sample in `slot`, shape of `phases`."""
     return np.asarray((slot - phases) % interval == 0)
+
+
+def samples_due(slot: int | Ints, samples: int, length: int, offsets: Ints) -> NDArray[np.bool_]:
+    """Whether the count floor((n t - offset) / w) steps in a slot: exactly n times in any w slots.
+
+    offsets  from 0 to w - 1, by server
+    """
+    reached = (slot * samples - offsets) // length
+    return np.asarray(reached > ((slot - 1) * samples - offsets) // length)
 
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:

@@ -25,6 +25,7 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.grouping import Grouper
 from dpcrowd.network.hearing import Hearing, Reach
+from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Accounting, Guarantee, Noise
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.sampling.pid_loop import PidLoop
@@ -33,6 +34,7 @@ from dpcrowd.schemes.tuning import Tuning
 __all__ = [
     "Z95",
     "Form",
+    "Peers",
     "Plan",
     "Reading",
     "Release",
@@ -58,6 +60,14 @@ def half_width(variance: Floats, factor: float = Z95) -> Floats:
 
 
 @dataclass(frozen=True)
+class Peers:
+    """Public facts about the network of one server: its own number, and the shares of all servers, (m,)."""
+
+    number: int
+    shares: Floats
+
+
+@dataclass(frozen=True)
 class Setting:
     """The public configuration under which a scheme runs; the same for every server of the network.
 
@@ -67,6 +77,9 @@ class Setting:
     grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
     pid_loop  the controllers' loop, compiled (`dpcrowd.sampling.pid_loop`); None: array operations
     phases    (N,) public phases, for staggered sampling only
+    runs      of how many runs the batch is made
+    samples   per window or horizon, where the scheme leaves that open (relay)
+    peers     of one server on its own: the network that it is in (relay)
     """
 
     servers: int
@@ -79,6 +92,9 @@ class Setting:
     grouper: Grouper | None = None
     phases: Ints | None = None
     pid_loop: PidLoop | None = None
+    runs: int = field(default=1, metadata={"later": True})
+    samples: int | None = field(default=None, metadata={"later": True})
+    peers: Peers | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if self.servers < 1:
@@ -151,6 +167,7 @@ class Release:
     sampled   (N, 1) or (N, d); of one server always (d,)
     charge    (N, 1) or (N, d) nano-epsilon paid in this slot
     speaks    (N,) whether a message with data is sent
+    traffic   what was sent, where that does not follow from who speaks
     """
 
     slot: int
@@ -159,6 +176,7 @@ class Release:
     sampled: Bools
     charge: Ints
     speaks: Bools
+    traffic: Traffic | None = None
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
@@ -213,6 +231,8 @@ class Scheme(ABC):
     """How many vectors of d numbers a message holds, in the diagonal form."""
     live: ClassVar[bool] = False
     """Whether a live server may run it."""
+    may_skip: ClassVar[bool] = False
+    """Whether a server can go without the counts of a slot, and so spend from an account; live schemes can."""
     independent_errors: ClassVar[bool] = False
     """Whether different servers' errors are independent, so that averaging them divides the variance."""
     keeps_raw_counts: bool = False
@@ -243,8 +263,12 @@ class Scheme(ABC):
         """What this slot publishes."""
 
     def message_numbers(self, regions: int, form: Form) -> int:
-        """How many numbers a message holds, for counting bytes."""
+        """How many numbers of 8 bytes a message holds, for counting bytes."""
         return self.message_vectors * regions
+
+    def value_bytes(self, regions: int, form: Form) -> int:
+        """Bytes of the values in a message; a scheme whose values are not all of 8 bytes says so here."""
+        return 8 * self.message_numbers(regions, form)
 
     def check(self, setting: Setting) -> None:
         """Refuse a guarantee that does not fit."""

@@ -46,8 +46,8 @@ class Central(Scheme):
     reach = "central"
     message_vectors = 2  # info_vec and info_mat, to the centre
 
-    def message_numbers(self, regions: int, form: Form) -> int:
-        return 2 * regions if form == "diagonal" else regions + regions * (regions + 1) // 2
+    def value_bytes(self, regions: int, form: Form) -> int:
+        return 16 * regions if form == "diagonal" else 8 * regions * (1 + regions)
 
     def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None, grouping: str = "dynamic") -> None:
         DPCrowd(sampling, interval), DPCrowdPlus(grouping)  # refuse now what the servers could not run later

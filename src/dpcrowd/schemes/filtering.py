@@ -65,12 +65,12 @@ def filter_start(setting: Setting) -> dict[str, Any]:
 class FilterScheme(Scheme):
     """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
 
-    message_vectors = 4  # on the wire: info_vec, info_mat, the prior and its variances (infinite: means nothing)
+    message_vectors = 3  # info_vec, info_mat and the prior
 
-    def message_numbers(self, regions: int, form: Form) -> int:
-        numbers = super().message_numbers(regions, form)
-        # info_mat is symmetric: a triangle instead of a vector; of the prior's covariance the variances are enough.
-        return numbers if form == "diagonal" else numbers - regions + regions * (regions + 1) // 2
+    def value_bytes(self, regions: int, form: Form) -> int:
+        known = regions  # a byte per region says whether the prior means anything
+        values = super().value_bytes(regions, form)
+        return known + (values if form == "diagonal" else values + 8 * regions * (regions - 1))
 
     def predict(self, state: FilterState) -> tuple[Floats, Floats]:
         """The prior of this slot."""

@@ -37,6 +37,16 @@ class Messages:
         """One batch from several, in the order given."""
         return cls(**{f.name: np.concatenate([getattr(m, f.name) for m in messages]) for f in fields(cls)})
 
+    def check_shapes(self, own: Messages, sender: int) -> None:
+        """Refuse a message of another shape than the receiver's own, which is of the same class."""
+        for name, expected in own.arrays().items():
+            array = self.arrays()[name]
+            if array.shape != expected.shape or array.dtype != expected.dtype:
+                raise BadInput(
+                    f"server {sender} sent {name} of {array.dtype}{array.shape}; allowed: {expected.dtype}"
+                    f"{expected.shape}."
+                )
+
     def check_values(self, sender: str) -> None:
         """Refuse numbers that no honest server sends."""
 

@@ -17,6 +17,7 @@ from dpcrowd.schemes.fast import FAST
 from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
 from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.schemes.pegasus import PeGaSus
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.rescue import RescueScheme
 from dpcrowd.schemes.rescuedp import RescueDP
 from dpcrowd.schemes.sample import Sample
@@ -45,6 +46,7 @@ _ALL: tuple[type[Scheme], ...] = (
     Sample,
     DUniform,
     DSample,
+    Relay,
 )
 
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}
@@ -55,7 +57,7 @@ OWN = frozenset(_ALL)
 
 def takes_interval(scheme: type[Scheme]) -> bool:
     """Whether a sampling interval means anything to a scheme."""
-    return issubclass(getattr(scheme, "wraps", None) or scheme, SampledScheme) or scheme is Central
+    return issubclass(getattr(scheme, "wraps", None) or scheme, SampledScheme) or scheme in (Central, Relay)
 
 
 def staggered_interval(scheme: Scheme) -> int | None:
@@ -88,11 +90,17 @@ def make_scheme(name: str, **options: Any) -> Scheme:
 def make_from(scheme: type[Scheme], name: str, **options: Any) -> Scheme:
     """An instance of a scheme that users call `name`; options that are None are left out."""
     given = {key: value for key, value in options.items() if value is not None}
+    if scheme is Relay and "sampling" in given:
+        raise BadInput(
+            f"scheme '{name}' has a schedule of its own, staggered for pinned users and in lockstep for roaming ones; "
+            f"leave sampling '{given['sampling']}' out, and give samples or an interval."
+        )
     if "interval" in given:
         if not takes_interval(scheme):
             fit = ", ".join(n for n, s in SCHEMES.items() if takes_interval(s))
             raise BadInput(f"scheme '{name}' takes no sampling interval; these do: {fit}.")
-        given.setdefault("sampling", "fixed")
+        if scheme is not Relay:
+            given.setdefault("sampling", "fixed")
     target = getattr(scheme, "wraps", None) or scheme
     takes_none = target.__init__ is object.__init__
     allowed = set() if takes_none else set(inspect.signature(target.__init__).parameters) - {"self"}

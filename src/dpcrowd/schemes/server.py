@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,29 @@ from dpcrowd.privacy import Noise, check_noise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.ledger import BatchLedger, FiniteLedger, WindowLedger
-from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
+from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting, half_width
+from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
+from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.relay import Relay, RelayState
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
-__all__ = ["Server", "saved_slot"]
+__all__ = ["Server", "ServerHistory", "saved_slot"]
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ServerHistory:
+    """What one server says of past slots now: slots (T,), and (T, d) numbers, NaN where it knew nothing."""
+
+    slots: NDArray[np.int64]
+    estimate: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
 
 
 class Server:
@@ -83,6 +97,8 @@ class Server:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
         if scheme.reach == "central":
             raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place: simulate it instead.")
+        if scheme.reach == "relay":
+            _check_peers(setting.peers, int(number), float(share))
         self.scheme = scheme
         self.setting = setting
         self.number = number
@@ -102,6 +118,13 @@ class Server:
     def slot(self) -> int:
         """The last slot that was observed; -1 before the first."""
         return self._slot
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The records that it has, and how many it has refused; of a scheme that passes records on."""
+        mailbox = self._relay()[1].mailbox
+        assert mailbox is not None
+        return mailbox
 
     @property
     def account(self) -> Account | None:
@@ -142,6 +165,8 @@ class Server:
         self._slot, self._horizon = last, ledger.first
 
     def _begin_sampling(self) -> None:
+        if not self.scheme.live:
+            raise BadInput(f"scheme '{self.scheme.name}' cannot begin its sampling anew; only live schemes can.")
         if self._pending is not None:
             self.hear()
         self._state = estimates_only(self._state, self._run.start())
@@ -208,7 +233,7 @@ class Server:
         checked = check_counts(nothing if counts is None else counts, self.setting.regions)
         plan = self.scheme.plan(self._state, slot, self._shares)
         if counts is None:
-            if not self.scheme.live:
+            if not (self.scheme.live or self.scheme.may_skip):
                 raise BadInput(f"scheme '{self.scheme.name}' reads the counts of every slot and cannot go without.")
             plan = replace(plan, due=np.zeros_like(plan.due), pivot=None, parts=None)
         self._slot = slot
@@ -232,7 +257,7 @@ class Server:
         if self._pending is None:
             return None
         message = self._own_message(*self._pending)
-        return message if message.speaks[0] else None
+        return message if message.speaks.any() else None
 
     def _own_message(self, plan: Plan, reading: Reading) -> Messages:
         message: Messages = self.scheme.message(self._state, plan, reading)
@@ -257,9 +282,10 @@ class Server:
         heard[self.number] = own
         for sender, message in heard.items():
             _check_message(sender, message, own)
-        heard = {sender: m for sender, m in heard.items() if m.speaks[0] or sender == self.number}
+        heard = {sender: m for sender, m in heard.items() if m.speaks.any() or sender == self.number}
         inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
-        hearing = Hearing() if self.scheme.reach == "alone" else inbox_hearing(len(heard), self._gain)
+        sums = self.scheme.reach in ("one-hop", "flooding")
+        hearing = inbox_hearing(len(heard), self._gain) if sums else Hearing()
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
@@ -274,6 +300,24 @@ class Server:
                 f"server {self.number} was given messages of {heard} neighbours, too many for its consensus step "
                 f"{self._gain:.6g}: say with max_degree how many neighbours a server of this network can have."
             )
+
+    def smoothed(self) -> ServerHistory:
+        """The last L slots up to the last release, estimated with everything that has come since; costs nothing."""
+        scheme, state = self._relay()
+        posteriors = recent_posteriors(scheme, state)
+        estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
+        half = half_width(variance)
+        return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
+
+    def suspects(self) -> list[int]:
+        """Numbers of the servers whose records count less here, because they have not agreed with the others'."""
+        scheme, state = self._relay()
+        return [int(number) for number in np.flatnonzero(scheme.suspects(state)[0])]
+
+    def _relay(self) -> tuple[Relay, RelayState]:
+        if not isinstance(self.scheme, Relay):
+            raise BadInput(f"scheme '{self.scheme.name}' keeps no records; this needs one that does, such as relay.")
+        return self.scheme, self._state
 
     def save(self) -> bytes:
         """The whole state as bytes. Refused for schemes whose state holds raw counts."""
@@ -345,7 +389,7 @@ def _deprecated(what: str, instead: str) -> None:
 
 
 def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountLedger:
-    if not scheme.live or setting.accounting != "sound":
+    if not (scheme.live or scheme.may_skip) or setting.accounting != "sound":
         raise BadInput(
             "a server that spends from an account runs a live scheme with sound accounting; given "
             f"'{scheme.name}' with accounting '{setting.accounting}'."
@@ -361,13 +405,15 @@ def saved_slot(saved: bytes) -> int:
     return int(arrays["slot"])
 
 
+def _check_peers(peers: Peers | None, number: int, share: float) -> None:
+    if peers is None:
+        raise BadInput("a server that passes records on needs the public shares of its network: give peers.")
+    if peers.number != number or not number < len(peers.shares) or peers.shares[number] != share:
+        raise BadInput(f"server {number} with share {share} is not the one that its peers name: {peers.number}.")
+
+
 def _check_message(sender: int, message: Messages, own: Messages) -> None:
     if type(message) is not type(own):
         raise BadInput(f"server {sender} sent {type(message).__name__}; this scheme hears {type(own).__name__}.")
-    for name, expected in own.arrays().items():
-        given = message.arrays()[name]
-        if given.shape != expected.shape or given.dtype != expected.dtype:
-            raise BadInput(
-                f"server {sender} sent {name} of {given.dtype}{given.shape}; allowed: {expected.dtype}{expected.shape}."
-            )
+    message.check_shapes(own, sender)
     message.check_values(f"server {sender}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput
+from dpcrowd.network.spread import Held
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Scheme, Setting
 
@@ -22,7 +23,7 @@ def pack(value: Any, name: str) -> Arrays:
     """All arrays and numbers inside a dataclass (nested), by dotted names. None is left out."""
     if isinstance(value, np.ndarray | np.generic | int | float):
         return {name: np.asarray(value)}
-    if isinstance(value, Ledger):
+    if isinstance(value, Ledger | Held):
         return {f"{name}.{key}": array for key, array in value.arrays().items()}
     if is_dataclass(value) and not isinstance(value, Setting):
         parts = [pack(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value)]
@@ -79,12 +80,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value) and not isinstance(value, type):
-        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value))
+        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value) if not _left_out(f, value))
     if isinstance(value, dict):
         return tuple((key, _plain(item)) for key, item in sorted(value.items()))
     if isinstance(value, Scheme):
         return type(value).__name__, _plain(vars(value))
     return None if callable(value) else value
+
+
+def _left_out(one: Field[Any], value: Any) -> bool:
+    """A field that came later counts only where it says something: states that were saved before it are still good."""
+    if not one.metadata.get("later"):
+        return False
+    now = getattr(value, one.name)
+    return now is one.default or (isinstance(now, int) and now == one.default)
 
 
 def to_bytes(arrays: Arrays) -> bytes:

@@ -25,11 +25,15 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under."""
+    """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under.
+
+    samples  per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
+    """
 
     label: str
     scheme: Scheme
     guarantee: Guarantee | None
+    samples: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,7 @@ class SimulationConfig:
     burn_in: int
     tuning: Tuning
     keep_estimates: bool = False
+    smoothed: bool = False
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)
@@ -65,6 +70,10 @@ class SimulationConfig:
         for label in labels:
             if labels.count(label) > 1:
                 raise BadInput(f"scheme '{label}' is given twice; each has to have a name of its own.")
+        if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
+            raise BadInput(
+                f"a smoothed history needs a scheme that keeps records, such as relay; given: {', '.join(labels)}."
+            )
 
     @property
     def servers(self) -> int:

@@ -20,11 +20,13 @@ from dpcrowd.plugins import find_plugin, installed, make_scheme
 from dpcrowd.privacy import Accounting, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.registry import SCHEMES
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
+from dpcrowd.sim.planning import planned_samples
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
@@ -59,6 +61,10 @@ def configure(
     interval: int | None = None,
     sampling: str | None = None,
     grouping: str | None = None,
+    samples: int | None = None,
+    reach: int | str | None = None,
+    hops_per_slot: int | str | None = None,
+    lag: int | None = None,
     form: Form = "diagonal",
     beta: float | None = None,
     burn_in: int = 20,
@@ -67,6 +73,7 @@ def configure(
     regions_per_slot: int = 1,
     correlation: float = 1.0,
     keep_estimates: bool = False,
+    smoothed: bool = False,
     slots: int | None = None,
     regions: Sequence[str] | None = None,
     process_var: object | None = None,
@@ -88,8 +95,13 @@ def configure(
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
     dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
     interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
+    samples           of relay: how many per window or horizon; without: the number with the least predicted error
+    reach             of relay: how many hops a record travels, or "all" (the default)
+    hops_per_slot     of relay: how many of them in one slot (1), or "all"
+    lag               of relay: how many slots a record may be late (16)
     beta              consensus step size; without: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
+    smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping; without: those of the data set; or a file of
                       `dpcrowd tune`, which brings A and Q, too
     """
@@ -117,7 +129,8 @@ def configure(
         one_server = one_server or isinstance(data, CheckIns)
         observation = "binomial" if one_server else "paper"
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
-    made = [(label, _made(scheme, options)) for label, scheme in _labelled(schemes)]
+    relayed = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
+    made = _all_made(_labelled(schemes), options, relayed)
     entrants = tuple(
         Entrant(
             label or scheme.name,
@@ -137,7 +150,7 @@ def configure(
         )
         for label, scheme in made
     )
-    return SimulationConfig(
+    config = SimulationConfig(
         data=data,
         entrants=entrants,
         network=network,
@@ -152,7 +165,39 @@ def configure(
         burn_in=burn_in,
         tuning=_tuned(data.tuning, tuning),
         keep_estimates=keep_estimates,
+        smoothed=smoothed,
     )
+    return replace(config, entrants=tuple(_planned(config, entrant) for entrant in entrants))
+
+
+def _planned(config: SimulationConfig, entrant: Entrant) -> Entrant:
+    """With the number of samples, of a scheme that leaves it open."""
+    scheme, guarantee = entrant.scheme, entrant.guarantee
+    if not isinstance(scheme, Relay) or guarantee is None:
+        return entrant
+    if scheme.samples is None and scheme.interval is None:
+        return replace(entrant, samples=planned_samples(config, scheme, guarantee))
+    return replace(entrant, samples=scheme.samples_per(guarantee.length))
+
+
+def _hops(value: int | str | None) -> int | str | None:
+    """A number of hops, also as text."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+
+
+def _all_made(
+    labelled: list[tuple[str | None, str | Scheme]], options: dict[str, Any], relayed: dict[str, Any]
+) -> list[tuple[str | None, Scheme]]:
+    """The schemes; `relayed` are options of relay alone, also where it is compared with others."""
+    given = [name for name, value in relayed.items() if value is not None]
+    if given and not any(scheme == Relay.name for _, scheme in labelled):
+        by_hand = any(isinstance(scheme, Relay) for _, scheme in labelled)
+        why = "cannot change a scheme made by hand; give it to Relay()" if by_hand else "is for scheme 'relay' only"
+        raise BadInput(f"{', '.join(given)} {why}.")
+    return [
+        (label, _made(scheme, {**options, **relayed} if scheme == Relay.name else options))
+        for label, scheme in labelled
+    ]
 
 
 def _made(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:

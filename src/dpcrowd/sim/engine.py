@@ -25,10 +25,13 @@ from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
 from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.history import History
 from dpcrowd.schemes.registry import staggered_interval
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import RunData, draw_run
 from dpcrowd.sim.data.seeds import Purpose, sequence
+from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.topology import Networks
 
@@ -90,9 +93,11 @@ def run_batch(
             release = run_slot(scheme, racer.state, slot, shares, counts, noise, links.hearing(scheme.reach))
             racer.recorder.seconds += time.perf_counter() - began
             racer.recorder.add(slot, release, links, static=static)
+            if racer.history is not None:
+                racer.history.add(slot)
         if tick is not None:
             tick(1)
-    return [racer.recorder.finish(networks.static, drawing) for racer in racers]
+    return [racer.recorder.finish(networks.static, drawing, racer.history) for racer in racers]
 
 
 class _World:
@@ -138,7 +143,20 @@ class _Racer:
             form=config.form,
             grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
             pid_loop=fast_pid(),
-            phases=None if interval is None else networks.phases(interval),
+            phases=_phases(entrant, interval, networks),
+            runs=len(runs),
+            samples=entrant.samples,
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)
+        self.history: History | None = None
+        if config.smoothed and isinstance(entrant.scheme, Relay):
+            self.history = History(entrant.scheme, self.state)
+
+
+def _phases(entrant: Entrant, interval: int | None, networks: Networks) -> Ints | None:
+    scheme, guarantee = entrant.scheme, entrant.guarantee
+    if isinstance(scheme, Relay):
+        assert guarantee is not None
+        return relay_phases(networks, guarantee, scheme.samples_per(guarantee.length, entrant.samples))
+    return None if interval is None else networks.phases(interval)

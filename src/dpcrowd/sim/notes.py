@@ -10,6 +10,7 @@ import numpy as np
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.registry import groups_regions
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
@@ -31,7 +32,7 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     if entrant.guarantee is None:
         return None
     limits = []
-    if config.accounting == "per-region" and len(config.data.regions) > 1:
+    if config.accounting == "per-region" and len(config.data.regions) > 1 and not isinstance(entrant.scheme, Relay):
         limits.append("Only for a user who stays in one region, since accounting is per region: ")
     servers = entrant.guarantee.servers_per_slot
     if entrant.guarantee.users == "roaming" and not _covered(config, servers):
@@ -111,7 +112,20 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
         remarks.append(
             "per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving."
         )
-    return [*remarks, *_uncalibrated(config), *_incomplete(records)]
+    return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records)]
+
+
+def _planned(config: SimulationConfig) -> list[str]:
+    """How many samples were chosen, where nobody said."""
+    remarks = []
+    for entrant in config.entrants:
+        scheme, guarantee = entrant.scheme, entrant.guarantee
+        if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
+            remarks.append(
+                f"{entrant.label} takes {entrant.samples} sample(s) in {guarantee.length} slots, the number with the "
+                "least error as predicted from graph, shares, Q and promise."
+            )
+    return remarks
 
 
 def _uncalibrated(config: SimulationConfig) -> list[str]:

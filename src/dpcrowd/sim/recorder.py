@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints, PerRun, PerRunAndSlot
-from dpcrowd.network.costs import last_arrival, message_bytes, packets
+from dpcrowd.network.costs import last_arrival, message_bytes, packets, relayed_bytes
+from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
+from dpcrowd.schemes.history import History
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error, squared_error
+from dpcrowd.sim.smoothed import Smoothed, smoothed_records
 from dpcrowd.sim.topology import Links
 
 __all__ = ["Recorder", "RunRecords"]
@@ -34,6 +37,7 @@ class RunRecords:
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
+    smoothed                  the history as later records show it, if it was asked for and the scheme keeps records
     """
 
     label: str
@@ -55,6 +59,7 @@ class RunRecords:
     server_slots: int
     estimates: Floats | None = None
     variances: Floats | None = None
+    smoothed: Smoothed | None = None
 
 
 class Recorder:
@@ -73,6 +78,8 @@ class Recorder:
         columns = regions if config.accounting == "per-region" else 1
         self._charges = np.zeros((slots, self._all, columns), dtype=np.int64)
         self._packets = np.zeros((slots, len(runs)))
+        self._bytes = np.zeros((slots, len(runs)))
+        self._relays = entrant.scheme.reach == "relay"
         self._latency = np.full((slots, len(runs)), np.nan)
         self._kept: list[tuple[Floats, Floats]] = []
         self._stride = -(-(slots - config.burn_in) // _LATENCY_SLOTS)
@@ -87,7 +94,9 @@ class Recorder:
         self._spoke[slot] = release.speaks
         sampled = release.sampled[:, 0] if release.sampled.shape[1] == 1 else release.sampled.any(axis=1)
         self._sampled[slot] = sampled.reshape(len(self._runs), -1).mean(axis=1)
-        if not static:
+        if release.traffic is not None:
+            self._add_traffic(slot, release.traffic, links)
+        elif not static:
             self._add_costs(slot, release, links)
         if place == _BLOCK - 1 or slot == len(self._sampled) - 1:
             self._close_block(slot - place, place + 1)
@@ -98,6 +107,15 @@ class Recorder:
         measured = slot >= self._config.burn_in and (slot - self._config.burn_in) % self._stride == 0
         if reach == "one-hop" or (reach == "flooding" and measured):
             self._latency[slot] = last_arrival(self._delay(links), release.speaks, links.runs)
+
+    def _add_traffic(self, slot: int, traffic: Traffic, links: Links) -> None:
+        """Of records that travel: one round begins when the slowest link of the one before is done."""
+        self._packets[slot] = traffic.packets
+        self._bytes[slot] = relayed_bytes(traffic.packets, traffic.records, traffic.value_bytes)
+        rounds = [last_arrival(links.one_hop_delay, senders, links.runs) for senders in traffic.senders]
+        if rounds:
+            late = np.nansum(rounds, axis=0)
+            self._latency[slot] = np.where(late > 0, late, np.nan)
 
     def _message_cost(self, links: Links) -> NDArray[np.integer]:
         reach = self._entrant.scheme.reach
@@ -123,14 +141,15 @@ class Recorder:
         if self._config.keep_estimates:
             self._kept.append((estimates.copy(), variances.copy()))
 
-    def finish(self, static: Links | None, shared_seconds: float) -> RunRecords:
+    def finish(self, static: Links | None, shared_seconds: float, history: History | None = None) -> RunRecords:
         """All metrics of the batch; `shared_seconds` is the time for drawing networks, which every scheme needs."""
         start = self._config.burn_in
         slots = len(self._sampled)
-        if static is not None:
-            self._static_costs(static)
-        per_slot = _over_slots(self._packets[start:])
-        size = message_bytes(self._entrant.scheme.message_numbers(self._shape[2], self._config.form), 1)
+        if not self._relays:
+            if static is not None:
+                self._static_costs(static)
+            size = message_bytes(self._entrant.scheme.value_bytes(self._shape[2], self._config.form))
+            self._bytes = self._packets * size
         are, ace, coverage, missing, mse, claimed = (_over_slots(error[start:]) for error in self._errors)
         kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
         return RunRecords(
@@ -139,8 +158,8 @@ class Recorder:
             are=are,
             ace=ace,
             frequency=_over_slots(self._sampled[start:]),
-            packets_per_slot=per_slot,
-            bytes_per_slot=per_slot * size,
+            packets_per_slot=_over_slots(self._packets[start:]),
+            bytes_per_slot=_over_slots(self._bytes[start:]),
             latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
             coverage95=coverage,
             missing=missing,
@@ -153,7 +172,12 @@ class Recorder:
             server_slots=slots * self._all,
             estimates=kept[0] if kept else None,
             variances=kept[1] if kept else None,
+            smoothed=None if history is None else self._smoothed(history),
         )
+
+    def _smoothed(self, history: History) -> Smoothed:
+        estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())
+        return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
 
     def _static_costs(self, links: Links) -> None:
         """In a network that stays, costs of all slots at once."""

@@ -14,6 +14,7 @@ from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.metrics import nan_mean
 from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.smoothed import Smoothed, merge_smoothed
 from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interval
 
 __all__ = ["METRICS", "SimulationResult", "merge_records"]
@@ -69,6 +70,11 @@ class SimulationResult:
             raise unknown_name("scheme of this result", scheme, self.records)
         return self.records[scheme]
 
+    @property
+    def smoothed(self) -> dict[str, Smoothed]:
+        """The smoothed history of each scheme that has one, if it was asked for: `simulate(..., smoothed=True)`."""
+        return {label: record.smoothed for label, record in self.records.items() if record.smoothed is not None}
+
     def summary(self) -> list[dict[str, Any]]:
         """One dictionary a scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
         return [_summary(record) for record in self.records.values()]
@@ -84,6 +90,11 @@ class SimulationResult:
             paid = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
             for name in _PAID:
                 rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in paid]
+        if self.smoothed:
+            for metric in ("are", "coverage95"):
+                rows[f"smoothed_{metric}"] = [
+                    value for record in self.records.values() for value in _smoothed_column(record, metric)
+                ]
         return rows
 
     def series(self) -> dict[str, list[Any]]:
@@ -122,6 +133,11 @@ def _listed(values: Floats) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
+def _smoothed_column(record: RunRecords, metric: str) -> list[float | None]:
+    smoothed = record.smoothed
+    return [None] * len(record.runs) if smoothed is None else _listed(getattr(smoothed, metric))
+
+
 def _summary(record: RunRecords) -> dict[str, Any]:
     entry: dict[str, Any] = {"scheme": record.label}
     for metric in ("are", "ace"):
@@ -134,6 +150,11 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         who: max(p[who] for p in paid) if paid else None for who in ("server", "moving", "roaming")
     }
     entry["coverage95"] = mean_with_interval(record.coverage95).mean
+    if record.smoothed is not None:
+        mean = mean_with_interval(record.smoothed.are)
+        interval = None if mean.ci95 is None else list(mean.ci95)
+        coverage = mean_with_interval(record.smoothed.coverage95).mean
+        entry["smoothed"] = {"are": {"mean": mean.mean, "ci95": interval}, "coverage95": coverage}
     entry["server_slots_per_second"] = record.server_slots / record.seconds if record.seconds > 0 else None
     return entry
 
@@ -149,6 +170,8 @@ def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
         elif f.name == "paid":
             joined = [paid for piece in pieces for paid in piece]
             values[f.name] = tuple(joined[i] for i in order) if joined else ()
+        elif f.name == "smoothed" and pieces[0] is not None:
+            values[f.name] = merge_smoothed(pieces, order)
         elif f.name in ("seconds", "server_slots"):
             values[f.name] = sum(pieces)
     return RunRecords(**values)

@@ -99,7 +99,9 @@ def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> 
     """Runs in batches; which runs share a batch changes nothing but the speed."""
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
-    by_memory = _BATCH_BYTES // (8 * each * config.data.slots * (2 + 2 * config.keep_estimates))
+    width = len(config.data.regions) if config.form == "matrix" else 1
+    arrays = 2 + 2 * config.keep_estimates + 4 * width * config.smoothed
+    by_memory = _BATCH_BYTES // (8 * each * config.data.slots * arrays)
     cores = jobs or os.cpu_count() or 1
     by_cores = -(-len(runs) // cores)
     size = max(1, min(by_cache, by_memory, by_cores))

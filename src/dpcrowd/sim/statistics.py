@@ -61,10 +61,12 @@ def _t_quantile(freedom: int | Ints, mistakes: float = 0.05) -> Any:
 class Comparison:
     """How `first` compares with `second` in one metric, run by run.
 
-    ratio       mean(first)/mean(second); below 1: the first has the smaller value
-    difference  mean of first - second over the runs, with its 95% interval `ci95`
-    wins        share of runs in which the first is smaller
-    decided     whether the interval of the difference excludes 0
+    ratio         mean(first)/mean(second); below 1: the first has the smaller value
+    paired_ratio  geometric mean of first/second over the runs, with its 95% interval `paired_ci95`: a ratio of means is
+                  ruled by the few runs with large values. NaN where a value is not above 0
+    difference    mean of first - second over the runs, with its 95% interval `ci95`
+    wins          share of runs in which the first is smaller
+    decided       whether the interval of the difference excludes 0
     """
 
     first: str
@@ -75,6 +77,8 @@ class Comparison:
     difference: float
     ci95: tuple[float, float] | None
     wins: float
+    paired_ratio: float
+    paired_ci95: tuple[float, float] | None
 
     @property
     def decided(self) -> bool:
@@ -82,9 +86,12 @@ class Comparison:
 
     def __str__(self) -> str:
         interval = "" if self.ci95 is None else f", 95% interval {self.ci95[0]:.4g} to {self.ci95[1]:.4g}"
+        paired = "" if math.isnan(self.paired_ratio) else f"; run by run {self.paired_ratio:.3g} times"
+        if self.paired_ci95 is not None:
+            paired += f", 95% interval {self.paired_ci95[0]:.3g} to {self.paired_ci95[1]:.3g}"
         return (
             f"{self.metric} of {self.first} is {self.ratio:.3g} times that of {self.second} "
-            f"(difference {self.difference:.4g}{interval}; smaller in {self.wins:.0%} of {self.runs} runs)"
+            f"(difference {self.difference:.4g}{interval}{paired}; smaller in {self.wins:.0%} of {self.runs} runs)"
         )
 
 
@@ -99,6 +106,7 @@ def compare_paired(first: str, second: str, metric: str, a: PerRun, b: PerRun) -
     difference = mean_with_interval(a - b)
     assert difference.mean is not None
     base = float(b.mean())
+    paired = _geometric_mean(a, b)
     return Comparison(
         first=first,
         second=second,
@@ -108,4 +116,16 @@ def compare_paired(first: str, second: str, metric: str, a: PerRun, b: PerRun) -
         difference=difference.mean,
         ci95=difference.ci95,
         wins=float((a < b).mean()),
+        paired_ratio=math.nan if paired.mean is None else paired.mean,
+        paired_ci95=paired.ci95,
     )
+
+
+def _geometric_mean(a: Floats, b: Floats) -> Mean:
+    """Of a/b, with its interval; none unless all values are above 0."""
+    if not ((a > 0) & (b > 0)).all():
+        return Mean(None, None)
+    logs = mean_with_interval(np.log(a / b))
+    assert logs.mean is not None
+    interval = None if logs.ci95 is None else (math.exp(logs.ci95[0]), math.exp(logs.ci95[1]))
+    return Mean(math.exp(logs.mean), interval)

@@ -7,7 +7,7 @@ consensus step, the price and delay of a message) is derived here once and share
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -92,8 +92,11 @@ def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Ge
 class Links:
     """One slot's graph of a batch of runs and everything derived from it."""
 
-    def __init__(self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0) -> None:
+    def __init__(
+        self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0, *, same: bool = False
+    ) -> None:
         self.graph = graph
+        self.same = same
         self.runs = runs
         self._beta = beta
         self._engine = engine
@@ -114,7 +117,13 @@ class Links:
             return self._one_hop
         if reach == "flooding":
             return self._flooded
+        if reach == "relay":
+            return self._relay
         return self._central if reach == "central" else Hearing()
+
+    @cached_property
+    def _relay(self) -> Hearing:
+        return replace(self._one_hop, graph=self.graph, same_links=self.same)
 
     @cached_property
     def _one_hop(self) -> Hearing:
@@ -169,7 +178,7 @@ class Networks:
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
     def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth)
+        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic)
 
     @property
     def static(self) -> Links | None:
@@ -180,7 +189,9 @@ class Networks:
         """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
         servers = self.spec.servers
         if self._static is None:
-            return np.tile(np.arange(servers) % interval, len(self._rngs))
+            numbers = np.arange(servers)
+            phases = numbers % interval if interval <= servers else numbers * interval // servers
+            return np.tile(phases, len(self._rngs))
         graph = self._static.graph
         parts = [graph.part(run * servers, servers) for run in range(len(self._rngs))]
         return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])

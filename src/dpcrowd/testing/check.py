@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
 from dpcrowd.plugins import make_scheme
 from dpcrowd.privacy import Accounting, Guarantee, Users
 from dpcrowd.schemes.base import Form, Scheme, Setting
 from dpcrowd.schemes.registry import staggered_interval
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.testing import contract, distinguish, privacy
 from dpcrowd.testing.trial import ContractBroken, Trial
-from dpcrowd.testing.world import SERVERS, SLOTS, TUNING, WINDOW, make_world
+from dpcrowd.testing.world import SAMPLES, SERVERS, SLOTS, TUNING, WINDOW, make_world
 
 __all__ = ["Failure", "Report", "check_scheme", "examine_scheme"]
 
@@ -159,7 +161,8 @@ def _check_distinguishability(trial: Trial) -> None:
         return
     servers = distinguish.SERVERS
     phases = None if trial.setting.phases is None else np.resize(trial.setting.phases, servers)
-    distinguish.check_distinguishability(trial.scheme, replace(trial.setting, servers=servers, phases=phases))
+    alone = replace(trial.setting, servers=servers, runs=servers, phases=phases)
+    distinguish.check_distinguishability(trial.scheme, alone)
 
 
 def _check_refusals(trial: Trial) -> None:
@@ -213,7 +216,6 @@ def _trial(
         guarantee = Guarantee.window(WINDOW, 3.0, **more)
     elif kind == "finite":
         guarantee = Guarantee.finite(SLOTS - 4, 12.0, **more)
-    interval = staggered_interval(scheme)
     setting = Setting(
         SERVERS,
         ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions)),
@@ -221,9 +223,18 @@ def _trial(
         TUNING,
         accounting=accounting,
         form=form,
-        phases=None if interval is None else np.arange(SERVERS) % interval,
+        phases=_phases(scheme, guarantee),
+        samples=SAMPLES,
     )
     words = [kind or "no privacy", f"{users} users", f"{regions} region{'s' if regions > 1 else ''}"]
     words += [word for word in (accounting, form) if word not in ("sound", "diagonal")]
     words += [f"{per_slot} regions and servers per slot"] if per_slot > 1 else []
     return Trial(", ".join(words), scheme, setting, make_world(regions=regions))
+
+
+def _phases(scheme: Scheme, guarantee: Guarantee | None) -> Ints | None:
+    """Of schemes that sample staggered: public, and spread evenly over the servers."""
+    if isinstance(scheme, Relay) and guarantee is not None and guarantee.users == "pinned":
+        return np.arange(SERVERS) * guarantee.length // SERVERS
+    interval = staggered_interval(scheme)
+    return None if interval is None else np.arange(SERVERS) % interval

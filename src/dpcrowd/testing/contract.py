@@ -78,7 +78,7 @@ def check_batches(trial: Trial) -> None:
         servers = sum(worlds[i].servers for i in chosen)
         together = None if phases is None else np.tile(phases, len(chosen))
         noise = SeededNoise([seeds[i] for i in chosen], worlds[0].servers, regions)
-        state = scheme.start(replace(trial.setting, servers=servers, phases=together))
+        state = scheme.start(replace(trial.setting, servers=servers, runs=len(chosen), phases=together))
         hearing = hearing_of(scheme, [worlds[i].graph(0) for i in chosen], gain)
         shares = np.concatenate([worlds[i].shares for i in chosen])
         counts = np.concatenate([worlds[i].counts for i in chosen], axis=1)

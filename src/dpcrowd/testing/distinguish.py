@@ -8,6 +8,7 @@ margin of 6 standard errors, and the seeds are fixed, so that a verdict does not
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,8 @@ def _deaf(scheme: Scheme) -> Hearing:
     alone = one_hop_hearing(Graph.alone(SERVERS), 0.1)
     if scheme.reach == "one-hop":
         return alone
+    if scheme.reach == "relay":
+        return replace(alone, graph=Graph.alone(SERVERS))
     if scheme.reach == "flooding":
         return flooded_hearing(np.arange(SERVERS))
     return central_hearing(SERVERS, 1, alone) if scheme.reach == "central" else Hearing()

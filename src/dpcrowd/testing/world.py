@@ -6,7 +6,7 @@ A *trial* is one scheme under one setting in one world. Everything is seeded: a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from dpcrowd.schemes.base import Release, Scheme, Setting, run_slot
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
+    "SAMPLES",
     "SERVERS",
     "SLOTS",
     "TUNING",
@@ -43,6 +44,9 @@ __all__ = [
 ]
 
 SERVERS, SLOTS, WINDOW = 6, 36, 8
+
+SAMPLES = 3
+"""Per window or horizon, for schemes that leave it to the setting."""
 
 # Chosen so that in such small, short worlds intervals grow and shrink and regions are due in slots of their own.
 TUNING = Tuning(xi=0.2, sample_fraction=0.5, rescue_theta=2.0, epsilon_max=0.5, phi=0.5, tau2=-0.5)
@@ -111,6 +115,8 @@ def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
         return flooded_hearing(components(graph))
     if scheme.reach == "central":
         return central_hearing(len(graphs), graphs[0].servers, one_hop_hearing(graph, gain))
+    if scheme.reach == "relay":
+        return replace(one_hop_hearing(graph, gain), graph=graph)
     return Hearing()
 
 

@@ -112,6 +112,9 @@ def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
         picked = {name: [values[row] for row in rows] for name, values in table.items()}
         paid = zip(*(picked[name] for name in _PAID), strict=True)
         none = np.full((len(rows), 0), np.nan)
+        numbers: dict[str, Any] = {name: np.array(picked[name], dtype=np.float64) for name in _NUMBERS}
+        for name in _BY_SLOT:
+            numbers[name] = np.array(picked[name], dtype=np.float64) if name in picked else none
         records.append(
             RunRecords(
                 label=label,
@@ -119,8 +122,7 @@ def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
                 paid=tuple(Paid(*amounts) for amounts in paid if amounts[0] is not None),
                 seconds=sum(picked["seconds"]),
                 server_slots=sum(picked["server_slots"]),
-                **{name: np.array(picked[name], dtype=np.float64) for name in _NUMBERS},
-                **{name: np.array(picked[name], dtype=np.float64) if name in picked else none for name in _BY_SLOT},
+                **numbers,
             )
         )
     return records

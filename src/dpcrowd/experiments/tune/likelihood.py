@@ -99,8 +99,8 @@ class _Listening(Scheme):
     def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
         return self.inner.release(state, plan, reading)
 
-    def message_numbers(self, regions: int, form: Form) -> int:
-        return self.inner.message_numbers(regions, form)
+    def value_bytes(self, regions: int, form: Form) -> int:
+        return self.inner.value_bytes(regions, form)
 
 
 def listen(config: SimulationConfig) -> Samples:

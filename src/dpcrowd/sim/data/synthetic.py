@@ -49,6 +49,16 @@ class SyntheticData(DataSet):
     process: ProcessModel
     columns: tuple[int, ...] | None = None
 
+    @property
+    def expected_level(self) -> PerRegion:
+        """(d,) expected counts on average over the slots; that none are below 0 is left out."""
+        state, total = self.start, np.zeros_like(self.start)
+        for _ in range(self.slots):
+            total += state
+            state = self.process.matrix_transition @ state
+        mean = total / self.slots
+        return mean if self.columns is None else mean[list(self.columns)]
+
     def truth(self, rng: np.random.Generator) -> Truth:
         a = self.process.matrix_transition
         steps = rng.standard_normal((self.slots - 1, len(self.start))) * np.sqrt(self.process.noise_var)

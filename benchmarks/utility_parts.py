@@ -1,0 +1,296 @@
+"""What `utility.py` simulates: every part gives rows, one per scheme and setting, as plain dictionaries.
+
+All schemes of a setting see the same runs, so ratios are paired: the geometric mean of the ratios of each run.
+Intervals that a baseline is granted are found on runs with another seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.schemes.base import Scheme
+from dpcrowd.schemes.dpcrowd import DPCrowd
+from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
+from dpcrowd.schemes.dpcrowd_w import DPCrowdW
+from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.flooding import DFAST
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data import load
+from dpcrowd.sim.engine import run_batch
+from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.result import merge_records
+from dpcrowd.sim.simulate import batches
+from dpcrowd.sim.statistics import compare_paired
+
+__all__ = ["FULL", "PARTS", "QUICK", "Size"]
+
+Row = dict[str, Any]
+OTHER_SEED = 1000
+FINITE = ("fast", "dfast", "dpcrowd")
+WINDOW = (
+    *("dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "bd", "ba", "dbd", "dba", "pegasus", "dpegasus"),
+    *("uniform", "sample", "duniform", "dsample"),
+)
+FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
+INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is simulated: runs by data set, slots (None: all), servers, and w of sets with many regions."""
+
+    runs: Mapping[str, int]
+    slots: int | None
+    servers: int
+    window: int
+    epsilons: tuple[float, ...] = (0.1, 1.0)
+    intervals: tuple[int, ...] = INTERVALS
+    parts_of_samples: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 1.0)
+
+    def few(self, data: str) -> int:
+        """Runs with the other seed, to find an interval."""
+        return max(2, self.runs[data] // 3)
+
+
+FULL = Size({"linear": 30, "flu": 30, "multi-linear": 12, "multi-flu": 4}, None, 50, 100)
+QUICK = Size({"linear": 2, "multi-linear": 2}, 60, 12, 20, (1.0,), (5, 10), (0.5, 1.0))
+
+
+def relays() -> dict[str, Scheme]:
+    return {
+        "relay, K=1": Relay(),
+        "relay, K=3": Relay(hops_per_slot=3),
+        "everything at once": Relay(hops_per_slot="all"),
+        "relay, reach 1": Relay(reach=1),
+        "relay, reach 2": Relay(reach=2),
+    }
+
+
+def simulated(size: Size, schemes: Mapping[str, Scheme], data: str, **settings: Any) -> tuple[Row, ...]:
+    """One row per scheme, with its records under "records"."""
+    burn_in = settings.pop("burn_in", 20)
+    config: SimulationConfig = configure(
+        dict(schemes), load(data, slots=size.slots), servers=size.servers, burn_in=burn_in, **settings
+    )
+    parts = [run_batch(config, runs) for runs in batches(config, range(config.runs), 1)]
+    merged = [merge_records(records) for records in zip(*parts, strict=True)]
+    return tuple(
+        {"scheme": entrant.label, "samples": entrant.samples, **figures(record), "records": record}
+        for entrant, record in zip(config.entrants, merged, strict=True)
+    )
+
+
+def figures(record: RunRecords) -> Row:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        nees = float(np.mean(record.mse) / np.mean(record.claimed_mse))
+    return {
+        "are": float(np.mean(record.are)),
+        "coverage": float(np.mean(record.coverage95)),
+        "nees": nees,
+        "frequency": float(np.mean(record.frequency)),
+        "packets": float(np.mean(record.packets_per_slot)),
+        "bytes": float(np.mean(record.bytes_per_slot)),
+        "latency": float(np.mean(record.latency_ms)),
+        "paid": max((paid.epsilons()["moving"] for paid in record.paid), default=float("nan")),
+    }
+
+
+def paired(first: Row, second: Row) -> list[float | None]:
+    """[ratio, low, high] of the first's ARE to the second's."""
+    found = compare_paired(first["scheme"], second["scheme"], "are", first["records"].are, second["records"].are)
+    low, high = found.paired_ci95 or (None, None)
+    return [found.paired_ratio, low, high]
+
+
+def finished(rows: list[Row], reference: Row, name: str = "ratio", **more: Any) -> None:
+    for row in rows:
+        row[name] = paired(row, reference)
+        row.update(more)
+
+
+def bare(rows: list[Row]) -> list[Row]:
+    """Without the records."""
+    return [{key: value for key, value in row.items() if key != "records"} for row in rows]
+
+
+def named(names: tuple[str, ...]) -> dict[str, Scheme]:
+    return {name: make_scheme(name) for name in names}
+
+
+def slots_of(size: Size, data: str) -> int:
+    return load(data, slots=size.slots).slots
+
+
+# ---------------------------------------------------------------------------------------------------------- the table
+
+
+def table(size: Size) -> Iterator[list[Row]]:
+    """Every scheme in every cell; ratios to DPCrowd, or with many regions to DPCrowd+ on the sound account."""
+    for data, runs in size.runs.items():
+        for epsilon in size.epsilons:
+            for dynamic in (True, False):
+                common = {"epsilon": epsilon, "dynamic": dynamic, "runs": runs}
+                yield _cell(size, data, common)
+
+
+def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
+    if data.startswith("multi"):
+        rows = list(simulated(size, {**named(WINDOW), **relays()}, data, window=size.window, **common))
+        reference = next(row for row in rows if row["scheme"] == "dpcrowd-plus")
+        extra = {"dpcrowd-plus, ledger per region": DPCrowdPlus()}
+        rows += simulated(size, extra, data, window=size.window, accounting="per-region", **common)
+        if data == "multi-linear":
+            shown = ("relay, K=1", "relay, K=3", "relay, reach 1")
+            forms = {f"{label}, matrix": relays()[label] for label in shown}
+            rows += simulated(size, forms, data, window=size.window, form="matrix", **common)
+    else:
+        whole = slots_of(size, data)
+        rows = list(simulated(size, {**named(FINITE), **relays()}, data, **common))
+        rows += simulated(size, named(WINDOW), data, window=whole, **common)
+        reference = next(row for row in rows if row["scheme"] == "dpcrowd")
+    at_once = next(row for row in rows if row["scheme"] == "everything at once")
+    finished(rows, reference, data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
+    finished(rows, at_once, "to_all")
+    best = min((row for row in rows if _is_peer(row["scheme"])), key=lambda row: _log_mean(row["records"]))
+    for row in rows:
+        if row["scheme"] == "relay, K=3":
+            row["best_other"], row["to_best_other"] = best["scheme"], paired(row, best)
+    return bare(rows)
+
+
+def _is_peer(label: str) -> bool:
+    return label in FINITE or label in WINDOW
+
+
+def _log_mean(record: RunRecords) -> float:
+    return float(np.mean(np.log(np.maximum(record.are, 1e-12))))
+
+
+# --------------------------------------------------------------------------------------------- staggered baselines
+
+
+def staggered(size: Size) -> Iterator[list[Row]]:
+    """DPCrowd and DPCrowd_w, staggered at the interval that is best on other runs, and relay on the same runs."""
+    for data in (name for name in size.runs if not name.startswith("multi")):
+        for epsilon in size.epsilons:
+            for dynamic in (True, False):
+                common = {"epsilon": epsilon, "dynamic": dynamic}
+                yield _staggered_cell(size, data, common)
+
+
+def _staggered_cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
+    whole, runs = slots_of(size, data), size.runs[data]
+    rows = list(simulated(size, relays(), data, runs=runs, **common))
+    for name, kind, more in (("dpcrowd", DPCrowd, {}), ("dpcrowd-w", DPCrowdW, {"window": whole})):
+        interval = best_interval(size, data, lambda i, kind=kind: kind("staggered", i), **common, **more)
+        label = f"{name}, staggered"
+        found = simulated(size, {label: kind("staggered", interval)}, data, runs=runs, **common, **more)[0]
+        found["interval"] = interval
+        for row in rows:
+            row[f"to {label}"] = paired(row, found)
+        rows.append(found)
+    for row in rows:
+        row.update(data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
+    return bare(rows)
+
+
+def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settings: Any) -> int:
+    """Found on runs with another seed."""
+    schemes = {str(interval): make(interval) for interval in size.intervals}
+    rows = simulated(size, schemes, data, runs=size.few(data), seed=OTHER_SEED, **settings)
+    return int(min(rows, key=lambda row: _log_mean(row["records"]))["scheme"])
+
+
+# -------------------------------------------------------------------------------------------------- communication
+
+
+def frontier(size: Size) -> Iterator[list[Row]]:
+    """Error against packets and bytes per slot: relay at several reaches and numbers of samples, and all others."""
+    for data in (name for name in ("linear", "multi-linear") if name in size.runs):
+        for epsilon in size.epsilons:
+            yield _frontier(size, data, epsilon)
+
+
+def _frontier(size: Size, data: str, epsilon: float) -> list[Row]:
+    runs = max(2, size.runs[data] // 3)
+    many = data.startswith("multi")
+    length = size.window if many else slots_of(size, data)
+    schemes: dict[str, Scheme] = {}
+    for reach in (1, 2, 3, "all"):
+        for hops in (1, 3):
+            if reach == 1 and hops == 3:
+                continue
+            for part in size.parts_of_samples:
+                samples = max(1, round(part * length))
+                label = f"relay, reach {reach}, K={hops}, n={samples}"
+                schemes[label] = Relay(samples=samples, reach=reach, hops_per_slot=hops)  # type: ignore[arg-type]
+    window = {"window": size.window} if many else {}
+    rows = list(simulated(size, schemes, data, epsilon=epsilon, runs=runs, **window))
+    rows += simulated(size, named(WINDOW), data, epsilon=epsilon, runs=runs, window=length)
+    if not many:
+        rows += simulated(size, named(FINITE), data, epsilon=epsilon, runs=runs)
+    ours = [row for row in rows if row["scheme"].startswith("relay")]
+    for row in rows:
+        row.update(data=data, epsilon=epsilon)
+        if row in ours or row["packets"] == 0:
+            continue
+        for what in ("packets", "bytes"):
+            within = [one for one in ours if one[what] <= row[what]]
+            if within:
+                best = min(within, key=lambda one: _log_mean(one["records"]))
+                row[f"relay within {what}"] = [best["scheme"], *paired(best, row)]
+    return bare(rows)
+
+
+# ------------------------------------------------------------------------------------------ a promise of the network
+
+
+def promise(size: Size) -> Iterator[list[Row]]:
+    """Users who roam, shares that sum to 1: one promise of all servers together. Ratios of relay to each other one."""
+    for data in (name for name in size.runs if not name.startswith("multi")):
+        for epsilon in size.epsilons:
+            yield _promise(size, data, epsilon)
+
+
+def _promise(size: Size, data: str, epsilon: float) -> list[Row]:
+    common = {"epsilon": epsilon, "users": "roaming", "shares": "partition"}
+    whole, runs = slots_of(size, data), size.runs[data]
+    makers: dict[str, tuple[Callable[[int], Scheme], dict[str, Any]]] = {
+        "fast": (lambda i: FAST("lockstep", i), {}),
+        "dfast": (lambda i: DFAST(sampling="lockstep", interval=i), {}),
+        "dpcrowd": (lambda i: DPCrowd("lockstep", i), {}),
+        "dpcrowd-w": (lambda i: DPCrowdW("lockstep", i), {"window": whole}),
+    }
+    rows: list[Row] = []
+    for name, (make, more) in makers.items():
+        interval = best_interval(size, data, make, **common, **more)
+        found = simulated(size, {f"{name}, lockstep": make(interval)}, data, runs=runs, **common, **more)
+        rows += [{**row, "interval": interval, "schedule": "public"} for row in found]
+    public = ("uniform", "duniform", "sample", "dsample")
+    for name in (*FINITE, *WINDOW):
+        more = {"window": whole} if name in WINDOW else {}
+        row = simulated(size, {name: make_scheme(name)}, data, runs=runs, **common, **more)[0]
+        rows.append({**row, "schedule": "public" if name in public else "its own"})
+    own = simulated(size, relays(), data, runs=runs, **common)
+    for row in rows:
+        row["relay"] = paired(own[1], row)
+        row["relay, K=1"] = paired(own[0], row)
+    rows += own
+    for row in rows:
+        row.update(data=data, epsilon=epsilon)
+    return bare(rows)
+
+
+PARTS: dict[str, Callable[[Size], Iterator[list[Row]]]] = {
+    "table": table,
+    "staggered": staggered,
+    "frontier": frontier,
+    "promise": promise,
+}

@@ -1,0 +1,286 @@
+"""Tables and the figure of `utility.py`, and what has to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from harness import Target
+
+__all__ = ["draw", "targets", "write_report"]
+
+Row = dict[str, Any]
+Results = dict[str, list[Row]]
+
+# Data: K=1 and K=3 for epsilon 0.1 and 1, as ratios to DPCrowd (many regions: DPCrowd+).
+BOUNDS = {
+    "linear": ((0.36, 0.55), (0.27, 0.31)),
+    "flu": ((0.60, 0.68), (0.44, 0.42)),
+    "multi-linear": ((0.43, 0.40), (0.33, 0.23)),
+    "multi-flu": ((0.51, 0.55), (0.49, 0.45)),
+}
+AT_ONCE = 1.12
+FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
+
+
+def _find(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+
+
+def _cells(rows: list[Row], *keys: str) -> list[tuple[Any, ...]]:
+    return list(dict.fromkeys(tuple(row.get(key) for key in keys) for row in rows))
+
+
+def _ratio(value: list[Any] | None) -> str:
+    if value is None or value[0] is None:
+        return ""
+    return f"{value[0]:.3f}" + (f" ({value[1]:.3f}–{value[2]:.3f})" if value[1] is not None else "")
+
+
+def targets(results: Results) -> list[Target]:
+    """Everything that has to be reached and was measured."""
+    found: list[Target] = []
+    for row in results.get("table", []):
+        found += _of_table(row)
+    for row in results.get("staggered", []):
+        found += _of_staggered(row)
+    for row in results.get("frontier", []):
+        if row["scheme"] in FLOODING:
+            within = row.get("relay within bytes")
+            where = f"{row['data']} ε={row['epsilon']:g}: best relay within the bytes of {row['scheme']}"
+            found.append(Target(where, within[1] if within else float("inf"), 1.0, at_least=False))
+    for row in results.get("promise", []):
+        if "schedule" in row:
+            where = f"{row['data']} ε={row['epsilon']:g}: one promise of the network, relay K=3 / {row['scheme']}"
+            found.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
+    for row in results.get("speed", []):
+        bound = {"relay, reach 1": 2.0, "relay, K=1": 8.0, "relay, K=3": 8.0}.get(row["scheme"])
+        if bound is not None and row["servers"] == 50:
+            where = f"cost per server and slot, {row['scheme']} / dpcrowd, 50 servers, {row['links']}"
+            found.append(Target(where, row["ratio"], bound, "x", at_least=False))
+    return found
+
+
+def _of_table(row: Row) -> list[Target]:
+    cell = f"{row['data']} ε={row['epsilon']:g} {row['links']}"
+    scheme = row["scheme"]
+    found = []
+    place = {0.1: 0, 1.0: 1}.get(row["epsilon"])
+    for number, label in enumerate(("relay, K=1", "relay, K=3")):
+        if scheme == label and place is not None:
+            bound = BOUNDS[row["data"]][number][place]
+            found.append(Target(f"{cell}: {label} / DPCrowd", row["ratio"][0], bound, at_least=False))
+    if scheme == "relay, K=3":
+        found.append(Target(f"{cell}: K=3 / everything at once", row["to_all"][0], AT_ONCE, at_least=False))
+        found.append(Target(f"{cell}: K=3 / {row['best_other']}", row["to_best_other"][0], 1.0, at_least=False))
+    narrow = row["data"] == "linear" or scheme.endswith(", matrix")
+    if scheme.startswith("relay") and (narrow or "flu" in row["data"]):
+        found.append(Target(f"{cell}: coverage of {scheme}", row["coverage"], 0.93 if narrow else 0.90))
+        if narrow:
+            found.append(Target(f"{cell}: coverage of {scheme}", row["coverage"], 0.97, at_least=False))
+    return found
+
+
+def _of_staggered(row: Row) -> list[Target]:
+    bounds = {"relay, reach 1": 1.05}
+    if row["data"] == "linear":
+        bounds.update({"relay, K=3": 0.55, "relay, K=1": 0.90})
+    if row["scheme"] not in bounds:
+        return []
+    cell = f"{row['data']} ε={row['epsilon']:g} {row['links']}"
+    return [
+        Target(
+            f"{cell}: {row['scheme']} / {key.removeprefix('to ')}", row[key][0], bounds[row["scheme"]], at_least=False
+        )
+        for key in row
+        if key.startswith("to ")
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def write_report(results: Results, path: Path) -> None:
+    parts = [
+        *_main_tables(results.get("table", [])),
+        *_staggered_table(results.get("staggered", [])),
+        *_frontier_tables(results.get("frontier", [])),
+        *_promise_table(results.get("promise", [])),
+        *_speed_table(results.get("speed", [])),
+        *_target_table(targets(results)),
+    ]
+    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _table(title: str, heads: list[str], rows: Iterable[list[object]]) -> list[str]:
+    lines = ["", f"### {title}", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return [*lines, *(f"| {' | '.join(str(cell) for cell in row)} |" for row in rows)]
+
+
+def _main_tables(rows: list[Row]) -> list[str]:
+    lines: list[str] = []
+    if rows:
+        heads = ["cell", "n (K=1; K=3)", "relay, K=1", "relay, K=3", "K=3 / at once", "reach 1", "K=3 / best other"]
+        summary = []
+        for data, epsilon, links in _cells(rows, "data", "epsilon", "links"):
+            cell = {row["scheme"]: row for row in _find(rows, data=data, epsilon=epsilon, links=links)}
+            one, three = cell["relay, K=1"], cell["relay, K=3"]
+            summary.append(
+                [
+                    f"{data}, ε={epsilon:g}, {links}",
+                    f"{one['samples']}; {three['samples']}",
+                    _ratio(one["ratio"]),
+                    _ratio(three["ratio"]),
+                    _ratio(three["to_all"]),
+                    _ratio(cell["relay, reach 1"]["ratio"]),
+                    f"{_ratio(three['to_best_other'])} {three['best_other']}",
+                ]
+            )
+        lines += _table("Ratios to DPCrowd (many regions: DPCrowd+, sound account)", heads, summary)
+    for data, epsilon, links in _cells(rows, "data", "epsilon", "links"):
+        heads = ["scheme", "ARE", "ratio", "coverage", "NEES", "samples per slot", "packets", "bytes", "ε moving"]
+        body = [
+            [
+                row["scheme"],
+                f"{row['are']:.4g}",
+                _ratio(row["ratio"]),
+                f"{row['coverage']:.3f}",
+                f"{row['nees']:.2f}",
+                f"{row['frequency']:.3g}",
+                f"{row['packets']:,.0f}",
+                f"{row['bytes']:,.0f}",
+                f"{row['paid']:.3g}",
+            ]
+            for row in sorted(_find(rows, data=data, epsilon=epsilon, links=links), key=lambda row: row["ratio"][0])
+        ]
+        lines += _table(f"{data}, ε = {epsilon:g}, {links}", heads, body)
+    return lines
+
+
+def _staggered_table(rows: list[Row]) -> list[str]:
+    keys = ["to dpcrowd, staggered", "to dpcrowd-w, staggered"]
+    body = []
+    for row in rows:
+        if row["scheme"].startswith("relay"):
+            mates = _find(rows, data=row["data"], epsilon=row["epsilon"], links=row["links"])
+            intervals = [mate["interval"] for mate in mates if "interval" in mate]
+            where = f"{row['data']}, ε={row['epsilon']:g}, {row['links']}"
+            shown = [f"{_ratio(row[key])} (I={i})" for key, i in zip(keys, intervals, strict=True)]
+            body.append([where, row["scheme"], *shown])
+    heads = ["cell", "scheme", "/ DPCrowd, staggered", "/ DPCrowd_w, staggered"]
+    return _table("Against staggered sampling at its best interval", heads, body) if body else []
+
+
+def _frontier_tables(rows: list[Row]) -> list[str]:
+    lines: list[str] = []
+    for data, epsilon in _cells(rows, "data", "epsilon"):
+        body = []
+        for row in _find(rows, data=data, epsilon=epsilon):
+            best = [row.get(f"relay within {what}") for what in ("packets", "bytes")]
+            shown = ["" if one is None else f"{_ratio(one[1:])} {one[0].removeprefix('relay, ')}" for one in best]
+            body.append([row["scheme"], f"{row['are']:.4g}", f"{row['packets']:,.1f}", f"{row['bytes']:,.0f}", *shown])
+        body = [row for row in body if row[2] != "0.0"]
+        heads = ["scheme", "ARE", "packets", "bytes", "best relay within the packets", "best relay within the bytes"]
+        lines += _table(f"Communication per slot: {data}, ε = {epsilon:g}", heads, body)
+    return lines
+
+
+def _promise_table(rows: list[Row]) -> list[str]:
+    body = [
+        [
+            f"{row['data']}, ε={row['epsilon']:g}",
+            row["scheme"],
+            f"{row['are']:.4g}",
+            row.get("interval", ""),
+            _ratio(row.get("relay")),
+            _ratio(row.get("relay, K=1")),
+        ]
+        for row in rows
+    ]
+    heads = ["cell", "scheme", "ARE", "I", "relay K=3 / it", "relay K=1 / it"]
+    return _table("One promise of the whole network", heads, body) if body else []
+
+
+def _speed_table(rows: list[Row]) -> list[str]:
+    body = [
+        [f"{row['servers']:,}", row["links"], row["scheme"], f"{row['nanoseconds']:.0f}", f"{row['ratio']:.1f}"]
+        for row in rows
+    ]
+    return _table("Speed", ["servers", "links", "scheme", "ns per server and slot", "/ DPCrowd"], body) if body else []
+
+
+def _target_table(found: list[Target]) -> list[str]:
+    missed = [target for target in found if not target.reached]
+    body = [
+        [target.what, f"{target.value:.3f}", f"{'≥' if target.at_least else '≤'} {target.bound:g}"] for target in missed
+    ]
+    title = f"Targets: {len(found) - len(missed)} of {len(found)} reached; these are missed"
+    return _table(title, ["what", "measured", "target"], body)
+
+
+# ------------------------------------------------------------------------------------------------------------- figure
+
+
+def draw(results: Results, path: Path) -> None:
+    """Left: ratios to DPCrowd in every cell. Right: error against bytes, of the first data set."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "dpcrowd"
+    from matplotlib import pyplot as plt
+
+    rows = results["table"]
+    frontier = results.get("frontier", [])
+    figure, axes = plt.subplots(1, 2 if frontier else 1, figsize=(13 if frontier else 8, 7), squeeze=False)
+    left = axes[0][0]
+    cells = _cells(rows, "data", "epsilon", "links")
+    highlighted = {
+        "relay, K=1": ("C0", "o"),
+        "relay, K=3": ("C3", "s"),
+        "relay, reach 1": ("C2", "^"),
+        "everything at once": ("k", "|"),
+    }
+    for number, (data, epsilon, links) in enumerate(cells):
+        for row in _find(rows, data=data, epsilon=epsilon, links=links):
+            colour, mark = highlighted.get(row["scheme"], ("0.75", "x"))
+            if row["scheme"] not in highlighted and (row["scheme"].startswith("relay") or "matrix" in row["scheme"]):
+                continue
+            ratio, low, high = row["ratio"]
+            if low is not None and row["scheme"] in highlighted:
+                left.plot([low, high], [number, number], color=colour, linewidth=1)
+            left.plot(ratio, number, mark, color=colour, zorder=3 if row["scheme"] in highlighted else 1)
+    for label, (colour, mark) in {**highlighted, "other schemes": ("0.75", "x")}.items():
+        left.plot([], [], mark, color=colour, label=label)
+    left.set_yticks(range(len(cells)), [f"{data}, ε={epsilon:g}, {links}" for data, epsilon, links in cells])
+    left.invert_yaxis()
+    left.set_xscale("log")
+    left.axvline(1.0, color="0.5", linewidth=0.5)
+    left.set_xlabel("error relative to DPCrowd (DPCrowd+ where there are many regions)")
+    left.legend(fontsize=8)
+    if frontier:
+        _draw_frontier(axes[0][1], frontier)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _draw_frontier(axis: Any, frontier: list[Row]) -> None:
+    data, epsilon = _cells(frontier, "data", "epsilon")[-1 if len(_cells(frontier, "data", "epsilon")) < 2 else 1]
+    rows = [row for row in _find(frontier, data=data, epsilon=epsilon) if row["bytes"] > 0]
+    for reach, colour in (("1", "C2"), ("2", "C1"), ("3", "C4"), ("all", "C0")):
+        for hops, style in ((1, "o-"), (3, "s--")):
+            line = [row for row in rows if row["scheme"].startswith(f"relay, reach {reach}, K={hops},")]
+            if line:
+                label = f"relay, reach {reach}, K={hops}"
+                line.sort(key=lambda row: row["bytes"])
+                axis.plot([r["bytes"] for r in line], [r["are"] for r in line], style, color=colour, label=label)
+    for row in rows:
+        if not row["scheme"].startswith("relay"):
+            axis.plot(row["bytes"], row["are"], "x", color="0.4")
+            axis.annotate(row["scheme"], (row["bytes"], row["are"]), fontsize=7)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(f"bytes per slot of the whole network ({data}, ε = {epsilon:g})")
+    axis.set_ylabel("ARE")
+    axis.legend(fontsize=8)

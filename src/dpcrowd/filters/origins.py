@@ -1,0 +1,141 @@
+"""What is remembered of the origins of records: how well their records have agreed with what all of them said together.
+
+A record that is far off is down-weighted at once (`records`). One that is wrong but plausible, such as that of a server
+whose feed has stopped and which says the same for ever, is seen only over time. So when a slot is final, the records in
+it are compared with the posterior that all of them have led to: the squared residual over its variance, averaged over
+the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is usual
+among all origins, since a wrong model makes everybody look bad. Above `SUSPECT` the variances of an origin's records
+are multiplied by the score's square. Good records bring the score down again, slowly.
+
+Where a receiver knows nothing yet, there is no prior that could expose anybody. There a record is compared with the
+lower median of the slot's records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters.observation import Observation
+from dpcrowd.filters.origin_loop import compiled_judge
+from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
+
+__all__ = ["SUSPECT", "OriginScores", "start_penalty"]
+
+Floats = NDArray[np.float64]
+
+SUSPECT = 3.5
+"""Of a score: for honest origins 1, with Laplace noise and this memory four standard deviations below."""
+
+_RATE, _FORGIVENESS = 1 / 8, 1 / 32
+_MOST = 100.0
+_USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
+_MOST_PENALTY = 1e12
+
+
+@dataclass
+class OriginScores:
+    """score (N, servers per run): of each origin at each receiver. usual (N,): the mean residual of all its origins."""
+
+    score: Floats
+    usual: Floats
+
+    @classmethod
+    def start(cls, receivers: int, servers: int) -> OriginScores:
+        return cls(np.ones((receivers, servers)), np.ones(receivers))
+
+    @property
+    def suspicious(self) -> NDArray[np.bool_]:
+        """(N,) which receivers suspect anybody."""
+        return np.asarray((self.score > SUSPECT).any(axis=1))
+
+    def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
+        """Factors of the variance, at least 1, of all receivers or some."""
+        score = self.score if rows is None else self.score[rows]
+        return np.where(score > SUSPECT, np.square(score), 1.0)
+
+    def judge(
+        self,
+        indptr: NDArray[np.integer],
+        indices: NDArray[np.integer],
+        table: RecordTable,
+        reference: Reference,
+        observation: Observation,
+        process_var: Floats,
+        posterior: tuple[Floats, Floats, NDArray[np.bool_]],
+        engine: str = "scipy",
+    ) -> None:
+        """Learn from the records of a slot that is final; arguments as of `record_sums`.
+
+        posterior  of the slot: means and variances (N, d), and (N,) who knows anything
+        """
+        mean, mean_var, known = posterior
+        most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
+        rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
+        if engine == "numba" and (compiled := compiled_judge()) is not None:
+            compiled(
+                indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
+                observation == "paper", process_var, mean, mean_var, known, rates,
+                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual,
+            )  # fmt: skip
+            return
+        rows, origins = held_pairs(indptr, indices, table)
+        there = known[rows]
+        rows, origins = rows[there], origins[there]
+        if not rows.size:
+            return
+        variance = pair_var(rows, origins, table, reference, observation, process_var)
+        share = table.shares[origins][:, None]
+        off = table.noisy[origins] - share * mean[rows]
+        squared = off * off / (variance + share * share * mean_var[rows])
+        each = np.zeros(len(rows))
+        for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
+            each = each + squared[:, k]
+        each = each / squared.shape[1]
+        number = np.bincount(rows, minlength=len(self.usual))
+        total = np.bincount(rows, weights=np.minimum(each, _MOST_USUAL), minlength=len(self.usual))
+        step = (total / np.maximum(number, 1) - self.usual) * rates[number]
+        self.usual[:] = self.usual + np.where(number > 0, step, 0.0)
+        residual = np.minimum(each / np.maximum(self.usual[rows], 1.0), _MOST)
+        place = origins % self.score.shape[1]
+        score = self.score[rows, place]
+        rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
+        self.score[rows, place] = score + (residual - score) * rate
+
+
+def start_penalty(
+    receivers: int,
+    servers: int,
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    observation: Observation,
+    process_var: Floats,
+    limit: float,
+) -> Floats:
+    """Factors (N, servers) by the records of one slot alone: origins whose total is far from the median count less.
+
+    Of two records the smaller one is the median, as in `records`; one alone has nobody to contradict it.
+    """
+    rows, origins = held_pairs(indptr, indices, table)
+    share, place = table.shares[origins], origins % servers
+    variance = pair_var(rows, origins, table, reference, observation, process_var)
+    shape = (receivers, servers)
+    total, var = np.full(shape, np.nan), np.zeros(shape)
+    total[rows, place] = table.noisy[origins].sum(axis=1) / share
+    var[rows, place] = variance.sum(axis=1) / (share * share)
+    with np.errstate(invalid="ignore"):
+        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # nobody counts fewer than none
+        number = np.bincount(rows, minlength=receivers)[:, None]
+        lower = np.maximum(number - 1, 0) // 2
+        order = np.argsort(total, axis=1, kind="stable")  # those that have none come last
+        middle = np.take_along_axis(order, lower, axis=1)
+        median, median_var = np.take_along_axis(total, middle, axis=1), np.take_along_axis(var, middle, axis=1)
+        off = np.abs(total - median)
+        width = 1.4826 * np.take_along_axis(np.sort(off, axis=1), lower, axis=1)
+        ratio = np.square(off) / (limit * (np.square(width) + var + median_var))
+        ratio = np.where(np.isinf(total), np.inf, ratio)
+    return np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)

@@ -1,0 +1,133 @@
+"""Sums over records as one loop that Numba compiles; `records` explains them and does the same in array operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+__all__ = ["compiled_sums"]
+
+
+def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would have to be compiled, too)
+    indptr: Any, indices: Any, active: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
+    prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
+    servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any,
+) -> None:  # fmt: skip
+    regions = noisy.shape[1]
+    pool = recent.shape[1]
+    most = 0
+    for i in range(indptr.shape[0] - 1):
+        size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
+        most = max(most, size)
+    means, claims = np.empty(most + pool), np.empty(most)
+    variances, squares = np.empty((most, regions)), np.empty((most, regions))
+    there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
+    for i in range(indptr.shape[0] - 1):
+        if not active[i]:
+            continue
+        first = i // servers * servers  # the origin that is the first one of this run
+        own, record = 0, 0
+        for k in range(regions):
+            y[i, k] = info[i, k] = 0.0
+        if guarded:
+            for b in range(pool):
+                recent[i, b] = before[i, b]
+        for e in range(indptr[i], indptr[i + 1]):
+            o = indices[e]
+            if var[o] <= 0.0:
+                continue
+            share = shares[o]
+            total = claim = 0.0
+            for k in range(regions):
+                if paper:
+                    spread = share * share * process_var[k]
+                else:
+                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                    spread = share * (1.0 - share) * max(crowd, 1.0)
+                variance = var[o] + max(spread, 1.0 / 12.0)
+                variances[record, k] = variance
+                if guarded:
+                    off = noisy[o, k] - share * prior[i, k]
+                    square = off * off / (variance + share * share * prior_var[i, k])
+                    squares[record, k] = square
+                    total += square
+                    claim += noisy[o, k]
+            there[record] = o
+            record += 1
+            if guarded and not (penalised and penalty[i, o - first] != 1.0):
+                means[own] = total / regions
+                claims[own] = claim / share
+                own += 1
+        scale = 1.0
+        if guarded and own:
+            number = own
+            for b in range(pool - 1, -1, -1):
+                if number < pool and not np.isnan(recent[i, b]):
+                    means[number] = recent[i, b]
+                    number += 1
+            if own >= pool:
+                for b in range(pool):
+                    recent[i, b] = means[own - pool + b]
+            else:
+                for b in range(pool - own):
+                    recent[i, b] = recent[i, b + own]
+                for b in range(own):
+                    recent[i, pool - own + b] = means[b]
+            if number >= pool:
+                usual = 0  # where more than a quarter are at most 1, so is the quartile, and nothing has to be sorted
+                for b in range(number):
+                    usual += means[b] <= 1.0
+                if usual <= number // 4:
+                    scale = max(np.sort(means[:number])[number // 4], 1.0)
+            else:  # few records so far: is the prior outvoted?
+                least, rival, majority = np.inf, np.inf, 0
+                for b in range(number):
+                    majority += 1 if means[b] > limit else -1
+                    if b < own and means[b] > limit:
+                        least = min(least, means[b])
+                        if claims[b] >= 0.0:
+                            rival = min(rival, claims[b])
+                if majority == 0:
+                    total = 0.0
+                    for k in range(regions):
+                        total += prior[i, k]
+                    majority = 1 if rival < (total if total >= 0.0 else np.inf) else -1
+                if majority > 0 and least < np.inf:
+                    scale = least
+                    for b in range(pool):  # the prior changes sides
+                        if not np.isnan(recent[i, b]):
+                            recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
+        if guarded:
+            scales[i] = scale
+        bound = limit * scale
+        for e in range(record):
+            o = there[e]
+            share = shares[o]
+            for k in range(regions):
+                variance = variances[e, k]
+                if guarded and (squares[e, k] > bound or noisy[o, k] < 0.0):
+                    ratio = squares[e, k] / bound
+                    if noisy[o, k] < 0.0:
+                        ratio = max(ratio, noisy[o, k] * noisy[o, k] / (limit * var[o]))
+                    if ratio > 1.0:
+                        variance = variance * ratio
+                if penalised:
+                    variance = variance * penalty[i, o - first]
+                weight = share / variance
+                y[i, k] += weight * noisy[o, k]
+                info[i, k] += weight * share
+
+
+@cache
+def compiled_sums() -> Callable[..., Any] | None:
+    """The loop, or None without Numba."""
+    if find_spec("numba") is None:
+        return None
+    import numba
+
+    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_sums)
+    return compiled

@@ -1,0 +1,225 @@
+"""What records say together: sums of information over the records that each server has (Relay, "fuse").
+
+A record of origin o is z = H r + noise per region, with the public share H and the variance V of its noise. Its
+receiver derives everything else itself:
+
+    R = alpha V + Var(counts given r)                   as in `observation`, at the receiver's reference level
+    y = sum over the records of H z / R                 Y = sum over the records of H^2 / R
+
+in ascending order of the origins, so that whoever has the same records has the same bits.
+
+Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
+variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
+be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count,
+too. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with
+limit s. Where it is larger, R is multiplied by v_k / (limit s): the farther off, the less a record counts, and its pull
+is bounded. `penalty` multiplies R by what the origin has earned before; whoever has one does not count in the quartile.
+
+While a receiver has had fewer than five records, there is no quartile, and its prior may itself rest on a broken one.
+Then the majority decides: records with v above the limit are against the prior, the others for it. Where more are
+against it, s is the smallest v of this slot's records that are, and in the votes that follow they are for the prior,
+since it is theirs now, and the others against it. Where it is a tie, the one that claims fewer people is believed,
+because what is too small by any factor is off by at most all that is there. Counts are never negative: a total below 0
+is believed last, and R of a negative value is multiplied by z^2 / (limit alpha V), if that is more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.filters.observation import ROUNDING, Observation
+from dpcrowd.filters.record_loop import compiled_sums
+
+__all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
+
+Floats = NDArray[np.float64]
+
+POOL = 5
+"""Records whose median says how far off the prior is."""
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """The records of one slot, by origin.
+
+    noisy   (O, d)
+    var     (O,) alpha times the variance of the noise; 0: there is no record
+    shares  (O,)
+    """
+
+    noisy: Floats
+    var: Floats
+    shares: Floats
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a receiver compares the records of a slot with; arrays of N receivers.
+
+    level, level_var   (N, d) the counts that a binomial variance is made of; an infinite variance: nothing is known
+    prior, prior_var   (N, d) what the guard compares with; None: no guard
+    penalty            (N, servers per run) factors >= 1 by origin, or None
+    limit              of v
+    recent             (N, POOL) v of the last records before this slot, oldest first; NaN: none
+    """
+
+    level: Floats
+    level_var: Floats
+    prior: Floats | None = None
+    prior_var: Floats | None = None
+    penalty: Floats | None = None
+    limit: float = np.inf
+    recent: Floats | None = None
+
+
+@dataclass(frozen=True)
+class RecordSums:
+    """What comes out, of N receivers; written in place, in the rows that are asked for.
+
+    y, info  (N, d) y and Y
+    recent   (N, POOL) as in `Reference`, after this slot; with a guard
+    scale    (N,) s, with a guard
+    """
+
+    y: Floats
+    info: Floats
+    recent: Floats
+    scale: Floats
+
+
+def record_sums(
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    observation: Observation,
+    process_var: Floats,
+    servers: int,
+    engine: str,
+    out: RecordSums,
+    active: NDArray[np.bool_],
+) -> None:
+    """Sum up the records that the receivers in `active` (N,) have.
+
+    Row i of (indptr, indices) lists the origins whose records receiver i may have.
+    """
+    guarded = reference.prior is not None
+    if engine == "numba" and (compiled := compiled_sums()) is not None:
+        penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
+        compiled(
+            indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
+            reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
+            guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
+            servers, reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info,
+        )  # fmt: skip
+        return
+    count = len(indptr) - 1
+    rows, origins = held_pairs(indptr, indices, table)
+    there = active[rows]
+    rows, origins = rows[there], origins[there]
+    variance = pair_var(rows, origins, table, reference, observation, process_var)
+    share = table.shares[origins][:, None]
+    penalties = None if reference.penalty is None else reference.penalty[rows, origins % servers]
+    if guarded:
+        growth, recent, scale = _guard(rows, origins, table, reference, variance, penalties)
+        variance = variance * growth
+        out.recent[active], out.scale[active] = recent[active], scale[active]
+    if penalties is not None:
+        variance = variance * penalties[:, None]
+    weight = share / variance
+    out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
+    out.info[active] = _add_up(rows, weight * share, count)[active]
+
+
+def held_pairs(
+    indptr: NDArray[np.integer], indices: NDArray[np.integer], table: RecordTable
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Receiver and origin of every record that somebody has, in order."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    there = table.var[indices] > 0.0
+    return rows[there], indices[there].astype(np.int64)
+
+
+def pair_var(
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    observation: Observation,
+    process_var: Floats,
+) -> Floats:
+    """R of each record (origin) for each of its receivers (row), before guard and penalty, (pairs, d)."""
+    share = table.shares[origins][:, None]
+    if observation == "paper":
+        spread = share * share * process_var
+    else:  # where nothing is known the record itself says how many there may be
+        level, known = reference.level[rows], np.isfinite(reference.level_var[rows])
+        expected = np.where(known, level, table.noisy[origins] / share)
+        spread = share * (1.0 - share) * np.maximum(expected, 1.0)
+    return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
+
+
+def _guard(
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    reference: Reference,
+    variance: Floats,
+    penalty: Floats | None,
+) -> tuple[Floats, Floats, Floats]:
+    """By how much R grows, (pairs, d), at least 1; `recent` after this slot; and s, (N,)."""
+    assert reference.prior is not None and reference.prior_var is not None and reference.recent is not None
+    share = table.shares[origins][:, None]
+    off = table.noisy[origins] - share * reference.prior[rows]
+    squared = off * off / (variance + share * share * reference.prior_var[rows])
+    total = np.zeros(len(rows))
+    for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
+        total = total + squared[:, k]
+    mean = total / squared.shape[1]
+    trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
+    recent = reference.recent.copy()
+    scale = np.ones(len(recent))
+    claims = table.noisy[origins].sum(axis=1) / table.shares[origins]
+    for row in np.unique(rows):
+        here = (rows == row) & trusted
+        own = mean[here]
+        before = recent[row][~np.isnan(recent[row])]
+        pool = own if len(own) >= POOL else np.concatenate([before, own])[-POOL:]
+        pool = np.sort(pool)
+        if len(own) and len(pool) >= POOL:
+            scale[row] = max(pool[len(pool) // 4], 1.0)
+        elif len(own):
+            scale[row] = _vote(before, own, claims[here], reference.prior[row], reference.limit)
+        both = np.concatenate([recent[row], own])
+        recent[row] = both[len(both) - POOL :]
+        if len(pool) < POOL and scale[row] > 1.0:  # outvoted: the prior changes sides
+            sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
+            recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
+    ratio = squared / (reference.limit * scale[rows][:, None])
+    below = np.minimum(table.noisy[origins], 0.0)
+    ratio = np.maximum(ratio, below * below / (reference.limit * table.var[origins][:, None]))
+    return np.where(ratio > 1.0, ratio, 1.0), recent, scale
+
+
+def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: float) -> float:
+    """s of a receiver that has had few records, `before` and now: 1, or what its prior is off by if it is outvoted."""
+    against = own > limit
+    if not against.any():
+        return 1.0
+    majority = 2 * int(np.count_nonzero(before > limit) + np.count_nonzero(against)) - len(before) - len(own)
+    if majority == 0:
+        total = 0.0
+        for k in range(len(prior)):
+            total = total + prior[k]
+        rivals = claims[against]
+        majority = 1 if np.where(rivals < 0, np.inf, rivals).min() < (total if total >= 0 else np.inf) else -1
+    return float(own[against].min()) if majority > 0 else 1.0
+
+
+def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
+    """Sums of the rows of `values` by `rows`, which ascend; one addition after the other."""
+    columns = [np.bincount(rows, weights=values[:, k], minlength=count) for k in range(values.shape[1])]
+    return np.stack(columns, axis=1).astype(np.float64, copy=False)

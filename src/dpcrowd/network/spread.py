@@ -1,0 +1,168 @@
+"""Who has which record: records travel one hop per round, and a server passes each of them on once, when it is new.
+
+A record is known by its origin and its slot. In every round a server sends its neighbours what it has learned in the
+round before (in the first round of a slot also its own record of that slot), but not back to the neighbour that has
+just sent it. Since every server passes on at once, a record that is learned in the r-th round after it was made has
+travelled exactly r hops; so "up to R hops" means "in the first R rounds", and no hops have to be counted.
+
+Two ways to keep the sets, which give the same: bits for every pair of servers (`bit_spread`), and lists, for networks
+in which a record reaches few of many servers (`sparse_spread`). The rounds of a slot are here, for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.network.graph import Graph
+
+__all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Which records of one slot each server has: row i of a sparse matrix lists origins in ascending order.
+
+    Origins are numbered over all runs. An origin in the list need not have a record of this slot.
+    """
+
+    indptr: NDArray[np.integer]
+    indices: NDArray[np.integer]
+
+    @classmethod
+    def none(cls, receivers: int) -> Holdings:
+        return cls(np.zeros(receivers + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+@dataclass
+class Traffic:
+    """What was sent in a slot, by run.
+
+    packets      transmissions over links: all records that a server sends to a neighbour in one round are one packet
+    records      records in them
+    value_bytes  bytes of the noisy integers in these records
+    senders      (rounds, N) which servers had anything to send
+    """
+
+    packets: Ints
+    records: Ints
+    value_bytes: NDArray[np.float64]
+    senders: Bools
+
+    @classmethod
+    def none(cls, runs: int, servers: int) -> Traffic:
+        """Nothing was sent in any of the runs, which have so many servers each."""
+        nobody = np.zeros((0, runs * servers), dtype=np.bool_)
+        return cls(np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64), np.zeros(runs), nobody)
+
+    @classmethod
+    def one_hop(cls, degree: NDArray[np.integer], speaks: Bools, sizes: Ints, runs: int) -> Traffic:
+        """Whoever speaks sends one record over each of its links; `sizes` (N,) are the bytes of its integers."""
+        links = np.where(speaks, degree, 0).astype(np.int64)
+        packets: Ints = links.reshape(runs, -1).sum(axis=1)
+        value_bytes = (links * sizes).reshape(runs, -1).sum(axis=1).astype(np.float64)
+        return cls(packets, packets.copy(), value_bytes, speaks[None])
+
+
+class Held(ABC):
+    """Who has which records of the last `lag` slots, in a simulation; slot t is at place t mod lag."""
+
+    @abstractmethod
+    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+        """Who has which records of a slot."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it, to be looked at: a simulation is never restored."""
+
+
+class OneHop(Held):
+    """With a reach of one hop: whoever hears a server has its record at once, and nothing is passed on."""
+
+    def __init__(self, receivers: int, lag: int) -> None:
+        self._by_place = [Holdings.none(receivers)] * lag
+
+    def put(self, slot: int, holdings: Holdings) -> None:
+        """A new slot takes the place of the one that is too old now."""
+        self._by_place[slot % len(self._by_place)] = holdings
+
+    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+        return self._by_place[slot % len(self._by_place)]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return holdings_arrays("have", self._by_place)
+
+
+def holdings_arrays(name: str, by_place: Sequence[Holdings]) -> dict[str, NDArray[Any]]:
+    """The arrays of holdings, by dotted names."""
+    each = [(f"{name}.{place}", held) for place, held in enumerate(by_place)]
+    return {f"{path}.{part}": array for path, held in each for part, array in vars(held).items()}
+
+
+class Spread(Held):
+    """Of the last `lag` slots; slot t is at place t mod lag. `servers` per run."""
+
+    def __init__(self, runs: int, servers: int, lag: int) -> None:
+        self.runs, self.servers, self.lag = runs, servers, lag
+
+    @abstractmethod
+    def open(self, slot: int, speaks: Bools) -> None:
+        """A new slot takes the place of the one that is too old now; whoever speaks has its own record."""
+
+    @abstractmethod
+    def forget_senders(self) -> None:
+        """The links are new: nobody knows what its neighbours have sent in the last round."""
+
+    @abstractmethod
+    def keep_to_themselves(self, places: Ints) -> None:
+        """Records of these slots are not passed on any more."""
+
+    @abstractmethod
+    def senders(self, places: Ints) -> Bools:
+        """(N,) who has something to pass on."""
+
+    @abstractmethod
+    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+        """One round. Packets and records by run, and (places, N) who has learned anything of which slot."""
+
+    def exchange(
+        self, slot: int, graph: Graph, rounds: int | None, reach: int | None, *, same_links: bool, engine: str = "scipy"
+    ) -> tuple[Ints, Traffic]:
+        """The rounds of a slot; `rounds` and `reach` None: as many as there is something to say.
+
+        same_links  whether the links are those of the slot before, so that nothing is sent back over them
+        Gives of each server, (N,), the oldest slot of which it has learned anything, else this slot; and what was sent.
+        """
+        traffic, rows = Traffic.none(self.runs, self.servers), list[Bools]()
+        oldest = np.full(self.runs * self.servers, slot, dtype=np.int64)
+        if not same_links:
+            self.forget_senders()
+        while rounds is None or len(rows) < rounds:
+            ages = np.arange(min(self.lag, slot + 1))
+            if reach is not None:
+                # A record of age a has done a K rounds before this slot; with K = None it is everywhere already.
+                travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), reach)
+                ages = ages[travelled < reach]
+            places = (slot - ages) % self.lag
+            if reach is not None:
+                self.keep_to_themselves(np.setdiff1d(np.arange(self.lag), places))
+            senders = self.senders(places)
+            if not senders.any():
+                break
+            packets, records, learned = self.pass_on(graph, places, engine)
+            traffic.packets += packets
+            traffic.records += records
+            rows.append(senders)
+            for age, who in zip(ages, learned, strict=True):
+                oldest[who] = np.minimum(oldest[who], slot - age)
+        if rows:
+            traffic.senders = np.stack(rows)
+        return oldest, traffic

@@ -1,0 +1,199 @@
+"""How accurate relay will be, from public facts alone: the variance of its filter needs no data.
+
+A record of origin o made in slot s adds H^2/R to what a server knows of slot s, from the slot on in which it arrives.
+Schedule, shares, delays and Q say which of them a server has when:
+
+    I_a(s)  information of the records of slot s that have arrived a slots later
+    Y(s)    = 1 / (A^2 / Y(s - 1) + Q) + I_D(s)                  once all have arrived, D slots later
+    P(t)    from Y(t - D), by the same step, with I_a(t - a) for a = D - 1, ..., 0
+
+The schedule repeats after w slots, so that one pass from no knowledge at all leads to the steady state, and a second
+one is averaged. More samples are fresher but noisier: some number n of them has the least error. Around it the error
+hardly changes, so `best_samples` takes the fewest samples that come within 2% of it: fewer records have to be sent, and
+a series that most of the time changes less than Q says, as real ones do, wants fewer.
+
+Every region is looked at by itself, as in the diagonal form. The guard is left out: it acts when something is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.filters.observation import ROUNDING
+from dpcrowd.privacy import Guarantee, noise_var
+from dpcrowd.privacy.allocation import per_sample
+from dpcrowd.sampling.schedule import samples_due
+from dpcrowd.schemes.base import Form
+
+__all__ = ["PublicFacts", "best_samples", "predicted_deviation", "predicted_error"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_SLOTS = 2048
+"""Of one pass: of longer windows and horizons a part is looked at, which has to hold a few samples of each server."""
+
+FEWEST_INTERVALS = 8
+TOLERANCE = 0.02
+_STEP = 1.5  # from one number of samples to the next in the first search
+_REGIONS = 12
+_CELLS = 1 << 21
+_LEVEL = 30.0  # an unknown level is this many standard deviations of its change in one slot
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What the accuracy follows from.
+
+    model, alpha, observation, form  as in a setting
+    shares  (m,)
+    delays  (receivers, m): after how many slots a receiver has the records of an origin; -1: never
+    phases  of a number of samples: (m,) offsets from 0 to w - 1, as `samples_due` takes them
+    level   (d,) expected counts, where they are known
+    """
+
+    guarantee: Guarantee
+    model: ProcessModel
+    shares: Floats
+    delays: Ints
+    phases: Callable[[int], Ints]
+    alpha: float = 1.0
+    observation: Observation = "paper"
+    form: Form = "diagonal"
+    level: Floats | None = None
+
+    @cached_property
+    def regions(self) -> Ints:
+        """Those that are looked at: all, or some from the calmest to the liveliest."""
+        number = self.model.regions
+        if number <= _REGIONS:
+            return np.arange(number)
+        order = np.argsort(self.model.noise_var, kind="stable")
+        return np.sort(order[np.linspace(0, number - 1, _REGIONS).astype(np.int64)])
+
+    @cached_property
+    def process_var(self) -> Floats:
+        """Q of each of these regions, (regions,)."""
+        variance = self.model.diagonal_var if self.form == "diagonal" else self.model.noise_var
+        return np.asarray(variance[self.regions])
+
+    @cached_property
+    def transition(self) -> Floats:
+        transition = self.model.diagonal_transition if self.form == "diagonal" else np.ones(())
+        return np.asarray(transition if transition.ndim == 0 else transition[self.regions])
+
+    @cached_property
+    def scale(self) -> Floats:
+        """What an error is compared with, (regions,): the level, or how much it changes in a slot."""
+        if self.level is not None:
+            return np.maximum(self.level[self.regions], 1.0)
+        return np.maximum(np.sqrt(self.process_var), 1e-9)
+
+    @cached_property
+    def expected(self) -> Floats:
+        """The level, or a guess, (regions,)."""
+        level = _LEVEL * np.sqrt(self.process_var) if self.level is None else self.level[self.regions]
+        return np.maximum(level, 1.0)
+
+
+def predicted_deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
+    """(numbers of samples, regions that are looked at): standard deviation of the estimates on average over servers
+    and slots."""
+    cells = min(facts.guarantee.length, MOST_SLOTS) * len(facts.delays) * len(facts.regions)
+    together = max(1, _CELLS // cells)
+    parts = [_deviation(facts, samples[first : first + together]) for first in range(0, len(samples), together)]
+    return np.concatenate(parts)
+
+
+def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
+    slots = min(facts.guarantee.length, MOST_SLOTS)
+    by_samples = [_information(facts, number, slots) for number in samples]
+    information = [np.stack(parts, axis=1) for parts in zip(*by_samples, strict=True)]
+    q, a2 = facts.process_var, np.square(facts.transition)
+    full = information[-1]  # (slots, numbers of samples, receivers, regions)
+    known = np.zeros(full.shape[1:])
+    filtered = np.empty_like(full)
+    with np.errstate(divide="ignore"):
+        for second in (False, True):
+            for slot in range(slots):
+                known = 1.0 / (a2 / known + q) + full[slot]
+                if second:
+                    filtered[slot] = known
+        # Of slot t: all records up to t - D, and those after that as far as they have arrived.
+        deepest = len(information) - 1
+        known = np.roll(filtered, deepest, axis=0)
+        for age in range(deepest - 1, -1, -1):
+            known = 1.0 / (a2 / known + q) + np.roll(information[age], age, axis=0)
+        return np.asarray(np.sqrt(1.0 / known).mean(axis=(0, 2)))
+
+
+def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
+    """I_a of a = 0, ..., D as arrays (slots, receivers, regions)."""
+    guarantee, shares = facts.guarantee, facts.shares[:, None]
+    noise = noise_var(np.array(per_sample(guarantee.total, samples)), guarantee.sensitivity)
+    if facts.observation == "paper":
+        spread = np.square(shares) * facts.model.noise_var[facts.regions]
+    else:
+        spread = shares * (1.0 - shares) * facts.expected
+    weight = np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING))
+    heard = np.flatnonzero((facts.delays >= 0).any(axis=0))
+    delays, weight, phases = facts.delays[:, heard], weight[heard], facts.phases(samples)[heard]
+    deepest = int(delays.max(initial=0))
+    arrived = np.concatenate([(delays >= 0) & (delays <= age) for age in range(deepest + 1)])
+    there = np.ascontiguousarray(arrived.T, dtype=np.float64)  # (origins, ages x receivers)
+    sums = np.empty((slots, deepest + 1, len(delays), weight.shape[1]))
+    step = max(1, _CELLS // max(len(heard), 1))
+    for first in range(0, slots, step):
+        last = min(first + step, slots)
+        due = samples_due(np.arange(first, last)[:, None], samples, guarantee.length, phases[None, :])
+        for region in range(weight.shape[1]):
+            said = (due * weight[:, region]) @ there
+            sums[first:last, :, :, region] = said.reshape(last - first, deepest + 1, len(delays))
+    return [sums[:, age] for age in range(deepest + 1)]
+
+
+def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
+    """Of each number of samples: the mean over servers, slots and regions of the standard deviation, relative to each
+    region's level."""
+    return np.asarray((predicted_deviation(facts, samples) / facts.scale).mean(axis=1))
+
+
+def best_samples(facts: PublicFacts) -> int:
+    """The fewest samples per window or horizon whose predicted error is within 2% of the least."""
+    length = facts.guarantee.length
+    fewest = max(1, FEWEST_INTERVALS * length // MOST_SLOTS) if length > MOST_SLOTS else 1
+    most = min(length, facts.guarantee.total)
+    if fewest > most:
+        raise BadInput(f"a budget of {facts.guarantee.total}e-9 epsilon is too small for samples in {length} slots.")
+    number = math.ceil(math.log(most / fewest, _STEP))
+    candidates = sorted({*(round(fewest * _STEP**power) for power in range(number)), most})
+    errors: dict[int, float] = {}
+    while True:
+        errors.update(zip(candidates, predicted_error(facts, candidates).tolist(), strict=True))
+        best = min(errors, key=lambda samples: (errors[samples], samples))
+        ordered = sorted(errors)
+        at = ordered.index(best)
+        low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
+        candidates = sorted({*_between(low, best), *_between(best, high)} - errors.keys())
+        if not candidates or high - low <= best // 10:
+            break
+    enough = (1.0 + TOLERANCE) * errors[best]
+    while True:
+        fewest = min(samples for samples, error in errors.items() if error <= enough)
+        below = max((samples for samples in errors if samples < fewest), default=fewest - 1)
+        if fewest - below <= max(1, fewest // 20):
+            return fewest
+        between = (below + fewest) // 2
+        errors[between] = float(predicted_error(facts, [between])[0])
+
+
+def _between(low: int, high: int) -> set[int]:
+    return {low + (high - low) * part // 3 for part in (1, 2)}

@@ -1,0 +1,168 @@
+"""Records of one server: what it passes on, what it accepts, and what it refuses.
+
+In a simulation everybody's records lie in one table, and `network.spread` says who has which. A server on its own keeps
+a mailbox: the records of the last L slots that it has heard, each once. It accepts a record
+
+- that is not older than the lag; older ones are counted as too late,
+- that it does not have yet: two of one origin and slot are one,
+- whose epsilon is not above the public price of a sample, and which the origin's public account allows. With n samples
+  per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
+  paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
+  n s >= paid_until - (n - 1), since slots are whole numbers, and then paid_until = max(paid_until, n s) + w. An origin
+  that names a large epsilon, or speaks too often, buys no weight by it.
+
+Of an origin that keeps its account no record is ever refused, whatever its phase and however often that has moved: its
+k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all that follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.errors import BadInput
+from dpcrowd.network.spread import Holdings
+from dpcrowd.schemes.messages import Messages
+
+__all__ = ["Mailbox", "RecordMessages"]
+
+Ints = NDArray[np.int64]
+
+_LARGEST = 2.0**53
+
+
+@dataclass(frozen=True)
+class RecordMessages(Messages):
+    """Records that a server passes on, one row each; `speaks` says of each row that it is there.
+
+    origin  number of the server that has paid for it
+    slot    of its counts
+    nano    nano-epsilon that it has cost
+    hops    how many links it has travelled, the one to the receiver included
+    noisy   (M, d) noisy counts
+    """
+
+    origin: Ints
+    slot: Ints
+    nano: Ints
+    hops: Ints
+    noisy: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, origin: Ints, slot: Ints, nano: Ints, hops: Ints, noisy: NDArray[np.float64]) -> RecordMessages:
+        return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy)
+
+    def check_values(self, sender: str) -> None:
+        if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
+            raise BadInput(f"{sender} sent a record with values that are not whole numbers of at most 2^53.")
+        for name in ("origin", "slot", "nano", "hops"):
+            if (getattr(self, name) < 0).any():
+                raise BadInput(f"{sender} sent a record whose {name} is below 0.")
+
+    def check_shapes(self, own: Messages, sender: int) -> None:
+        for f in fields(self):
+            mine, theirs = getattr(own, f.name), getattr(self, f.name)
+            if theirs.dtype != mine.dtype or theirs.shape != (len(self.origin), *mine.shape[1:]):
+                raise BadInput(
+                    f"server {sender} sent {f.name} of {theirs.dtype}{theirs.shape}; allowed: {mine.dtype} with "
+                    f"{mine.shape[1:]} numbers per record."
+                )
+
+
+@dataclass
+class Mailbox:
+    """Of one server in a network of m, of the last `lag` slots; slot t is at place t mod lag.
+
+    number       its own number
+    held, fresh  (lag, m) records that it has; those of them that it has not passed on yet
+    hops         (lag, m) links that they have travelled
+    nano         (lag, m) what they have cost
+    paid_until   (m,) of each origin, by its records that are final
+    late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
+                            account of their origin or of a slot that has not begun
+    """
+
+    number: int
+    held: NDArray[np.bool_]
+    fresh: NDArray[np.bool_]
+    hops: Ints
+    nano: Ints
+    paid_until: Ints
+    late: Ints
+    unknown: Ints
+    refused: Ints
+
+    @classmethod
+    def start(cls, number: int, servers: int, lag: int) -> Mailbox:
+        flags, numbers = np.zeros((2, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
+        account = np.full(servers, np.iinfo(np.int64).min // 4)
+        return cls(
+            number, flags[0].copy(), flags[1].copy(), numbers[0].copy(), numbers[1].copy(), account,
+            np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
+        )  # fmt: skip
+
+    @property
+    def lag(self) -> int:
+        return len(self.held)
+
+    def open(self, slot: int, samples: int, length: int) -> None:
+        """A new slot takes the place of the one that is final now, whose records are booked for good."""
+        place = slot % self.lag
+        rows = np.flatnonzero(self.held[place])
+        spent = np.maximum(self.paid_until[rows], (slot - self.lag) * samples) + length
+        self.paid_until[rows] = spent
+        self.held[place] = False
+        self.hops[place] = self.nano[place] = 0
+        self.fresh = np.zeros_like(self.fresh)  # all of it was passed on
+
+    def put_own(self, slot: int, nano: int) -> None:
+        place = slot % self.lag
+        self.held[place, self.number] = True  # passed on with the message of this slot
+        self.nano[place, self.number] = nano
+
+    def outgoing(self, reach: int | None) -> tuple[Ints, Ints]:
+        """(place, origin) of the records to pass on."""
+        place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
+        return place.astype(np.int64), origin.astype(np.int64)
+
+    def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
+        """Which of the records are new and allowed; these are in the mailbox from now on."""
+        taken = np.zeros(len(message.origin), dtype=np.bool_)
+        for row, (origin, slot, nano, hops) in enumerate(
+            zip(message.origin, message.slot, message.nano, message.hops, strict=True)
+        ):
+            if not 0 <= origin < self.held.shape[1]:
+                self.unknown += 1
+                continue
+            if slot > now:
+                self.refused[origin] += 1
+                continue
+            if slot <= now - self.lag:
+                self.late += 1
+                continue
+            place = slot % self.lag
+            if self.held[place, origin] or origin == self.number:
+                continue
+            if not 0 < nano <= price or not self._allowed(int(origin), int(slot), now, samples, length):
+                self.refused[origin] += 1
+                continue
+            self.held[place, origin] = self.fresh[place, origin] = taken[row] = True
+            self.hops[place, origin], self.nano[place, origin] = hops, nano
+        return taken
+
+    def _allowed(self, origin: int, slot: int, now: int, samples: int, length: int) -> bool:
+        """Whether the origin's records, with one more in this slot, are within its account."""
+        until = int(self.paid_until[origin])
+        for one in range(max(0, now - self.lag + 1), now + 1):
+            if one == slot or self.held[one % self.lag, origin]:
+                if one * samples < until - (samples - 1):
+                    return False
+                until = max(until, one * samples) + length
+        return True
+
+    def holdings(self, slot: int) -> Holdings:
+        """As `Spread.holdings`, of one receiver."""
+        origins = np.flatnonzero(self.held[slot % self.lag]).astype(np.int64)
+        return Holdings(np.array([0, len(origins)]), origins)

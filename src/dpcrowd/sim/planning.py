@@ -1,0 +1,157 @@
+"""How many samples relay takes in a simulation, where nobody says: the number with the least predicted error.
+
+The prediction (`schemes.prediction`) knows what servers of a real network would know before they begin: the graph, the
+shares, Q and the promise. Since runs of a simulation have graphs and shares of their own, those of the first run stand
+for all of them, so that a result does not depend on which runs share a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from dpcrowd.arrays import Floats, Ints
+from dpcrowd.network.arrivals import NEVER, arrival_rounds
+from dpcrowd.network.graph import Graph
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.prediction import PublicFacts, best_samples
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.data.checkins import CheckIns
+from dpcrowd.sim.data.seeds import Purpose, generator
+from dpcrowd.sim.data.shares import draw_shares, normalised
+from dpcrowd.sim.data.synthetic import SyntheticData
+from dpcrowd.sim.topology import Networks
+
+__all__ = ["planned_samples", "public_facts", "relay_phases"]
+
+MOST_BY_HEART = 512
+"""Servers up to which every delay is known; in larger networks those to a few servers stand for all."""
+
+_RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
+
+
+def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints | None:
+    """Offsets of all servers' schedules, (runs x servers,); None: one phase, for users who roam."""
+    if guarantee.users == "roaming":
+        return None
+    interval = -(-guarantee.length // samples)
+    return networks.phases(interval) * guarantee.length // interval
+
+
+def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> int:
+    """The best number of samples per window or horizon, from public facts of the first run."""
+    return _answer(_Question(config, scheme, guarantee, _key(config, scheme, guarantee)))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """`key` holds everything that the answer depends on."""
+
+    config: SimulationConfig = field(compare=False)
+    scheme: Relay = field(compare=False)
+    guarantee: Guarantee = field(compare=False)
+    key: tuple[object, ...]
+
+
+@lru_cache(maxsize=256)
+def _answer(question: _Question) -> int:
+    return best_samples(public_facts(question.config, question.scheme, question.guarantee))
+
+
+def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple[object, ...]:
+    model, level = config.model, _level(config)
+    return (
+        config.network,
+        config.seed,
+        config.shares if isinstance(config.shares, str) else config.shares.tobytes(),
+        isinstance(config.data, CheckIns),
+        model.transition.tobytes(),
+        model.process_var.tobytes(),
+        model.process_var.shape,
+        None if level is None else level.tobytes(),
+        config.tuning.alpha,
+        config.observation,
+        config.form,
+        guarantee,
+        (scheme.rounds, scheme.max_hops, scheme.lag),
+    )
+
+
+def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> PublicFacts:
+    """What is public of the first run."""
+    networks = Networks(config.network, config.seed, [0], None, "scipy", config.model.growth)
+    servers = config.servers
+    known = servers <= MOST_BY_HEART
+
+    def phases(samples: int) -> Ints:
+        if guarantee.users == "roaming":
+            return np.zeros(servers, dtype=np.int64)
+        if not known:  # spreading them over the graph takes long, and changes little where there are many
+            return np.arange(servers) * guarantee.length // max(1, guarantee.length // samples) % guarantee.length
+        offsets = relay_phases(networks, guarantee, samples)
+        assert offsets is not None
+        return offsets
+
+    return PublicFacts(
+        guarantee=guarantee,
+        model=config.model,
+        shares=_shares(config),
+        delays=_delays(networks, scheme, servers),
+        phases=phases,
+        alpha=config.tuning.alpha,
+        observation=config.observation,
+        form=config.form,
+        level=_level(config),
+    )
+
+
+def _shares(config: SimulationConfig) -> Floats:
+    """Of the first run; where they change, of its first slot."""
+    rng = generator(config.seed, 0, Purpose.SHARES)
+    shares = np.atleast_2d(draw_shares(config.shares, config.servers, config.data.slots, rng))[0]
+    return normalised(shares) if isinstance(config.data, CheckIns) else shares
+
+
+def _level(config: SimulationConfig) -> Floats | None:
+    """The expected level, where the definition of the data says it; nothing is taken from the counts."""
+    data = config.data
+    return data.expected_level if isinstance(data, SyntheticData) else None
+
+
+def _delays(networks: Networks, scheme: Relay, servers: int) -> Ints:
+    """(receivers, servers): slots until a record arrives."""
+    rounds = scheme.rounds
+    most = scheme.lag * rounds if rounds is not None else None
+    if scheme.max_hops is not None:
+        most = scheme.max_hops if most is None else min(most, scheme.max_hops)
+    number = _RECEIVERS * (_BEGINNINGS if networks.static is not None else 1)
+    receivers = np.linspace(0, servers - 1, min(servers, number, max(4, _CELLS // servers))).astype(np.int64)
+    parts = []
+    for graph_at in _beginnings(networks):
+        if servers <= MOST_BY_HEART:
+            arrived = arrival_rounds(graph_at, np.arange(servers), rounds, most).T[receivers]
+        else:  # the way back takes as long, or on average as long where links change
+            arrived = arrival_rounds(graph_at, receivers, rounds, most)
+        slots = np.maximum(arrived - 1, 0) // (rounds if rounds is not None else max(servers, 1))
+        parts.append(np.where(arrived == NEVER, NEVER, slots))
+    delays = np.concatenate(parts)
+    return np.where(delays < scheme.lag, delays, NEVER)
+
+
+def _beginnings(networks: Networks) -> list[Callable[[int], Graph]]:
+    """Links from some slot on: of a network that changes, from several slots."""
+    static = networks.static
+    if static is not None:
+        return [lambda _slot: static.graph]
+    graphs: list[Graph] = []
+
+    def at(slot: int) -> Graph:
+        while len(graphs) <= slot:
+            graphs.append(networks.at(len(graphs)).graph)
+        return graphs[slot]
+
+    return [lambda slot, first=first: at(first + slot) for first in range(_BEGINNINGS)]  # type: ignore[misc]

@@ -1,0 +1,84 @@
+"""Sums over records and scores of origins: the compiled loops give the bits of the array operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcrowd.filters.origins import OriginScores
+from dpcrowd.filters.records import POOL, RecordSums, RecordTable, Reference, record_sums
+from schemes_support import bits
+
+RUNS, SERVERS = 2, 7
+
+
+def some_records(rng: np.random.Generator, regions: int) -> tuple[Any, Any, RecordTable]:
+    """Who has which records, with some origins that have none."""
+    rows = [np.flatnonzero(rng.random(SERVERS) < 0.6) + run * SERVERS for run in range(RUNS) for _ in range(SERVERS)]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    count = RUNS * SERVERS
+    noisy = rng.integers(-50, 500, (count, regions)).astype(np.float64)
+    var = np.where(rng.random(count) < 0.7, rng.uniform(1, 50, count), 0.0)
+    return indptr, np.concatenate(rows).astype(np.int64), RecordTable(noisy, var, rng.uniform(0.1, 1, count))
+
+
+def some_reference(rng: np.random.Generator, regions: int, guarded: bool, penalised: bool) -> Reference:
+    shape = (RUNS * SERVERS, regions)
+
+    def variances() -> Any:
+        return np.where(rng.random(shape) < 0.2, np.inf, rng.uniform(1, 100, shape))
+
+    level = Reference(rng.uniform(0, 300, shape), variances())
+    if not guarded:
+        return level
+    recent = np.where(rng.random((shape[0], POOL)) < 0.8, rng.exponential(2.0, (shape[0], POOL)), np.nan)
+    penalty = np.where(rng.random((shape[0], SERVERS)) < 0.2, 5.0, 1.0) if penalised else None
+    prior = rng.uniform(0, 300, shape)
+    return Reference(level.level, level.level_var, prior, variances(), penalty, 4.0, recent)
+
+
+@pytest.mark.parametrize("observation", ["paper", "binomial"])
+@given(seed=st.integers(0, 2**32 - 1), regions=st.sampled_from([1, 2, 9]), guarded=st.booleans(), some=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_sums_are_the_same_bits(observation: Any, seed: int, regions: int, guarded: bool, some: bool) -> None:
+    """A simulation with Numba would differ from a live server without it; rows that are not asked for stay."""
+    rng = np.random.default_rng(seed)
+    indptr, indices, table = some_records(rng, regions)
+    reference = some_reference(rng, regions, guarded, bool(seed % 2))
+    count = RUNS * SERVERS
+    active = rng.random(count) < 0.6 if some else np.ones(count, dtype=np.bool_)
+    found = {}
+    for engine in ("scipy", "numba"):
+        shapes = (count, regions), (count, regions), (count, POOL), (count,)
+        out = RecordSums(*(np.full(shape, 7.0) for shape in shapes))
+        variances = np.linspace(3.0, 4.0, regions)
+        record_sums(indptr, indices, table, reference, observation, variances, SERVERS, engine, out, active)
+        found[engine] = out
+        assert (out.y[~active] == 7.0).all()
+        assert (out.scale[~active] == 7.0).all()
+    for name in ("y", "info", "recent", "scale"):
+        assert bits(getattr(found["scipy"], name)) == bits(getattr(found["numba"], name)), name
+
+
+@pytest.mark.parametrize("observation", ["paper", "binomial"])
+@given(seed=st.integers(0, 2**32 - 1), regions=st.sampled_from([1, 2, 9]))
+@settings(max_examples=40, deadline=None)
+def test_scores_are_the_same_bits(observation: Any, seed: int, regions: int) -> None:
+    """Who is suspected must not depend on whether a loop is compiled."""
+    rng = np.random.default_rng(seed)
+    count = RUNS * SERVERS
+    scores = {engine: OriginScores.start(count, SERVERS) for engine in ("scipy", "numba")}
+    for _ in range(6):
+        indptr, indices, table = some_records(rng, regions)
+        reference = some_reference(rng, regions, False, False)
+        posterior = rng.uniform(0, 300, (count, regions)), rng.uniform(1, 9, (count, regions)), rng.random(count) < 0.8
+        for engine, one in scores.items():
+            variances = np.linspace(3.0, 4.0, regions)
+            one.judge(indptr, indices, table, reference, observation, variances, posterior, engine)
+    assert bits(scores["scipy"].score) == bits(scores["numba"].score)
+    assert bits(scores["scipy"].usual) == bits(scores["numba"].usual)
+    assert (scores["scipy"].score != 1.0).any()

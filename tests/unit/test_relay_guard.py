@@ -1,0 +1,90 @@
+"""Relay's guard, record by record: whom a server believes while it knows little, and whom it names later."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcrowd.filters import ProcessModel
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.server import Server
+from relay_support import Network, message_of
+
+CROWD = 1000.0
+
+
+def make_network(*, guard: bool = True) -> Network:
+    """Ten servers; number 0 only listens, since its turn comes last."""
+    phases = np.arange(10, dtype=np.int64) * 4
+    phases[0] = 39
+    model, guarantee = ProcessModel.of(1.0, [25.0]), Guarantee.window(40, 40.0)
+    return Network(np.full(10, 0.5), model, guarantee, samples=1, phases=phases, lag=8, guard=guard)
+
+
+def hear(server: Server, network: Network, slot: int, *records: tuple[int, float]) -> float:
+    """Records (origin, claimed crowd) of a slot; the estimate after it."""
+    server.observe(slot, None)
+    values = {(origin, slot): np.array([round(claim * 0.5)], dtype=np.float64) for origin, claim in records}
+    messages = {1: message_of(values, list(values), network.price)} if values else None
+    return float(server.hear(messages).estimate[0])
+
+
+@pytest.mark.parametrize("wrong", [100 * CROWD, -CROWD, -100 * CROWD])
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_the_impossible_or_larger_claim_is_doubted(wrong: float, together: bool, first: bool) -> None:
+    """A prior that rests on one broken record must not hold its ground against every honest one after it."""
+    network = make_network()
+    server = network.server(0)
+    claims = [(1, wrong), (2, CROWD)] if first else [(1, CROWD), (2, wrong)]
+    if together:
+        estimate = hear(server, network, 0, *claims)
+    else:
+        estimate = [hear(server, network, slot, claim) for slot, claim in enumerate(claims)][-1]
+    assert estimate == pytest.approx(CROWD, rel=0.05)
+
+
+def test_of_three_the_majority_is_believed() -> None:
+    """A server that is stuck at 0 wins against one other, since it claims less, but not against two."""
+    network = make_network()
+    server = network.server(0)
+    assert hear(server, network, 0, (1, 0.0)) == 0.0
+    assert abs(hear(server, network, 1, (2, CROWD))) < 0.2 * CROWD
+    assert hear(server, network, 2, (3, CROWD)) == pytest.approx(CROWD, rel=0.05)
+    assert hear(server, network, 3, (4, 100 * CROWD)) == pytest.approx(CROWD, rel=0.05)
+
+
+def test_a_crowd_that_really_moves_is_followed() -> None:
+    """When most records agree that the prior is off, the prior is, and not all the servers."""
+    network = make_network()
+    server = network.server(0)
+    hear(server, network, 0, *((origin, CROWD) for origin in range(1, 6)))
+    everybody = [(origin, 20 * CROWD) for origin in range(1, 10)]
+    assert hear(server, network, 40, *everybody) == pytest.approx(20 * CROWD, rel=0.05)
+
+
+def test_without_a_guard_a_broken_record_counts_as_any_other() -> None:
+    """What the guard is for."""
+    network = make_network(guard=False)
+    server = network.server(0)
+    assert hear(server, network, 0, (1, CROWD), (2, 100 * CROWD)) > 10 * CROWD
+    assert server.suspects() == []
+
+
+def test_broken_origins_are_named_when_their_slots_are_final_and_forgiven_slowly() -> None:
+    """An operator has to know whose feed is broken; and a server that is repaired must count again some day."""
+    network = make_network()
+    server = network.server(0)
+    everybody = range(1, 10)
+    for slot in range(0, 200, 40):
+        hear(server, network, slot, *((origin, CROWD * (100 if origin == 4 else 1)) for origin in everybody))
+        assert server.suspects() == ([] if slot == 0 else [4])  # of the last one nobody can tell yet
+    restored = network.server(0)
+    restored.restore(server.save())
+    assert restored.suspects() == [4]
+    suspected = []
+    for slot in range(200, 200 + 40 * 120, 40):
+        hear(server, network, slot, *((origin, CROWD) for origin in everybody))
+        suspected.append(server.suspects())
+    assert suspected[5] == [4]
+    assert suspected[-1] == []

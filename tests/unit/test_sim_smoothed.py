@@ -1,0 +1,101 @@
+"""The smoothed history of a simulation: asked for or not, in any batches, and as the command line shows it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.cli.main import main
+from dpcrowd.errors import BadInput
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim import simulate as simulate_module
+from dpcrowd.sim.result import SimulationResult
+from dpcrowd.sim.simulate import simulate
+from dpcrowd.sim.smoothed import Smoothed
+from sim_support import TINY, assert_same_records, tiny_words
+
+ARRAYS = tuple(Smoothed.__dataclass_fields__)
+
+
+def tiny(scheme: Any = None, **more: Any) -> SimulationResult:
+    schemes = {"relay": scheme or Relay(samples=8, lag=5), "dpcrowd": "dpcrowd"}
+    return simulate(schemes, **{**TINY, "keep_estimates": True, "jobs": 1, **more})
+
+
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+def test_what_was_released_at_once_stays_what_it_was(form: Any) -> None:
+    """A smoothed value in the place of the real-time one would make a server look as if it knew the future."""
+    plain, asked = tiny(form=form), tiny(form=form, smoothed=True)
+    assert not plain.smoothed
+    assert list(asked.smoothed) == ["relay"]
+    assert_same_records(plain["relay"], replace(asked["relay"], smoothed=None))
+    assert_same_records(plain["dpcrowd"], asked["dpcrowd"])
+
+
+@pytest.mark.parametrize("reach", [1, "all"])
+@pytest.mark.parametrize("form", ["diagonal", "matrix"])
+def test_every_slot_is_there_and_the_last_is_the_filter(form: Any, reach: Any) -> None:
+    """Slots that were mixed up in the ring, or lost at its end, would show as gaps or in the last slot."""
+    result = tiny(Relay(samples=8, lag=5, reach=reach), form=form, smoothed=True)
+    record, smoothed = result["relay"], result.smoothed["relay"]
+    assert record.estimates is not None
+    assert record.variances is not None
+    assert smoothed.estimates.shape == record.estimates.shape == (2, 30, 6, 1)
+    np.testing.assert_array_equal(smoothed.estimates[:, -1], record.estimates[:, -1])
+    np.testing.assert_array_equal(smoothed.variances[:, -1], record.variances[:, -1])
+    assert np.isfinite(smoothed.estimates).all()  # even where a server had heard nothing yet
+    assert (smoothed.variances <= record.variances * (1 + 1e-9)).all()
+    low, high = smoothed.interval
+    assert (low < smoothed.estimates).all()
+    assert (smoothed.estimates < high).all()
+
+
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history of a run must not depend on who shares its batch, nor get into another run's place."""
+    together = tiny(runs=3, smoothed=True).smoothed["relay"]
+    monkeypatch.setattr(simulate_module, "_BATCH_VALUES", 1)
+    apart = tiny(runs=3, smoothed=True).smoothed["relay"]
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(together, name), getattr(apart, name), err_msg=name)
+
+
+def test_schemes_without_records_have_no_history() -> None:
+    """Estimates that have been mixed with the neighbours' cannot be smoothed exactly: better none than a wrong one."""
+    with pytest.raises(BadInput, match="needs a scheme that keeps records, such as relay; given: dpcrowd, dfast"):
+        simulate("dpcrowd,dfast", smoothed=True, **TINY)
+
+
+def test_summary_and_table_have_it_only_if_it_was_asked_for() -> None:
+    """Programs that read the table must not find columns of numbers that nobody computed."""
+    plain, asked = tiny(), tiny(smoothed=True)
+    assert "smoothed" not in plain.summary()[0]
+    assert not [name for name in plain.table() if name.startswith("smoothed")]
+    relay, other = asked.summary()
+    assert relay["smoothed"]["are"]["mean"] == pytest.approx(asked.smoothed["relay"].are.mean())
+    assert relay["smoothed"]["coverage95"] == pytest.approx(asked.smoothed["relay"].coverage95.mean())
+    assert "smoothed" not in other
+    table = asked.table()
+    assert table["smoothed_are"] == [*asked.smoothed["relay"].are.tolist(), None, None]
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`--smoothed` is what a user types: columns in the table, an object in the JSON, columns in the file."""
+    out = tmp_path / "runs.csv"
+    words = tiny_words("relay,dpcrowd", "--samples", "8", "--smoothed")
+    assert main([*words, "--out", str(out)]) == 0
+    assert "smoothed ARE" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    relay, other = json.loads(capsys.readouterr().out)["results"]
+    assert 0 < relay["smoothed"]["are"]["mean"] < relay["are"]["mean"]
+    assert "smoothed" not in other
+    with out.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [bool(row["smoothed_are"]) for row in rows] == [True, True, False, False]
+    assert main(tiny_words("dpcrowd", "--smoothed")) != 0
+    assert "keeps records" in capsys.readouterr().err
