@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel
@@ -79,6 +79,13 @@ def arrangements(draw: Any) -> tuple[str, Setting, World]:
 
 @settings(max_examples=examples(150))
 @given(arrangements())
+@example(
+    (
+        "relay",
+        Setting(4, ProcessModel.of(1.0, [0.0]), Guarantee.finite(1, 1000.0), samples=1),
+        make_world(0, servers=4, regions=1, slots=25),
+    )
+)  # a noise of variance 0 once stood for "no record"
 def test_no_setting_overspends_or_breaks(arrangement: tuple[str, Setting, World]) -> None:
     """A ledger refuses by raising: a scheme that asks for too much would stop; one that went around would overspend."""
     name, setting, world = arrangement

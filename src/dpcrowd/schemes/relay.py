@@ -63,6 +63,8 @@ OFF = 4.0
 MOST_REMEMBERED = 512
 """Servers per run, up to which every receiver remembers every origin."""
 
+_LEAST_VAR = 1e-12
+
 MOST_IN_BITS = 8192
 """Servers per run, up to which a simulation keeps a bit for every pair of them."""
 
@@ -344,7 +346,7 @@ class Relay(Scheme):
         assert graph is not None
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
-        state.var[place] = np.where(speaks, state.setting.tuning.alpha * plan.noise_var[:, 0], 0.0)
+        state.var[place] = np.where(speaks, self._record_var(state, plan.noise_var[:, 0]), 0.0)
         state.shares[place] = plan.shares[:, 0]
         runs = state.setting.runs
         sizes = np.zeros(len(speaks), dtype=np.int64)
@@ -384,7 +386,11 @@ class Relay(Scheme):
         place = slots % self.lag
         state.noisy[place, origins] = noisy
         var = noise_var(nano, setting.need_guarantee().sensitivity)
-        state.var[place, origins] = setting.tuning.alpha * var
+        state.var[place, origins] = self._record_var(state, var)
+
+    def _record_var(self, state: RelayState, var: Floats) -> Floats:
+        """alpha times the variance of the noise; never 0, which stands for "no record", not even at a huge epsilon."""
+        return np.maximum(state.setting.tuning.alpha * var, _LEAST_VAR)
 
     def _holdings(self, state: RelayState, slot: int, engine: str) -> Holdings:
         if state.mailbox is not None:
