@@ -38,7 +38,7 @@ MUTANTS = (
         "row = self.history[slot % self.length]",
         "row = self.history[(slot + 1) % self.length]",
         "Budget comes back one slot early: a window of w slots holds more than epsilon.",
-        ("unit/test_privacy_ledger.py",),
+        ("unit/privacy/test_ledger.py",),
     ),
     Mutant(
         "cheapest-region-pays",
@@ -46,7 +46,7 @@ MUTANTS = (
         "cost = charge.max(axis=1, keepdims=True)",
         "cost = charge.min(axis=1, keepdims=True)",
         "A slot costs what its least read region costs: a user of another region pays more than the ledger says.",
-        ("unit/test_privacy_ledger.py",),
+        ("unit/privacy/test_ledger.py",),
     ),
     Mutant(
         "horizon-never-ends",
@@ -54,7 +54,7 @@ MUTANTS = (
         "return left if slot < self.first + self.length else np.zeros_like(left)",
         "return left",
         "A finite promise is about T slots, and sampling goes on after them.",
-        ("unit/test_privacy_ledger.py",),
+        ("unit/privacy/test_ledger.py",),
     ),
     Mutant(
         "unknown-payments-spent-again",
@@ -62,7 +62,7 @@ MUTANTS = (
         "known = self.reach(opens_ns) >= self.known_ns",
         "known = True",
         "Payments that were not loaded are taken for none: the window holds more than epsilon.",
-        ("unit/test_privacy_account_ledger.py",),
+        ("unit/privacy/test_account_ledger.py",),
     ),
     Mutant(
         "noise-without-sensitivity",
@@ -70,7 +70,7 @@ MUTANTS = (
         "Fraction(sensitivity * NANO, charge)",
         "Fraction(NANO, charge)",
         "A user in several regions, or at several servers, is hidden by noise for one.",
-        ("unit/test_privacy_secure_noise.py",),
+        ("unit/privacy/test_secure_noise.py",),
     ),
     Mutant(
         "slot-drawn-twice",
@@ -78,7 +78,7 @@ MUTANTS = (
         "if taken := self.taken(opens_ns, opens_ns + length_ns):",
         'if taken := "":',
         "The same time is drawn twice under another epoch or slot length.",
-        ("unit/test_node_storage_ledger.py",),
+        ("unit/node/storage/test_ledger.py",),
     ),
     Mutant(
         "loss-books-nothing",
@@ -86,7 +86,7 @@ MUTANTS = (
         "return self.add(new._replace(regions=bounds.regions, servers=bounds.servers))",
         "return self",
         "A confirmed loss costs nothing: what was lost is spent a second time.",
-        ("unit/test_node_storage_ledger.py",),
+        ("unit/node/storage/test_ledger.py",),
     ),
     Mutant(
         "other-networks-not-asked",
@@ -94,7 +94,7 @@ MUTANTS = (
         "for promise in self.promises:\n            after =",
         "for promise in [own]:\n            after =",
         "Of two networks on one ledger the second breaks the promise of the first.",
-        ("unit/test_node_storage_promises.py",),
+        ("unit/node/storage/test_promises.py",),
     ),
     Mutant(
         "weaker-promise-taken",
@@ -102,7 +102,7 @@ MUTANTS = (
         "if old is not None and new.weaker_than(old):",
         "if False:",
         "A restart with a larger epsilon breaks what users were promised.",
-        ("unit/test_node_storage_promises.py",),
+        ("unit/node/storage/test_promises.py",),
     ),
     Mutant(
         "reach-one-slot-short",
@@ -110,7 +110,7 @@ MUTANTS = (
         "(opens_ns - self.span_ns - self.offset_ns) // self.slot_ns + 1)",
         "(opens_ns - self.span_ns - self.offset_ns) // self.slot_ns + 2)",
         "The durable ledger gives budget back one slot early.",
-        ("unit/test_node_storage_promises.py", "unit/test_node_storage_ledger.py"),
+        ("unit/node/storage/test_promises.py", "unit/node/storage/test_ledger.py"),
     ),
     Mutant(
         "clock-jump-forgotten",
@@ -118,7 +118,7 @@ MUTANTS = (
         "starts = [elapsed_start(jumps, windows.reach(opens_ns)) for windows in self.windows]",
         "starts = [windows.reach(opens_ns) for windows in self.windows]",
         "Setting the clock ahead refills the budget.",
-        ("unit/test_node_storage_ledger.py", "unit/test_node_storage_promises.py"),
+        ("unit/node/storage/test_ledger.py", "unit/node/storage/test_promises.py"),
     ),
     Mutant(
         "user-of-more-regions-pays-less",
@@ -126,7 +126,7 @@ MUTANTS = (
         "factor = max(self.regions, payer.regions) * max(self.servers, payer.servers)",
         "factor = max(self.regions * self.servers, payer.regions * payer.servers)",
         "A user in 4 regions at each of 4 servers pays four times what the ledger counts.",
-        ("unit/test_node_storage_promises.py",),
+        ("unit/node/storage/test_promises.py",),
     ),
     Mutant(
         "shared-ceiling-skipped",
@@ -134,7 +134,7 @@ MUTANTS = (
         "self._account.may(self._account.slots.opens(slot)).nano",
         "self._account.own.nano",
         "The scheme plans with a budget that another network, or a loss, has spent.",
-        ("unit/test_privacy_account_ledger.py",),
+        ("unit/privacy/test_account_ledger.py",),
     ),
     Mutant(
         "taken-slot-counted",
@@ -142,7 +142,7 @@ MUTANTS = (
         "self._is_taken = bool(self._account.taken(slots.opens(slot), slots.opens(slot + 1)))",
         "self._is_taken = False",
         "A slot that was drawn by a clock that was ahead is read again before the ledger refuses it.",
-        ("unit/test_privacy_account_ledger.py", "unit/test_node_live_clock_return.py"),
+        ("unit/privacy/test_account_ledger.py", "unit/node/live/test_clock_return.py"),
     ),
     Mutant(
         "confirmed-loss-blocks-nothing",
@@ -150,7 +150,7 @@ MUTANTS = (
         "return self._lost + self._paid - self.spent",
         "return self._paid - self.spent",
         "The operator is not told why there is no budget.",
-        ("unit/test_privacy_allowance.py",),
+        ("unit/privacy/test_allowance.py",),
     ),
     Mutant(
         "other-network-undoes-jump",
@@ -158,7 +158,7 @@ MUTANTS = (
         "undone = min(moved_ns, steps.behind_ns) if alone else 0",
         "undone = min(moved_ns, steps.behind_ns)",
         "A jump of the clock is forgotten although another network may have paid in between.",
-        ("unit/test_node_storage_clock.py",),
+        ("unit/node/storage/test_clock.py",),
     ),
     # ----------------------------------------------------------------------------------------------- node/machine
     Mutant(
@@ -167,7 +167,7 @@ MUTANTS = (
         "return [*done, *self._open_exchange(at_ns, slot, message)]",
         "return [*self._open_exchange(at_ns, slot, message), *done]",
         "A message leaves before its payment is durable: after a crash the slot is drawn again, and paid once.",
-        ("unit/test_node_machine.py",),
+        ("unit/node/machine/test_machine.py",),
     ),
     Mutant(
         "distrusted-ledger-pays",
@@ -175,7 +175,7 @@ MUTANTS = (
         '        if not self.trust.may_sample:\n            return "ledger", distrust(self.trust)\n',
         "",
         "A folder restored from an old copy samples before anybody has vouched for it, and spends twice.",
-        ("unit/test_node_machine_rollback.py",),
+        ("unit/node/machine/test_rollback.py",),
     ),
     Mutant(
         "full-disk-pays",
@@ -183,7 +183,7 @@ MUTANTS = (
         'return (None, "") if self.can_store else ("storage", "")',
         'return None, ""',
         "A node that cannot write reads raw counts in every slot.",
-        ("unit/test_node_machine_storage.py",),
+        ("unit/node/machine/test_storage.py",),
     ),
     Mutant(
         "slot-sealed-twice",
@@ -191,7 +191,7 @@ MUTANTS = (
         "if slot <= self.server.slot:",
         "if slot < self.server.slot:",
         "After a clock went back, the same slot is observed a second time.",
-        ("unit/test_node_machine.py",),
+        ("unit/node/machine/test_machine.py",),
     ),
     Mutant(
         "stored-sample-not-told",
@@ -199,7 +199,7 @@ MUTANTS = (
         "return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)",
         "return self._open_exchange(at_ns, slot, None, again=True)",
         "After a crash between payment and message the stored sample is not told.",
-        ("unit/test_node_machine.py", "unit/test_node_machine_equality.py"),
+        ("unit/node/machine/test_machine.py", "unit/node/machine/test_equality.py"),
     ),
     Mutant(
         "unpaid-draw-is-told",
@@ -207,7 +207,7 @@ MUTANTS = (
         "return [*done, *rest[: max(place - 1, 0)], *self._undraw(at_ns, left.slot)]",
         "return [*done, *rest]",
         "A sample whose payment failed leaves all the same.",
-        ("unit/test_node_machine_storage.py",),
+        ("unit/node/machine/test_storage.py",),
     ),
     Mutant(
         "late-message-accepted",
@@ -215,7 +215,7 @@ MUTANTS = (
         "if exchange is None or said < exchange.slot:",
         "if exchange is None:",
         "What a neighbour said of an earlier slot is fused into the present one.",
-        ("unit/test_node_machine_messages.py",),
+        ("unit/node/machine/test_messages.py",),
     ),
     Mutant(
         "second-message-ignored",
@@ -223,7 +223,7 @@ MUTANTS = (
         "if same_words(exchange.payloads[sender], payload):",
         "if True:",
         "A neighbour that says two different things of one slot is not exposed.",
-        ("unit/test_node_machine_messages.py",),
+        ("unit/node/machine/test_messages.py",),
     ),
     Mutant(
         "wrong-neighbour-accepted",
@@ -231,7 +231,7 @@ MUTANTS = (
         "if number not in exchange.expected:",
         "if False:",
         "A server whose link begins with the next slot is fused in this one: the topology is not what was agreed.",
-        ("unit/test_node_machine_messages.py",),
+        ("unit/node/machine/test_messages.py",),
     ),
     Mutant(
         "stranger-accepted",
@@ -239,7 +239,7 @@ MUTANTS = (
         "if number is None or number not in view.links(slot) | view.links(following):",
         "if number is None:",
         "A server of the network that is no neighbour is heard.",
-        ("unit/test_node_machine_messages.py",),
+        ("unit/node/machine/test_messages.py",),
     ),
     Mutant(
         "released-before-stored",
@@ -247,7 +247,7 @@ MUTANTS = (
         "done += [do.StoreRelease(release, state, heard, counters, self.trust.complete_until), do.Publish(release)]",
         "done += [do.Publish(release), do.StoreRelease(release, state, heard, counters, self.trust.complete_until)]",
         "Readers see an estimate that a crash takes back.",
-        ("unit/test_node_machine.py", "unit/test_node_machine_storage.py"),
+        ("unit/node/machine/test_machine.py", "unit/node/machine/test_storage.py"),
     ),
     Mutant(
         "check-ins-not-forgotten",
@@ -255,7 +255,7 @@ MUTANTS = (
         "forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []",
         "forget: list[Instruction] = []",
         "Check-ins stay on the disk after their slot.",
-        ("unit/test_node_machine.py", "unit/test_node_machine_sending.py"),
+        ("unit/node/machine/test_machine.py", "unit/node/machine/test_sending.py"),
     ),
     Mutant(
         "standstill-forgotten",
@@ -263,7 +263,7 @@ MUTANTS = (
         "if isinstance(stimulus, on.TimeLost) and len(self.view.names) > 1:",
         "if False:",
         "A snapshot of the process that is resumed a second time samples at once.",
-        ("unit/test_node_machine_rollback.py", "unit/test_node_machine_vouching.py"),
+        ("unit/node/machine/test_rollback.py", "unit/node/machine/test_vouching.py"),
     ),
     Mutant(
         "fused-before-sent",
@@ -271,7 +271,7 @@ MUTANTS = (
         "return self.sent and self.expected <= self.heard.keys()",
         "return self.expected <= self.heard.keys()",
         "The time of a release tells how long counting and drawing took.",
-        ("unit/test_node_machine_sending.py",),
+        ("unit/node/machine/test_sending.py",),
     ),
     Mutant(
         "absurd-sample-fused",
@@ -279,7 +279,7 @@ MUTANTS = (
         "if view.population is not None and not plausible(heard.message, view.population, view.coarsest):",
         "if False:",
         "One broken neighbour drags the estimate anywhere.",
-        ("unit/test_node_machine_gate.py",),
+        ("unit/node/machine/test_gate.py",),
     ),
     Mutant(
         "stale-message-vouches",
@@ -287,7 +287,7 @@ MUTANTS = (
         "fresh = slot is not None and self.since is not None and slot >= self.since",
         "fresh = slot is not None and self.since is not None",
         "A message that was written before the lost samples were told vouches for an old copy.",
-        ("unit/test_node_machine_vouching.py", "unit/test_node_machine_rollback.py"),
+        ("unit/node/machine/test_vouching.py", "unit/node/machine/test_rollback.py"),
     ),
     Mutant(
         "liar-believed",
@@ -295,7 +295,7 @@ MUTANTS = (
         "return self._said(who, echoed[1])",
         "return self._lost(echoed[1])",
         "One neighbour's word without proof stops a node for good.",
-        ("unit/test_node_machine_proofs.py",),
+        ("unit/node/machine/test_proofs.py",),
     ),
     Mutant(
         "word-not-waited-for",
@@ -303,7 +303,7 @@ MUTANTS = (
         "(self.settled or (self.listened and not self.words))",
         "(self.settled or self.listened)",
         "An old copy samples before the proof of what it has lost can be there.",
-        ("unit/test_node_machine_proofs.py", "unit/test_node_machine_rollback.py"),
+        ("unit/node/machine/test_proofs.py", "unit/node/machine/test_rollback.py"),
     ),
     Mutant(
         "short-memory-vouches",
@@ -311,7 +311,7 @@ MUTANTS = (
         "return began <= self.complete_until or slot < began <= self.complete_ahead",
         "return True",
         "A neighbour that knows nothing of the lost samples vouches for an old copy.",
-        ("unit/test_node_machine_vouching.py",),
+        ("unit/node/machine/test_vouching.py",),
     ),
     Mutant(
         "confirmed-loss-ignored",
@@ -319,7 +319,7 @@ MUTANTS = (
         "self.trust.confirm(counter, self.view.next_seal(at_ns) - 1)",
         "self.trust.confirm(self.trust.counter, self.view.next_seal(at_ns) - 1)",
         "After a confirmed loss counters are told a second time, and the next old copy is not exposed.",
-        ("unit/test_node_machine_rollback.py", "unit/test_node_machine_proofs.py"),
+        ("unit/node/machine/test_rollback.py", "unit/node/machine/test_proofs.py"),
     ),
     Mutant(
         "other-life-not-noticed",
@@ -327,7 +327,7 @@ MUTANTS = (
         "return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])",
         "return newer < 0",
         "Two lives of one folder that have paid equally often are taken for one.",
-        ("unit/test_node_machine_rollback.py", "unit/test_node_machine_proofs.py"),
+        ("unit/node/machine/test_rollback.py", "unit/node/machine/test_proofs.py"),
     ),
     Mutant(
         "lower-counter-remembered",
@@ -335,7 +335,7 @@ MUTANTS = (
         "if body.counter > counter:",
         "if body.counter != counter:",
         "A neighbour that comes back as an old copy erases the memory that would expose it.",
-        ("unit/test_node_machine_rollback.py", "unit/test_node_machine_proofs.py"),
+        ("unit/node/machine/test_rollback.py", "unit/node/machine/test_proofs.py"),
     ),
     Mutant(
         "echo-not-stored",
@@ -343,7 +343,7 @@ MUTANTS = (
         "known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}",
         "known = {name: self.known[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.known}",
         "A node vouches by what a crash makes it forget.",
-        ("unit/test_node_machine_storage.py",),
+        ("unit/node/machine/test_storage.py",),
     ),
     Mutant(
         "fresh-account-ignored",
@@ -351,7 +351,7 @@ MUTANTS = (
         "self.server.use(account)\n        message =",
         "pass\n        message =",
         "The scheme asks for more than the durable ledger allows: the slot is drawn and then refused.",
-        ("unit/test_node_machine.py",),
+        ("unit/node/machine/test_machine.py",),
     ),
     # ----------------------------------------------------------------------------------------------- node/storage
     Mutant(
@@ -360,7 +360,7 @@ MUTANTS = (
         "if counter <= self._committed:",
         "if counter < 0:",
         "A database that was overwritten by an older one while the node ran is paid from.",
-        ("unit/test_node_storage_gone.py", "unit/test_node_storage_ledger.py"),
+        ("unit/node/storage/test_gone.py", "unit/node/storage/test_ledger.py"),
     ),
     Mutant(
         "lower-counter-stored",
@@ -368,7 +368,7 @@ MUTANTS = (
         '"since = excluded.since WHERE excluded.counter >= counter",',
         '"since = excluded.since",',
         "After a restart the memory of a neighbour is what its old copy said.",
-        ("unit/test_node_storage_releases.py", "unit/test_node_storage_ledger.py", "unit/test_node_storage_files.py"),
+        ("unit/node/storage/test_releases.py", "unit/node/storage/test_ledger.py", "unit/node/storage/test_files.py"),
     ),
     Mutant(
         "completeness-not-stored",
@@ -376,7 +376,7 @@ MUTANTS = (
         "put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays",
         "pass",
         "After a crash nobody can vouch for samples that were paid for and not released.",
-        ("unit/test_node_storage_ledger.py", "unit/test_node_storage_releases.py"),
+        ("unit/node/storage/test_ledger.py", "unit/node/storage/test_releases.py"),
     ),
     Mutant(
         "check-ins-not-overwritten",
@@ -384,7 +384,7 @@ MUTANTS = (
         "for at in range(_HEAD.size, size, len(_ZEROS)):",
         "for at in range(0):",
         "Check-ins of a slot that is over can be read from the disk.",
-        ("unit/test_node_storage_journal.py",),
+        ("unit/node/storage/test_journal.py",),
     ),
     Mutant(
         "older-payments-not-loaded",
@@ -392,7 +392,7 @@ MUTANTS = (
         "if before is None or before.known_ns > needed:",
         "if before is None:",
         "Of a slot that opened long ago not all payments are known: it is refused, or paid twice.",
-        ("unit/test_node_storage_account.py",),
+        ("unit/node/storage/test_account.py",),
     ),
     # -------------------------------------------------------------------------------------------------- node/live
     Mutant(
@@ -401,7 +401,7 @@ MUTANTS = (
         "        network.guarantee().total,\n        reason,",
         "        1,\n        reason,",
         "A confirmed loss does not count as a whole budget.",
-        ("unit/test_node_live_loss.py",),
+        ("unit/node/live/test_loss.py",),
     ),
     Mutant(
         "draw-again-after-restart",
@@ -433,7 +433,7 @@ MUTANTS = (
         "missed_ns = now_ns - max(alive or 0, opens_ns)",
         "missed_ns = 0",
         "A slot in which the node was down is counted as if nobody had been there.",
-        ("unit/test_node_live_presence.py",),
+        ("unit/node/live/test_presence.py",),
     ),
     Mutant(
         "standstill-ignored",
@@ -441,7 +441,7 @@ MUTANTS = (
         "self._journal.add_missed(opens_ns, min(still_ns, now_ns - opens_ns))",
         "pass",
         "A slot through which the process was frozen is sampled.",
-        ("unit/test_node_live_presence.py",),
+        ("unit/node/live/test_presence.py",),
     ),
     Mutant(
         "unsampled-slot-counted",
@@ -498,7 +498,7 @@ MUTANTS = (
         "await self._store_release(instruction)",
         "pass",
         "Estimates, and what neighbours said, are lost with every restart.",
-        ("unit/test_node_live_keeper.py",),
+        ("unit/node/live/test_keeper.py",),
     ),
     Mutant(
         "sent-although-not-paid",
@@ -506,7 +506,7 @@ MUTANTS = (
         "                return\n            self._meter.carried_out",
         "                continue\n            self._meter.carried_out",
         "After a payment that failed, the message that it was for leaves.",
-        ("unit/test_node_live_keeper.py",),
+        ("unit/node/live/test_keeper.py",),
     ),
     Mutant(
         "loss-trusted-before-booked",
@@ -514,7 +514,7 @@ MUTANTS = (
         "                return [do.BookLoss(at_ns,",
         "                self.trust.confirm(self.trust.counter, 0)\n                return [do.BookLoss(at_ns,",
         "A loss that could not be stored is forgotten with the next crash, and its budget is spent again.",
-        ("unit/test_node_machine_rollback.py",),
+        ("unit/node/machine/test_rollback.py",),
     ),
     Mutant(
         "revision-not-declared",
@@ -522,7 +522,7 @@ MUTANTS = (
         "    revision = make(network)\n    declare(network, storage, at_ns)\n",
         "    revision = make(network)\n",
         "Under the next revision nothing on the ledger says what it promises.",
-        ("unit/test_node_live_horizon.py",),
+        ("unit/node/live/test_horizon.py",),
     ),
     Mutant(
         "closed-links-look-open",
@@ -530,7 +530,7 @@ MUTANTS = (
         "case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:",
         "case on.NeighbourUp(at_ns, neighbour, session):",
         "A neighbour that was up over links that are closed is shown as connected for good.",
-        ("unit/test_node_machine_shell.py",),
+        ("unit/node/machine/test_shell.py",),
     ),
     Mutant(
         "unpaid-draw-recorded",
@@ -538,7 +538,7 @@ MUTANTS = (
         "if step is not None and paid:",
         "if step is not None:",
         "Noisy values for which nobody has paid stand in a file.",
-        ("unit/test_node_recording.py",),
+        ("unit/node/recording/test_recording.py",),
     ),
     Mutant(
         "counts-recorded",
@@ -546,6 +546,6 @@ MUTANTS = (
         "return lines.Sealed(at_ns, slot, counts is not None, self._change(account), why)",
         'return {**vars(stimulus), "counts": None if counts is None else counts.tolist()}',
         "Raw counts stand in a file.",
-        ("unit/test_node_recording.py",),
+        ("unit/node/recording/test_recording.py",),
     ),
 )

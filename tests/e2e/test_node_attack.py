@@ -26,6 +26,7 @@ from node_support_liar import Liar, minted, soon
 from node_support_tls import CertificateFiles
 from node_support_transport import raw_session
 from node_support_trial import Trial, change, trial_of, until
+from project_support import ROOT
 
 zenoh = pytest.importorskip("zenoh")
 
@@ -135,7 +136,7 @@ def test_a_neighbour_that_lies_is_refused_by_name_and_reason(trial: Trial) -> No
     assert sum(trial.refused(VICTIM).values()) == len(LIES), "each once, and nothing else"
     assert _neighbour(trial)["last_heard"] == before, "what is refused was not heard"
     metrics = trial.ask(VICTIM, "/metrics").text
-    explained = (Path(__file__).parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
+    explained = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
     for reason in {reason for reason, _ in LIES}:
         assert f'dpcrowd_messages_refused_total{{reason="{reason}"}}' in metrics
         assert f"| `{reason}` |" in explained

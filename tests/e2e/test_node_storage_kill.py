@@ -13,15 +13,15 @@ from pathlib import Path
 from dpcrowd.node.storage import Storage
 from node_support_storage import open_storage, opens
 from node_support_storage_worker import digest
+from project_support import TESTS
 
-TESTS = Path(__file__).parents[1]
 LIVES = 6
 
 
 def live_and_die(folder: Path, lines: int, seconds: float) -> list[list[str]]:
     """What a worker acknowledged before it was killed, `seconds` after it had said some lines."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    command = [sys.executable, str(TESTS / "node_support_storage_worker.py"), str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS / "support"), *sys.path])}
+    command = [sys.executable, str(TESTS / "support" / "node_support_storage_worker.py"), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == b"open\n"

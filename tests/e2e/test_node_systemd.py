@@ -17,10 +17,11 @@ import pytest
 from dpcrowd.node.connections.descriptors import shares
 from dpcrowd.node.live.process import BROKE, CONFIGURATION, LINKS, STOPPED, STORAGE, notify
 from node_support_trial import LONG, change, trial_of
+from project_support import ROOT
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX")
 
-UNIT = Path(__file__).parents[2] / "examples" / "dpcrowd-node.service"
+UNIT = ROOT / "examples" / "dpcrowd-node.service"
 TEMPLATE = UNIT.with_name("dpcrowd-node@.service")
 
 

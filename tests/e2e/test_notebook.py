@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "first-steps.ipynb"
+from project_support import ROOT
+
+NOTEBOOK = ROOT / "docs" / "notebooks" / "first-steps.ipynb"
 
 
 def _printed(cell: nbformat.NotebookNode) -> str:

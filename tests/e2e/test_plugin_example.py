@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import dpcrowd
+from project_support import ROOT
 
 pytestmark = pytest.mark.slow
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+EXAMPLE = ROOT / "examples" / "plugin"
 
 
 @pytest.fixture(scope="module")

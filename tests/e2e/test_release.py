@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import dpcrowd
+from project_support import ROOT
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "release.py"
+SCRIPT = ROOT / "scripts" / "release.py"
 
 
 def test_the_wheel_has_every_file_of_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

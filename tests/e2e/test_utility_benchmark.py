@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from project_support import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.mark.slow

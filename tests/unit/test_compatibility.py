@@ -18,8 +18,9 @@ from dpcrowd.node.machine.gate import check
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
+from project_support import TESTS
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+FIXTURES = TESTS / "fixtures"
 OPEN_SLOT, LAST_RELEASED, SAMPLES, SPENT = 35246, 35245, 12, 845_893_070
 ESTIMATE = [86.48756947697818, 158.11503918879737, 164.35152828467767, 249.08813485206963]
 

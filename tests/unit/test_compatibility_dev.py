@@ -28,8 +28,9 @@ from node_support import body_of
 from node_support_folder import Life, make_hub, start
 from node_support_virtual import SECOND, SetClock, VirtualLoop, run_virtually
 from node_support_world import AgreedNoise
+from project_support import TESTS
 
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "v0.2.dev-11"
+FIXTURE = TESTS / "fixtures" / "v0.2.dev-11"
 EXPECTED: dict[str, Any] = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
 FIRST, SECOND_SERVER, SURVEY = "trial/server-1", "trial/server-2", "survey/server-1"
 PAID = 38

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,8 +11,8 @@ import yaml
 from dpcrowd.node.keys.expiry import Holder
 from dpcrowd.node.metrics.families import FAMILIES, UNSAMPLED, Unsampled, table
 from dpcrowd.node.transport.caller import Reason
+from project_support import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 RULES = ROOT / "examples" / "prometheus-alerts.yml"
 VALUES = {

@@ -22,9 +22,10 @@ from dpcrowd.node.live.keeper import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.transport.caller import Reason
+from project_support import ROOT
 
 SOURCE = Path(dpcrowd.__file__).parent / "node"
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 FAILURES = (DOCS / "failures.md").read_text(encoding="utf-8")
 OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from project_support import ROOT
+
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 

@@ -1,0 +1,144 @@
+"""`dpcrowd data`: list, write, download, convert, refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from dpcrowd.cli.data import data
+from dpcrowd.errors import DpcrowdError
+from dpcrowd.sim.data import load
+from dpcrowd.sim.data.cdc import Series
+from dpcrowd.sim.data.seeds import Purpose, generator
+from project_support import ROOT
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(data, list(arguments))
+
+
+def refusal(*arguments: str) -> str:
+    result = run(*arguments)
+    assert isinstance(result.exception, DpcrowdError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which no data set has been downloaded."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for name in ("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "user"))
+    monkeypatch.delenv("DPCROWD_DATA", raising=False)
+
+
+def test_the_list_says_what_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without this, a user would not learn which sets exist, under which terms, and how to get them."""
+    text = run().output
+    for word in ("linear", "multi-linear", "1000 slots x 6 regions", "791 slots x 1 region\n", "credit CDC"):
+        assert word in text
+    assert "get it with: dpcrowd data multi-flu" in text
+    (tmp_path / "flu.csv").write_text("week,count\n2002-10-05,1\n")
+    monkeypatch.setenv("DPCROWD_DATA", str(tmp_path))
+    assert str(tmp_path / "flu.csv") in run().output
+    rows = json.loads(run("--json").output)["data"]
+    assert [row["name"] for row in rows] == ["linear", "multi-linear", "flu", "multi-flu"]
+    assert rows[2]["where"] == str(tmp_path / "flu.csv")
+    assert rows[3]["where"] is None
+
+
+def test_the_list_tells_the_truth_about_shapes() -> None:
+    """Without this, the catalogue could drift away from the sets."""
+    for row in json.loads(run("--json").output)["data"]:
+        if row["where"] == "built in":
+            made = load(row["name"])
+            assert (made.slots, len(made.regions)) == (row["slots"], row["regions"])
+
+
+def test_writing_a_synthetic_set() -> None:
+    """Without this, the file would not be the run that a simulation with the same seed sees."""
+    result = run("multi-linear", "--out", "m.csv", "--seed", "3", "--run", "2", "--slots", "40")
+    assert result.exit_code == 0, result.output
+    expected = load("multi-linear", slots=40).truth(generator(3, 2, Purpose.TRUTH))
+    again = load("m.csv")
+    assert (again.truth(np.random.default_rng(0)) == expected).all()
+    assert again.regions == load("multi-linear").regions
+    assert "already there" in refusal("multi-linear", "--out", "m.csv")
+    assert run("multi-linear", "--out", "m.csv", "--force").exit_code == 0
+    assert load("m.csv").slots == 1000
+    assert [path.name for path in Path().iterdir()] == ["m.csv"]
+
+
+def test_refusals() -> None:
+    """Without this, wrong use would end in a traceback or an unasked download."""
+    assert "Did you mean 'multi-flu'" in refusal("multiflu")
+    assert "--out linear.csv" in refusal("linear")
+    assert "ends in .csv" in refusal("linear", "--out", "x.parquet")
+    assert "allowed: 0 or more" in refusal("linear", "--out", "x.csv", "--seed", "-1")
+    assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
+    assert "synthetic" in refusal("linear", "--out", "x.csv", "--from", "y.csv")
+    assert "written whole" in refusal("flu", "--slots", "3")
+    assert "give a folder" in refusal("flu", "--out", "flu.csv")
+    Path("file").write_text("")
+    assert "cannot write" in refusal("linear", "--out", "file/x.csv")
+
+
+def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, a downloaded set would not be found by `load`."""
+    series = Series(("2002-10-05", "2002-10-12"), ("count",), np.array([[5], [7]]))
+    monkeypatch.setattr("dpcrowd.sim.data.download.fetch", lambda name: series)
+    result = run("flu")
+    assert result.exit_code == 0, result.output
+    assert "2 slots x 1 region" in result.output
+    assert "DPCROWD_DATA" not in result.output
+    assert load("flu").truth(np.random.default_rng(0)).tolist() == [[5], [7]]
+    assert "already there" in refusal("flu")
+    elsewhere = run("flu", "--out", "elsewhere")
+    assert "set DPCROWD_DATA to" in elsewhere.output
+    assert load("flu", data_dir="elsewhere").slots == 2
+
+
+def test_a_failed_download_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, half a file would be taken for the data set next time."""
+    import urllib.error
+    import urllib.request
+
+    from dpcrowd.sim.data import download
+
+    def offline(*_: object, **__: object) -> object:
+        raise urllib.error.URLError("no route to host")
+
+    fetch = download.fetch
+    monkeypatch.setattr(download, "fetch", lambda name: fetch(name, offline))
+    message = refusal("multi-flu", "--out", "here")
+    assert "no route to host" in message
+    assert "--from" in message
+    assert not list(Path().rglob("*.csv*"))
+
+
+def test_converting_needs_no_network() -> None:
+    """Without this, a user without network access could not bring the file along."""
+    Path("ILINet.csv").write_text("nothing useful\n")
+    assert "no header" in refusal("flu", "--from", "ILINet.csv")
+    assert "does not exist" in refusal("multi-flu", "--from", "none.csv")
+
+
+@pytest.mark.slow
+def test_help_loads_nothing_heavy() -> None:
+    """Without this, `dpcrowd --help` would wait for NumPy and the data loaders."""
+    code = (
+        "import sys, dpcrowd.cli; before = set(sys.modules); import dpcrowd.cli.data;"
+        "print([name for name in set(sys.modules) - before if name.startswith(('numpy', 'dpcrowd.sim', 'urllib.req'))])"
+    )
+    root = ROOT
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"
+    assert run("--help").exit_code == 0

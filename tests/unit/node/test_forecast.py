@@ -1,0 +1,157 @@
+"""Whether a budget will last is told before the start, from public numbers alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcrowd.node.config import NetworkConfig, parse_network
+from dpcrowd.node.config.samples import sample_network
+from dpcrowd.node.forecast import Forecast, best_interval, forecast, schedule_warning
+from dpcrowd.node.live.process import LINKS
+from dpcrowd.privacy import secure_noise
+from node_support_config import changed, network_of, tables
+from node_support_doctor import change, look, of
+from project_support import ROOT
+
+GUIDE = ROOT / "docs" / "operate.md"
+FIRST_GUIDE: dict[str, Any] = {
+    **changed(changed(tables(), "network.slot", "15m"), "network.population", 300_000),
+    "guarantee": {"kind": "window", "length": 96, "epsilon": "1"},
+    "scheme": {"name": "dpcrowd-plus", "process_var": 4_000_000.0},
+}
+"""What the guide of 0.1.0 had: it stood still for most of a day."""
+
+
+def rewritten(network: dict[str, Any], warning: str) -> NetworkConfig:
+    """The network with what a warning says to write."""
+    name, sampling, interval = re.findall(r'name = "(.*?)", sampling = "(.*?)", interval = (\d+);', warning)[0]
+    scheme = {"name": name, "sampling": sampling, "interval": int(interval)}
+    return network_of({**network, "scheme": {**scheme, "process_var": network["scheme"]["process_var"]}})
+
+
+def test_a_window_that_is_spent_in_its_first_quarter_is_foretold() -> None:
+    """Nobody would know until the estimates stood still: the file is valid, and the first slots look well."""
+    expected = forecast(network_of(FIRST_GUIDE), "a")
+    assert expected is not None
+    assert expected.spent_at is not None
+    assert expected.slots == 3 * 96
+    assert expected.spent_at < 32
+    assert expected.standstill > 50
+    warning = schedule_warning(network_of(FIRST_GUIDE), "a")
+    assert warning is not None
+    assert f"after {expected.spent_at} of the 96 slots of its window" in warning
+    assert f"{expected.standstill} slots in a row ({expected.standstill / 4:g} hours)" in warning
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"name": "dpcrowd-plus", "process_var": 4e6},
+        {"name": "dpcrowd-plus", "process_var": 4e6, "grouping": "none", "form": "matrix"},
+        {"name": "dpcrowd-w", "process_var": 4e6},
+        {"name": "dpcrowd-w", "process_var": [4e6, 3e6, 1e6], "blocks": "full"},
+        {"name": "dpcrowd", "process_var": 4e6},
+    ],
+    ids=["plus", "matrix", "blocks of half", "blocks of all", "finite"],
+)
+def test_what_the_warning_says_to_write_has_no_warning(scheme: dict[str, Any]) -> None:
+    """Advice that is refused, or that stands still as well, would be worse than none."""
+    kind = "finite" if scheme["name"] == "dpcrowd" else "window"
+    network = changed({**FIRST_GUIDE, "scheme": scheme}, "guarantee.kind", kind)
+    warning = schedule_warning(network_of(network), "b")
+    assert warning is not None
+    assert f"of its {'horizon' if kind == 'finite' else 'window'}" in warning
+    better = rewritten(network, warning)
+    assert forecast(better, "b") is None, "its samples are fixed by the file"
+    assert schedule_warning(better, "b") is None
+
+
+def test_a_budget_that_lasts_is_not_warned_of() -> None:
+    """A warning that always comes is not read: capped slots, and crowds that hardly move, are fine."""
+    roaming = network_of(changed(FIRST_GUIDE, "guarantee.users", "roaming"))
+    expected = forecast(roaming, "a")
+    assert expected is not None
+    assert expected.samples > 250
+    assert schedule_warning(roaming, "a") is None
+    calm = {"name": "dpcrowd-w", "process_var": 1.0, "tuning": {"theta": 20.0, "xi": 0.5}}
+    assert schedule_warning(network_of({**FIRST_GUIDE, "scheme": calm}), "a") is None
+
+
+def test_no_draw_of_the_node_and_no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forecast that used up the node's entropy, or that changed from start to start, would be of no use."""
+
+    def forbidden(_: int) -> bytes:
+        raise AssertionError("the kernel was asked for entropy")
+
+    monkeypatch.setattr(secure_noise.os, "urandom", forbidden)
+    assert forecast(network_of(FIRST_GUIDE), "c") == forecast(network_of(FIRST_GUIDE), "c")
+
+
+def test_the_largest_networks_take_no_longer() -> None:
+    """A window of a million slots or a hundred thousand regions would hold up every start for hours."""
+    long = changed(FIRST_GUIDE, "guarantee.length", 1_000_000)
+    wide = changed(FIRST_GUIDE, "network.regions", [f"place {number}" for number in range(100_000)])
+    wide = changed(wide, "network.population", 2**50)
+    expected = forecast(network_of(long), "a")
+    assert isinstance(expected, Forecast)
+    assert expected.spent_at is not None
+    assert expected.slots <= 1_500
+    assert expected.standstill == 1_000_000 - expected.spent_at, "nothing comes back before the window is over"
+    assert schedule_warning(network_of(wide), "a") is not None
+
+
+def test_the_interval_follows_noise_and_movement() -> None:
+    """One sample per slot would drown a small crowd in noise; one in many would miss a large one's day."""
+    assert best_interval(network_of(FIRST_GUIDE), "a") == 1
+    small = {**changed(FIRST_GUIDE, "network.population", 300), "scheme": {"name": "dpcrowd-plus", "process_var": 1.0}}
+    assert best_interval(network_of(small), "a") > 10
+    assert best_interval(network_of(changed(FIRST_GUIDE, "scheme.process_var", 0.0)), "a") == 1
+    endless = changed(FIRST_GUIDE, "guarantee.length", 1_000_000)
+    assert best_interval(network_of(endless), "a") > 50, "an even share of each slot would be all noise"
+
+
+def test_what_we_tell_people_to_write_lasts() -> None:
+    """The guide's file and the sample of `dpcrowd init` are what networks begin with."""
+    (text,) = re.findall(r"^```toml\n(\[network\].*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for network in (parse_network(text), parse_network(sample_network(3)), parse_network(sample_network(1))):
+        assert schedule_warning(network, network.servers[0].name) is None
+        assert forecast(network, network.servers[0].name) is None
+
+
+@pytest.mark.slow
+def test_the_doctor_tells_of_it(net: Path) -> None:
+    """Whoever asks before the start has to be told, with what to write; and of a budget that lasts that it does."""
+    (good,) = of(look(net), "schedule")
+    assert (good.outcome, good.fix) == ("passed", "")
+    assert good.text.startswith("every slot is sampled")
+    adaptive(net)
+    (warning,) = of(look(net), "schedule")
+    assert warning.outcome == "note", "it is allowed, and a network of 0.1.0 has it"
+    assert 'sampling = "fixed"' in warning.text
+
+
+@pytest.mark.slow
+def test_the_log_of_a_start_tells_of_it(net: Path) -> None:
+    """Most operators never call the doctor."""
+    adaptive(net)
+    node = net / "server-1" / "node.toml"
+    change(node, '"pretty"', '"json"')
+    (net / "server-1" / "server-1.key").unlink()  # the start ends soon
+    command = [sys.executable, "-m", "dpcrowd.cli.main", "node", "run", str(node)]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert ended.returncode == LINKS
+    lines = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    assert [line["event"] for line in lines if "budget will not last" in line["message"]] == ["configuration"]
+
+
+def adaptive(net: Path) -> None:
+    text = (net / "network.toml").read_text(encoding="utf-8")
+    scheme = re.findall(r"^\[scheme\]\n(?:.*\n)*?(?=process_var)", text, re.MULTILINE)[0]
+    change(net / "network.toml", scheme, '[scheme]\nname = "dpcrowd-plus"\n')
