@@ -15,7 +15,10 @@ __all__ = [
     "Bools",
     "Estimates",
     "Floats",
+    "Floats32",
     "Ints",
+    "Ints32",
+    "Nanos",
     "PerRegion",
     "PerRun",
     "PerRunAndSlot",
@@ -28,6 +31,11 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+Floats32: TypeAlias = NDArray[np.float32]
+Ints32: TypeAlias = NDArray[np.int32]
+
+Nanos: TypeAlias = Ints
+"""Any shape: privacy budget in units of 1e-9 ε."""
 
 Truth: TypeAlias = Ints
 """(slots, regions): the counts of the whole population."""

@@ -13,12 +13,11 @@ from itertools import islice
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpcrowd.arrays import Floats, Ints
 
 __all__ = ["DAY", "Present", "Source", "SyntheticCrowd", "change_variance", "pin_to_servers"]
 
-Indexes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 DAY = 96
 _STEPS = 4
@@ -34,8 +33,8 @@ _BY_NIGHT = np.array([0.16, 0.12, 0.06, 0.16, 0.06, 0.22, 0.22])
 class Present:
     """Who is where in one slot: each person at most once, by number; regions by number."""
 
-    people: Indexes
-    regions: Indexes
+    people: Ints
+    regions: Ints
 
     @property
     def total(self) -> int:
@@ -114,13 +113,13 @@ def change_variance(slots: Iterator[Present], regions: int) -> float:
     return float(max(1.0, np.mean(steps**2) / over, np.mean(steps.sum(axis=1) ** 2) / (over * regions)))
 
 
-def pin_to_servers(people: int, servers: int, rng: np.random.Generator) -> Indexes:
+def pin_to_servers(people: int, servers: int, rng: np.random.Generator) -> Ints:
     """The server of each person, for good: a random partition into parts of equal size (up to one person)."""
     return rng.permutation(people).astype(np.int64) % servers
 
 
 def _walk(people: int, rng: np.random.Generator) -> Iterator[Present]:
-    def places(count: int, slot: int) -> Indexes:
+    def places(count: int, slot: int) -> Ints:
         return rng.choice(len(_REGIONS), size=count, p=attraction(slot)).astype(np.int64)
 
     out = rng.random(people) < out_at(0)

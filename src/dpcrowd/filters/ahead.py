@@ -8,13 +8,11 @@ In exact arithmetic the same as that many single predictions; rounding differs i
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["predict_ahead", "predict_ahead_matrix"]
-
-Floats = NDArray[np.float64]
 
 
 def predict_ahead(mean: Floats, var: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:

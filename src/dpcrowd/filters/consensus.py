@@ -10,13 +10,11 @@ may stand in the sum too: it adds exactly nothing. Servers without information t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.kalman import update
 
 __all__ = ["consensus_gain", "fuse"]
-
-Floats = NDArray[np.float64]
 
 
 def consensus_gain(prior_var: Floats, beta: Floats | float) -> Floats:

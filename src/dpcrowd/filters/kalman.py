@@ -13,11 +13,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["observation_info", "predict", "update"]
-
-Floats = NDArray[np.float64]
 
 
 def predict(posterior: Floats, posterior_var: Floats, model: ProcessModel) -> tuple[Floats, Floats]:

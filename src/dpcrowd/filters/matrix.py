@@ -20,14 +20,12 @@ Servers that know nothing yet carry `known = False`; their mean and covariance a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["fuse_matrix", "group_info", "predict_matrix", "update_matrix"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # Relative to each region's own variance, so that regions may differ by any scale: well above what rounding takes away.
 _RIDGE = 1e-12

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 
 __all__ = ["ProcessModel"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpcrowd.arrays import Floats
 
 __all__ = ["ROUNDING", "Observation", "observation_var"]
 
-Floats = NDArray[np.float64]
 Observation = Literal["paper", "binomial"]
 
 # A count is a whole number: rounding alone leaves this variance, which also keeps R > 0 where Q or the noise is 0.

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import Observation
 from dpcrowd.filters.origin_loop import compiled_judge
 from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
-Floats = NDArray[np.float64]
 
 SUSPECT = 3.5
 """Of a score: for honest origins 1, with Laplace noise and this memory four standard deviations below."""

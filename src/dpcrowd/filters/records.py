@@ -30,12 +30,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.filters.record_loop import compiled_sums
 
 __all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
-Floats = NDArray[np.float64]
 
 POOL = 5
 """Records whose median says how far off the prior is."""

@@ -18,16 +18,14 @@ var = (smoothed_var(t+1) + Q)/A^2; nothing, if A forgets. Arrays have the slots 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.kalman import predict
 from dpcrowd.filters.matrix import predict_matrix
 from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["smooth", "smooth_matrix"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _WORST_CONDITION = 1e12  # of an A that can be undone
 

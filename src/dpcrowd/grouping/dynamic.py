@@ -16,13 +16,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpcrowd.arrays import Bools, Floats, Ints
 
 __all__ = ["Grouper", "compiled_grouper", "group_regions"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Grouper = Callable[[Floats, Floats, Ints, Bools, float, float, float, Ints], None]
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.network.graph import Graph
 
 __all__ = ["arrival_rounds"]
 
-Ints = NDArray[np.int64]
 
 NEVER = -1
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Ints
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread
@@ -20,8 +21,6 @@ from dpcrowd.network.spread import Holdings, Spread
 __all__ = ["BitSpread"]
 
 Words = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _WORD = 64
 

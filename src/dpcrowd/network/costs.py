@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.checks import check_runs
 from dpcrowd.network.graph import Graph
@@ -37,9 +38,6 @@ __all__ = [
     "varint_bytes",
 ]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # Sizes as the live format has them (`dpcrowd.node.wire`, or what a record of relay needs); tests measure them.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput, unknown_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ENGINES", "neighbour_sums", "unsigned"]
 
-Floats = NDArray[np.float64]
 ENGINES = ("scipy", "numba")
 
 

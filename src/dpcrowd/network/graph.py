@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats32, Ints32
 from dpcrowd.errors import BadInput
 from dpcrowd.network.checks import check_edges, check_isolated, check_latency, check_servers, check_size
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = ["Graph", "union"]
-
-Ints = NDArray[np.int32]
-Floats32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,8 +43,8 @@ class Graph:
     """
 
     servers: int
-    indptr: Ints
-    indices: Ints
+    indptr: Ints32
+    indices: Ints32
     latency_ms: Floats32 | None = None
 
     def __post_init__(self) -> None:
@@ -86,7 +84,7 @@ class Graph:
         return cls(servers, np.zeros(servers + 1, dtype=np.int32), none, np.zeros(0, dtype=np.float32))
 
     @cached_property
-    def degree(self) -> Ints:
+    def degree(self) -> Ints32:
         """Number of neighbours of each server, shape (servers,)."""
         return np.diff(self.indptr)
 
@@ -104,11 +102,11 @@ class Graph:
         """rho = 2 * links / (m (m - 1)), Eq. (density); 0 for a single server."""
         return 2.0 * self.edges / max(1, self.servers * (self.servers - 1))
 
-    def neighbours(self, server: int) -> Ints:
+    def neighbours(self, server: int) -> Ints32:
         """The one-hop neighbours of a server, ascending."""
         return self.indices[self.indptr[server] : self.indptr[server + 1]]
 
-    def pairs(self) -> tuple[Ints, Ints, Floats32 | None]:
+    def pairs(self) -> tuple[Ints32, Ints32, Floats32 | None]:
         """Every link once: (lower server, higher server, latency), sorted by the lower, then the higher one."""
         rows = np.repeat(np.arange(self.servers, dtype=np.int32), self.degree)
         once = rows < self.indices
@@ -163,7 +161,7 @@ def union(graphs: Sequence[Graph]) -> Graph:
     return Graph(int(sizes.sum()), indptr, indices, np.concatenate(delays) if delays else None)
 
 
-def _assemble(servers: int, sources: Ints, targets: Ints, latency_ms: Floats32 | None) -> Graph:
+def _assemble(servers: int, sources: Ints32, targets: Ints32, latency_ms: Floats32 | None) -> Graph:
     """Both directions of every link, bucketed by row in linear time; duplicates melt together."""
     from scipy.sparse import coo_array
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.network.gather import neighbour_sums
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Hearing", "Reach", "central_hearing", "flooded_hearing", "inbox_hearing", "one_hop_hearing"]
 
-Floats = NDArray[np.float64]
 Reach = Literal["alone", "one-hop", "flooding", "central", "relay"]
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats32, Ints, Ints32
 from dpcrowd.errors import BadInput
 from dpcrowd.network.checks import check_bounds, check_servers, check_size
 from dpcrowd.network.density import link_probability
@@ -23,9 +23,6 @@ from dpcrowd.network.repair import join_isolated, repair_draws
 
 __all__ = ["LATENCY_MS", "RandomGraph", "decode_pairs", "draw_latency"]
 
-Ints = NDArray[np.int64]
-Ints32 = NDArray[np.int32]
-Floats32 = NDArray[np.float32]
 
 LATENCY_MS = (50.0, 150.0)
 """Link delays are uniform around 100 ms, as in the paper."""

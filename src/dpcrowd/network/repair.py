@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["join_isolated", "repair_draws"]
+from dpcrowd.arrays import Ints
 
-Ints = NDArray[np.int64]
+__all__ = ["join_isolated", "repair_draws"]
 
 
 def repair_draws(rng: np.random.Generator, isolated: int) -> NDArray[np.float64]:

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Ints
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread, holdings_arrays
 
 __all__ = ["SparseSpread"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _CHUNK = 1 << 22  # entries that the twin expands at a time
 

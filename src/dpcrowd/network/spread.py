@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Ints
 from dpcrowd.network.graph import Graph
 
 __all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpcrowd.arrays import Floats
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.schemes.base import Z95, Release, half_width
 
 __all__ = ["SlotRelease"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

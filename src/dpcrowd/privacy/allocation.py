@@ -7,14 +7,11 @@ They look at public numbers and at past charges only.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Nanos
 from dpcrowd.errors import BadInput
 
 __all__ = ["absorption", "dissimilarity", "distribution", "per_sample", "rescue", "uniform"]
-
-Nanos = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def uniform(total: int, length: int) -> int:

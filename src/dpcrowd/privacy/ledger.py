@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Nanos
 from dpcrowd.errors import BadInput, BudgetExhausted, unknown_name
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.units import format_epsilon
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 Accounting = Literal["sound", "per-region"]
-Nanos = NDArray[np.int64]
 
 
 class Ledger(ABC):

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpcrowd.arrays import Floats, Nanos
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy.units import NANO
 
@@ -26,9 +27,6 @@ __all__ = [
     "noise_scale",
     "noise_var",
 ]
-
-Floats = NDArray[np.float64]
-Nanos = NDArray[np.int64]
 
 
 class Noise(Protocol):

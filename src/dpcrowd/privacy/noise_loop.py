@@ -11,16 +11,13 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.privacy.noise import noise_scale
 from dpcrowd.privacy.units import NANO
 
 __all__ = ["NoiseLoop", "add_noise", "compiled_noise"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 NoiseLoop = Callable[[Bools, Ints, Ints, Ints, Floats, Floats], bool]
 
 _NANO = float(NANO)

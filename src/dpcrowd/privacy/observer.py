@@ -15,15 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Nanos
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy.guarantee import Guarantee
 from dpcrowd.privacy.units import from_nano
 
 __all__ = ["ObserverLedger", "Paid", "worst_paid"]
-
-Nanos = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

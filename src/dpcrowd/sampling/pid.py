@@ -15,12 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpcrowd.arrays import Floats, Ints
 
 __all__ = ["PidState", "fast_interval", "observe", "relative_error", "rescue_interval", "schedule", "start"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # exp(30) is far beyond any step that max(1, .) would not cut off, and far from overflow.
 LARGEST_EXPONENT = 30.0

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.sampling.pid import (
     LARGEST_EXPONENT,
     LARGEST_RATIO,
@@ -25,8 +25,6 @@ from dpcrowd.sampling.pid import (
 
 __all__ = ["PidLoop", "compiled_pid", "fast_step", "rescue_step"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Gains = tuple[float, float, float]
 PidLoop = Callable[..., None]
 

@@ -13,11 +13,11 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 
 __all__ = ["check_interval", "due", "samples_due", "samples_in_horizon", "samples_in_window", "spread_phases"]
 
-Ints = NDArray[np.int64]
 
 _MOST_PHASES = 256  # more would not be told apart by any graph, and would cost memory for every server
 

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.schemes.messages import InfoMessages
 
 __all__ = ["absorb_few", "few_speak"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Places = NDArray[np.unsignedinteger[Any]]
 
 _FEW = 0.4  # above this share of speakers, reading what each server hears is faster than adding to what others hear

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.privacy.allocation import absorption, dissimilarity
 from dpcrowd.schemes.base import Plan
 from dpcrowd.schemes.republish import RepublishScheme, RepublishState
 
 __all__ = ["BA"]
-
-Ints = NDArray[np.int64]
 
 
 class BA(RepublishScheme):

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.grouping import Grouper
@@ -46,9 +47,6 @@ __all__ = [
     "run_slot",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Form = Literal["diagonal", "matrix"]
 
 Z95 = 1.959963984540054

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpcrowd.arrays import Ints
 from dpcrowd.privacy.allocation import distribution
 from dpcrowd.schemes.republish import RepublishScheme, RepublishState
 
 __all__ = ["BD"]
-
-Ints = NDArray[np.int64]
 
 
 class BD(RepublishScheme):

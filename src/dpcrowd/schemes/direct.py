@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import EstimateMessages
 
 __all__ = ["DirectScheme", "DirectState", "direct_start"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass

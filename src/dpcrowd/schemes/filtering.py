@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters import (
     fuse,
     fuse_matrix,
@@ -31,9 +32,6 @@ from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
 __all__ = ["FilterScheme", "FilterState", "filter_start"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass

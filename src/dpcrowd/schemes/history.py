@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.filters.smoothing import smooth, smooth_matrix
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import OFF, Relay, RelayState
 
 __all__ = ["History", "Posteriors", "recent_posteriors"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

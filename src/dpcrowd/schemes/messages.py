@@ -14,12 +14,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats
 from dpcrowd.errors import BadInput
 
 __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.privacy import Noise, noise_scale, noise_var
 from dpcrowd.privacy.allocation import uniform
 from dpcrowd.schemes.base import Plan, Reading, Setting
@@ -28,9 +28,6 @@ from dpcrowd.schemes.direct import DirectScheme, DirectState, direct_start
 
 __all__ = ["PeGaSus"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _THRESHOLD_READ, _DEVIATION_READ = 1, 2
 _LONGEST_GROUP = 256  # a public limit on memory: a group this long is closed whatever its counts are

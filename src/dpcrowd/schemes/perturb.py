@@ -10,14 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.privacy import Ledger, Noise
 from dpcrowd.schemes.base import Plan, Reading, every_region
 
 __all__ = ["check_counts", "group_totals", "perturb_counts"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:

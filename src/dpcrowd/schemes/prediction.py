@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import Observation, ProcessModel
 from dpcrowd.filters.observation import ROUNDING
@@ -35,8 +35,6 @@ from dpcrowd.schemes.base import Form
 
 __all__ = ["PublicFacts", "best_samples", "predicted_deviation", "predicted_error"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_SLOTS = 2048
 """Of one pass: of longer windows and horizons a part is looked at, which has to hold a few samples of each server."""

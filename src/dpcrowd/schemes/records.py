@@ -22,13 +22,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.messages import Messages
 
 __all__ = ["Mailbox", "RecordMessages"]
 
-Ints = NDArray[np.int64]
 
 _LARGEST = 2.0**53
 

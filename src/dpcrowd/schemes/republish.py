@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.privacy import Noise, WindowLedger, noise_scale, noise_var
 from dpcrowd.privacy.allocation import dissimilarity
 from dpcrowd.schemes.base import Plan, Reading, Setting
@@ -26,8 +27,6 @@ from dpcrowd.schemes.direct import DirectScheme, DirectState, direct_start
 
 __all__ = ["RepublishScheme", "RepublishState"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _TEST_READ = 1  # the noise stream of the test; publications use stream 0
 

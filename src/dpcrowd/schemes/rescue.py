@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import unknown_name
 from dpcrowd.grouping import group_regions
 from dpcrowd.privacy import noise_var
@@ -29,10 +29,6 @@ from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_regio
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["RescueScheme", "RescueState"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass

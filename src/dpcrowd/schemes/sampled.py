@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample, uniform
@@ -32,8 +33,6 @@ from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
 __all__ = ["SampledScheme", "SampledState", "Sampling"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Sampling = Literal["adaptive", "fixed", "staggered", "lockstep"]
 
 

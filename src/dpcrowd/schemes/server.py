@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import check_gain, default_gain
 from dpcrowd.network.hearing import Hearing, inbox_hearing
@@ -40,8 +41,6 @@ from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, t
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
 __all__ = ["Server", "ServerHistory", "saved_slot"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

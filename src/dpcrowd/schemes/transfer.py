@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Bools
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Ledger
@@ -32,7 +33,6 @@ from dpcrowd.schemes.snapshot import Arrays, load_into, pack
 
 __all__ = ["Run", "estimates_only", "measured", "silent_on", "transfer", "without_prior"]
 
-Bools = NDArray[np.bool_]
 Places = Sequence[int | None]
 
 _COUNT_OF_RELEASES = "state.filled"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.schemes.messages import InfoMessages
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
 
 VERSION = 1
 
-Floats = NDArray[np.float64]
 Sign = Callable[..., bytes]
 """sign(*parts) -> signature, for one network"""
 Verify = Callable[..., bool]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcrowd.arrays import Floats
 from dpcrowd.node.wire.format import Body, Refused, Verify, signed_parts
 from dpcrowd.schemes.messages import InfoMessages
 
@@ -14,8 +14,6 @@ __all__ = ["info_messages"]
 
 LARGEST, LEAST_INFORMATION, MOST_INFORMATION = 1e24, 1e-60, 1e100
 """Counts stay below 2^52 and epsilon above 1e-9: nothing honest is beyond these, and nothing within them overflows."""
-
-Floats = NDArray[np.float64]
 
 
 def info_messages(
