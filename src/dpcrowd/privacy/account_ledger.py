@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.arrays import Nanos
 from dpcrowd.privacy.account import Account
-from dpcrowd.privacy.ledger import Ledger, Nanos, check_charge, check_order
+from dpcrowd.privacy.ledger import Ledger, check_charge, check_order
 
 __all__ = ["AccountLedger"]
 
