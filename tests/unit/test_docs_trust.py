@@ -29,10 +29,10 @@ def test_every_row_is_shown_by_tests_that_exist(row: str) -> None:
     names = re.findall(r"`(tests/[^`]+::test_[a-z0-9_]+)`", cells[5])
     assert names
     for function in map(function_of, names):
-        stories = re.search(r"(\d+) stories", cells[1])
-        if stories:
-            settings = [ast.unparse(one) for one in function.decorator_list]
-            assert f"settings(max_examples={stories[1]})" in settings
+        sequences = re.search(r"(\d+) random sequences", cells[1])
+        if sequences:
+            decorators = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
+            assert re.search(rf"max_examples=(examples\()?{sequences[1]}\b", decorators)
 
 
 def test_all_faults_are_on_the_page() -> None:
