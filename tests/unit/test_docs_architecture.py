@@ -8,6 +8,7 @@ import tomllib
 from functools import cache
 
 import pytest
+
 from project_support import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
