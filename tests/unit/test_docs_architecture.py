@@ -1,0 +1,69 @@
+"""The map of the codebase shows what is there: a reader who follows a name that is gone does not trust the rest."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from functools import cache
+
+import pytest
+
+from project_support import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SOURCE = ROOT / "src" / "dpcrowd"
+HOPS = sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE)))
+FILES = sorted(set(re.findall(r"`([\w/]+/[\w./-]+\.(?:py|md|toml))[`:]", PAGE)))
+
+
+@cache
+def _names(path: str) -> frozenset[str]:
+    """Functions, classes and methods that a file defines."""
+    names = set()
+    for node in ast.parse((SOURCE / path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                names |= {f"{node.name}.{part.name}" for part in node.body if hasattr(part, "name")}
+    return frozenset(names)
+
+
+@pytest.mark.parametrize(("path", "name"), HOPS, ids=":".join)
+def test_a_hop_exists(path: str, name: str) -> None:
+    """A walk that names a function which has moved leads into the void."""
+    assert name in _names(path)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_file_exists(path: str) -> None:
+    """A reader who wants to change something starts at the file that the page names."""
+    assert (SOURCE / path).is_file() or (ROOT / path).is_file()
+
+
+def test_there_are_four_walks_and_they_have_hops() -> None:
+    """A changed notation would silently switch the checks above off."""
+    walks = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
+    assert len(walks) == 4
+    assert all(len(re.findall(r"`[\w/]+\.py:[\w.]+`", walk)) >= 6 for walk in walks)
+
+
+def test_the_picture_has_the_layers_of_the_import_rules() -> None:
+    """A picture with other layers than the checker's teaches the wrong rule."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if "containers" not in contract and "layers" in contract)
+    order = [name.strip().removeprefix("dpcrowd.") for layer in layers for name in layer.split("|")]
+    picture = PAGE.split("```text")[1].split("```")[0]
+    drawn = [
+        name for line in picture.splitlines() for name in re.match(r"[\s└─]*([\w, ]*?)(?:  |$)", line)[1].split(", ")
+    ]
+    assert [name.strip() for name in drawn if name.strip()] == order
+
+
+def test_every_package_is_in_the_table() -> None:
+    """A package that the table leaves out may know anything."""
+    table = PAGE.split("## What each package may know")[1].split("## ")[0]
+    packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert packages <= set(re.findall(r"\w+", table))
