@@ -1,5 +1,5 @@
 """Grouping: which regions share one noise draw, from released values only."""
 
-from dpcrowd.grouping.dynamic import Grouper, compiled_grouper, group_regions
+from dpcrowd.grouping.dynamic import group_regions
 
-__all__ = ["Grouper", "compiled_grouper", "group_regions"]
+__all__ = ["group_regions"]

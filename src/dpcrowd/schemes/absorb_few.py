@@ -8,39 +8,34 @@ the tests, and do the work where many speak or Numba is missing. The loops are p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcrowd.arrays import Bools, Floats
-from dpcrowd.network.gather import unsigned
+from dpcrowd.arrays import Floats
+from dpcrowd.kernels.engine import compiled
+from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
+from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.schemes.messages import InfoMessages
 
 __all__ = ["absorb_few", "few_speak"]
-
-Places = NDArray[np.unsignedinteger[Any]]
 
 _FEW = 0.4  # above this share of speakers, reading what each server hears is faster than adding to what others hear
 
 
 def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:
     """Whether `absorb_few` can do the work, and pays."""
-    if hearing.engine != "numba" or not hearing.mutual or not _numba_is_there():
+    if not hearing.mutual or compiled(add_to_hearers, hearing.engine) is None:
         return False
     return bool(np.count_nonzero(messages.speaks) < _FEW * messages.speaks.size)
 
 
 def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> tuple[Floats, Floats]:
     """Posterior mean and variance of all servers, (N, d), from their priors and the messages of those who speak."""
-    add_to_hearers, fuse_sums = _compiled()
+    add = compiled(add_to_hearers, hearing.engine) or add_to_hearers
+    fuse = compiled(fuse_sums, hearing.engine) or fuse_sums
     matrix, gain = hearing.matrix, np.asarray(hearing.gain)
     sums = np.zeros(4 * prior.size)
-    add_to_hearers(
+    add(
         unsigned(matrix.indptr),
         unsigned(matrix.indices),
         messages.speaks,
@@ -52,58 +47,5 @@ def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing
     )
     beta = gain if gain.shape == prior.shape else np.broadcast_to(gain, prior.shape)
     mean, var = np.empty(prior.shape), np.empty(prior.shape)
-    fuse_sums(*(array.reshape(-1) for array in (prior, prior_var, sums, beta, mean, var)))
+    fuse(*(array.reshape(-1) for array in (prior, prior_var, sums, beta, mean, var)))
     return mean, var
-
-
-@cache
-def _numba_is_there() -> bool:
-    return find_spec("numba") is not None
-
-
-@cache
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    from numba import njit
-
-    # With NumPy's rules of division: 1/0 is infinite.
-    return njit(add_to_hearers, cache=True), njit(fuse_sums, cache=True, error_model="numpy")
-
-
-def add_to_hearers(
-    indptr: Places,
-    indices: Places,
-    speaks: Bools,
-    info_vec: Floats,
-    info_mat: Floats,
-    prior: Floats,
-    prior_known: Bools,
-    sums: Floats,
-) -> None:
-    """Add (info_vec, info_mat, prior, 1) of every speaker j to the sums of all i that hear j, four numbers a region.
-
-    Row j of the neighbour lists says whom j hears, and so, the network being mutual, who hears j.
-    """
-    servers, regions = prior.shape
-    for j in range(servers):
-        if not speaks[j]:
-            continue
-        for e in range(indptr[j], indptr[j + 1]):
-            place = 4 * regions * np.int64(indices[e])
-            for k in range(regions):
-                sums[place] += info_vec[j, k]
-                sums[place + 1] += info_mat[j, k]
-                if prior_known[j, k]:
-                    sums[place + 2] += prior[j, k]
-                    sums[place + 3] += 1.0
-                place += 4
-
-
-def fuse_sums(prior: Floats, prior_var: Floats, sums: Floats, beta: Floats, mean: Floats, var: Floats) -> None:
-    """`dpcrowd.filters.fuse`, entry by entry; without branches, so that it becomes vector instructions."""
-    for n in range(prior.shape[0]):
-        vec_sum, mat_sum, prior_sum, speakers = sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]
-        precision = 1.0 / prior_var[n] + mat_sum
-        var[n] = 1.0 / precision
-        step = (vec_sum - mat_sum * prior[n]) * var[n]
-        pull = beta[n] * (1.0 - 1.0 / (1.0 + prior_var[n])) * (prior_sum - speakers * prior[n])
-        mean[n] = prior[n] + (step if precision > 0.0 else 0.0) + (pull if prior_var[n] < np.inf else 0.0)
