@@ -1,4 +1,4 @@
-"""Group regions around pivots (RescueDP's dynamic grouping); the rule is described in `dpcrowd.grouping.dynamic`.
+"""Group regions around pivots (RescueDP's dynamic grouping); the rule is described in `dpcrowd.grouping`.
 
 There are no array operations for it: a live server, and a simulator without Numba, run this loop as it is.
 """

@@ -12,7 +12,7 @@ from dpcrowd.filters import fuse
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import Hearing, flooded_hearing, one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
-from dpcrowd.schemes.absorb_few import absorb_few, few_speak
+from dpcrowd.schemes.filtering import absorb_few, few_speak
 from dpcrowd.schemes.messages import InfoMessages
 
 pytest.importorskip("numba", reason="the extra 'fast' is not installed: there are no compiled loops to test")

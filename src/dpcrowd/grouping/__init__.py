@@ -1,5 +1,0 @@
-"""Grouping: which regions share one noise draw, from released values only."""
-
-from dpcrowd.grouping.dynamic import group_regions
-
-__all__ = ["group_regions"]
