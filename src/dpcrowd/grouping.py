@@ -37,11 +37,11 @@ def group_regions(
     pivot = np.where(allowed, regions, -1).astype(np.int64)
     ready = np.flatnonzero((filled >= history.shape[1]) & allowed.any(axis=1))
     if ready.size:
-        chosen = np.ascontiguousarray(history[ready])
-        values = chosen.mean(axis=1)
+        releases = np.ascontiguousarray(history[ready])
+        values = releases.mean(axis=1)
         order = np.argsort(values, axis=1, kind="stable").astype(np.int64)
         part = np.empty((ready.size, allowed.shape[1]), dtype=np.int64)
         group = compiled(group_by_pivots, engine) or group_by_pivots
-        group(chosen, values, order, np.ascontiguousarray(allowed[ready]), tau1, tau2, tau3, part)
+        group(releases, values, order, np.ascontiguousarray(allowed[ready]), tau1, tau2, tau3, part)
         pivot[ready] = part
     return pivot

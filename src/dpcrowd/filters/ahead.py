@@ -20,8 +20,8 @@ def predict_ahead(mean: Floats, var: Floats, model: ProcessModel, steps: int) ->
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))[:, None, None]
     transition, process_var = _doubled(a, model.diagonal_var[:, None, None], steps)
     factor, spread = transition[:, 0, 0], process_var[:, 0, 0]
-    known = np.isfinite(var)
-    return factor * mean, np.where(known, factor * factor * np.where(known, var, 0.0) + spread, np.inf)
+    finite = np.isfinite(var)
+    return factor * mean, np.where(finite, factor * factor * np.where(finite, var, 0.0) + spread, np.inf)
 
 
 def predict_ahead_matrix(mean: Floats, cov: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:

@@ -26,9 +26,9 @@ SHOWN = 5
 
 def name_servers(servers: NDArray[Any]) -> str:
     """'server 3' or 'servers 3, 7, 9, 12, 15 and 4 more'."""
-    shown = ", ".join(str(int(server)) for server in servers[:SHOWN])
+    names = ", ".join(str(int(server)) for server in servers[:SHOWN])
     more = f" and {servers.size - SHOWN} more" if servers.size > SHOWN else ""
-    return f"server{'s' if servers.size > 1 else ''} {shown}{more}"
+    return f"server{'s' if servers.size > 1 else ''} {names}{more}"
 
 
 def check_servers(servers: int, least: int = 2) -> None:

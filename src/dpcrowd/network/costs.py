@@ -78,8 +78,8 @@ def varint_bytes(values: NDArray[np.floating]) -> Ints:
 def packets(cost: NDArray[np.integer], speaks: Bools, runs: int) -> Ints:
     """Packets in each run if a message of server i costs cost[i]; `speaks` (N,) or (slots, N) gives (..., runs)."""
     each = check_runs(cost.size, runs)
-    spent: Ints = np.where(speaks, cost, 0).reshape(*speaks.shape[:-1], runs, each).sum(axis=-1, dtype=np.int64)
-    return spent
+    totals: Ints = np.where(speaks, cost, 0).reshape(*speaks.shape[:-1], runs, each).sum(axis=-1, dtype=np.int64)
+    return totals
 
 
 def last_arrival(reach: Floats, speaks: Bools, runs: int) -> Floats:

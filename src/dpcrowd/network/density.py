@@ -51,11 +51,11 @@ def link_probability(servers: int, density: float) -> float:
         )
     if density >= 1 - SLACK:
         return 1.0
-    wanted = density * servers * (servers - 1) / 2
+    links = density * servers * (servers - 1) / 2
     low, high = 0.0, density  # the repair only adds links
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if expected_links(servers, middle) < wanted:
+        if expected_links(servers, middle) < links:
             low = middle
         else:
             high = middle

@@ -61,11 +61,11 @@ class RandomGraph:
         if runs < 1 or slots < 1:
             raise BadInput(f"graphs of {runs} runs and {slots} slots were asked for; allowed: at least 1 of each.")
         check_size(slots * runs * n, math.ceil(slots * runs * n * (n - 1) // 2 * self.density))
-        found = [self._links(rng, slots, run, runs) for run, rng in enumerate(rngs)]
-        low, high = (np.concatenate([links[end] for links in found]) for end in (0, 1))
+        by_run = [self._links(rng, slots, run, runs) for run, rng in enumerate(rngs)]
+        low, high = (np.concatenate([links[end] for links in by_run]) for end in (0, 1))
         one, other, added_run = self._repair(low, high, rngs, slots)
         added = np.bincount(added_run, minlength=runs)
-        delays = self._delays(rngs, [links[0].size for links in found], added.tolist())
+        delays = self._delays(rngs, [links[0].size for links in by_run], added.tolist())
         ends = np.concatenate((low, one)), np.concatenate((high, other))
         return _cut(Graph.from_edges(slots * runs * n, *ends, delays, check=False), slots)
 
@@ -89,10 +89,10 @@ class RandomGraph:
     ) -> tuple[Ints32, Ints32, Ints]:
         """Links for the isolated servers, ordered by run and then slot, and the run of each."""
         n, runs = self.servers, len(rngs)
-        heard = np.zeros(slots * runs * n, dtype=np.bool_)
-        heard[low] = True
-        heard[high] = True
-        isolated = np.flatnonzero(~heard)
+        linked = np.zeros(slots * runs * n, dtype=np.bool_)
+        linked[low] = True
+        linked[high] = True
+        isolated = np.flatnonzero(~linked)
         slot, run = np.divmod(isolated // n, runs)
         by_run = np.argsort(run, kind="stable")
         counts = np.bincount(run, minlength=runs)
@@ -103,14 +103,14 @@ class RandomGraph:
         return (server + base).astype(np.int32), (partner + base).astype(np.int32), added_run
 
     def _delays(
-        self, rngs: Sequence[np.random.Generator], found: Sequence[int], added: Sequence[int]
+        self, rngs: Sequence[np.random.Generator], before: Sequence[int], added: Sequence[int]
     ) -> Floats32 | None:
         """Delays of the links found in each run, then of those added by the repair; drawn run by run."""
         if self.latency is None:
             return None
-        drawn = [draw_latency(rng, a + b, self.latency) for rng, a, b in zip(rngs, found, added, strict=True)]
-        first = [delays[:a] for delays, a in zip(drawn, found, strict=True)]
-        return np.concatenate(first + [delays[a:] for delays, a in zip(drawn, found, strict=True)])
+        by_run = [draw_latency(rng, a + b, self.latency) for rng, a, b in zip(rngs, before, added, strict=True)]
+        first = [delays[:a] for delays, a in zip(by_run, before, strict=True)]
+        return np.concatenate(first + [delays[a:] for delays, a in zip(by_run, before, strict=True)])
 
 
 def draw_latency(rng: np.random.Generator, links: int, bounds: tuple[float, float]) -> Floats32:

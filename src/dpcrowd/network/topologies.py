@@ -54,10 +54,10 @@ def build(
     """
     if name not in TOPOLOGIES:
         raise unknown_name("graph", name, TOPOLOGIES)
-    for given in params:
-        if given not in PARAMETERS.get(name, ()):
+    for parameter in params:
+        if parameter not in PARAMETERS.get(name, ()):
             allowed = ", ".join(PARAMETERS.get(name, ())) or "none"
-            raise BadInput(f"graph '{name}' has no parameter '{given}'; allowed: {allowed}.")
+            raise BadInput(f"graph '{name}' has no parameter '{parameter}'; allowed: {allowed}.")
     check_bounds(latency)
     if name == "file":
         if "text" not in params:
@@ -111,28 +111,28 @@ def small_world(servers: int, density: float, rng: np.random.Generator, rewire: 
     """
     if not 0.0 <= rewire <= 1.0:
         raise BadInput(f"rewire {rewire}; allowed: a probability from 0 to 1.")
-    wanted = _wanted_links("small-world", servers, density, least=ring(servers)[0].size)
-    starts, distance, left = [], [], wanted
+    link_count = _link_count("small-world", servers, density, least=ring(servers)[0].size)
+    starts, distance, remaining = [], [], link_count
     for step in range(1, servers // 2 + 1):
         around = np.arange(servers // 2 if 2 * step == servers else servers)
-        chosen = around if around.size <= left else rng.permutation(around)[:left]
-        starts.append(chosen)
-        distance.append(np.full(chosen.size, step))
-        left -= chosen.size
-        if not left:
+        origins = around if around.size <= remaining else rng.permutation(around)[:remaining]
+        starts.append(origins)
+        distance.append(np.full(origins.size, step))
+        remaining -= origins.size
+        if not remaining:
             break
     sources = np.concatenate(starts)
     targets = (sources + np.concatenate(distance)) % servers
-    waiting = np.flatnonzero(rng.random(wanted) < rewire)
+    waiting = np.flatnonzero(rng.random(link_count) < rewire)
     for _ in range(32):  # a proposal that hits an existing link is drawn again; in a near complete graph it stays
         if not waiting.size:
             break
         proposed = rng.integers(servers, size=waiting.size)
-        taken = _key(servers, sources, targets)
+        existing = _key(servers, sources, targets)
         keys = _key(servers, sources[waiting], proposed)
         once = np.zeros(waiting.size, dtype=np.bool_)
         once[np.unique(keys, return_index=True)[1]] = True
-        fits = once & (proposed != sources[waiting]) & ~np.isin(keys, taken)
+        fits = once & (proposed != sources[waiting]) & ~np.isin(keys, existing)
         targets[waiting[fits]] = proposed[fits]
         waiting = waiting[~fits]
     return sources, targets
@@ -147,19 +147,19 @@ def scale_free(servers: int, density: float, rng: np.random.Generator) -> LinkEn
     if servers < 3:
         return ring(servers)
     most = servers // 2
-    wanted = _wanted_links("scale-free", servers, density, least=servers - 1, most=most * (servers - most))
-    high = next(m for m in range(1, most + 1) if m * (servers - m) >= wanted)
+    link_count = _link_count("scale-free", servers, density, least=servers - 1, most=most * (servers - most))
+    high = next(m for m in range(1, most + 1) if m * (servers - m) >= link_count)
     import networkx as nx
 
     # A star of `high` links, then servers - high - 1 newcomers that bring `high` links, or one less with `fewer`.
     newcomers = servers - high - 1
-    fewer = (high * (servers - high) - wanted) / newcomers if newcomers else 0.0
+    fewer = (high * (servers - high) - link_count) / newcomers if newcomers else 0.0
     seed = int(rng.integers(2**32))
     if fewer > 0.0:
-        made = nx.dual_barabasi_albert_graph(servers, high - 1, high, fewer, seed=seed)
+        graph = nx.dual_barabasi_albert_graph(servers, high - 1, high, fewer, seed=seed)
     else:
-        made = nx.barabasi_albert_graph(servers, high, seed=seed)
-    ends = np.array(made.edges(), dtype=np.int64)
+        graph = nx.barabasi_albert_graph(servers, high, seed=seed)
+    ends = np.array(graph.edges(), dtype=np.int64)
     return ends[:, 0], ends[:, 1]
 
 
@@ -168,9 +168,9 @@ def geometric(servers: int, density: float, rng: np.random.Generator) -> LinkEnd
 
     The reach is set for the drawn points such that the links, those that join isolated servers included, are L.
     """
-    wanted = _wanted_links("geometric", servers, density, least=math.ceil(servers / 2))
+    link_count = _link_count("geometric", servers, density, least=math.ceil(servers / 2))
     points = rng.random((servers, 2))
-    sources, targets = _close_pairs(points, wanted, density)
+    sources, targets = _close_pairs(points, link_count, density)
     apart = np.hypot(*(points[sources] - points[targets]).T)
     order = np.argsort(apart, kind="stable")
     sources, targets = sources[order], targets[order]
@@ -180,13 +180,13 @@ def geometric(servers: int, density: float, rng: np.random.Generator) -> LinkEnd
     np.minimum.at(first, targets, np.arange(order.size))
     linked = np.concatenate(([0], np.cumsum(np.bincount(first, minlength=order.size)[: order.size])))
     total = np.arange(order.size + 1) + (servers - linked + 1) // 2
-    closest = int(np.searchsorted(total, wanted))
+    closest = int(np.searchsorted(total, link_count))
     isolated = np.flatnonzero(first >= closest)
     _, one, other = join_isolated(servers, np.zeros_like(isolated), isolated, repair_draws(rng, isolated.size))
     return np.concatenate((sources[:closest], one)), np.concatenate((targets[:closest], other))
 
 
-def _close_pairs(points: NDArray[np.float64], wanted: int, density: float) -> LinkEnds:
+def _close_pairs(points: NDArray[np.float64], link_count: int, density: float) -> LinkEnds:
     """All pairs, or for many servers at least the `wanted` closest ones."""
     if points.shape[0] <= ALL_PAIRS:
         return complete(points.shape[0])
@@ -194,21 +194,21 @@ def _close_pairs(points: NDArray[np.float64], wanted: int, density: float) -> Li
 
     tree = cKDTree(points)
     reach = math.sqrt(2.0 * density / math.pi)
-    while (pairs := tree.query_pairs(reach, output_type="ndarray")).shape[0] < wanted:
+    while (pairs := tree.query_pairs(reach, output_type="ndarray")).shape[0] < link_count:
         reach *= 1.3
     return pairs[:, 0], pairs[:, 1]
 
 
-def _wanted_links(name: str, servers: int, density: float, least: int, most: int | None = None) -> int:
+def _link_count(name: str, servers: int, density: float, least: int, most: int | None = None) -> int:
     pairs = servers * (servers - 1) // 2
     most = pairs if most is None else most
-    wanted = round(density * pairs) if math.isfinite(density) else -1
-    if not least <= wanted <= most:
+    links = round(density * pairs) if math.isfinite(density) else -1
+    if not least <= links <= most:
         raise BadInput(
             f"density {density} for a {name} graph of {servers} servers; allowed: {least / pairs:.6g} to "
             f"{most / pairs:.6g}."
         )
-    return wanted
+    return links
 
 
 def _key(servers: int, sources: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.int64]:

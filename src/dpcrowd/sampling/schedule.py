@@ -74,18 +74,18 @@ def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], wi
     servers = len(indptr) - 1
     circle = np.arange(width)
     phases = np.empty(servers, dtype=np.int64)
-    heard = np.zeros((servers, width), dtype=np.int32)  # by whom, in which phase, how many
+    voices = np.zeros((servers, width), dtype=np.int32)  # by whom, in which phase, how many
     overall = np.zeros(width, dtype=np.int64)
     for server in range(servers):
         listeners = np.append(indices[indptr[server] : indptr[server + 1]], server)
-        around = heard[listeners]
+        around = voices[listeners]
         last = circle
         if farthest:
             apart = np.abs(circle[:, None] - np.flatnonzero(around.any(axis=0)))
             last = -np.minimum(apart, width - apart).min(axis=1, initial=width)
         phase = int(np.lexsort((last, overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
         phases[server] = phase
-        heard[listeners, phase] += 1
+        voices[listeners, phase] += 1
         overall[phase] += 1
     return phases
 
@@ -94,6 +94,6 @@ def _silence(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: i
     """Slots from the one to the next voice in the longest silence of each server, summed over the servers."""
     total = 0
     for server in range(len(indptr) - 1):
-        heard = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
-        total += int(np.diff(np.append(heard, heard[0] + width)).max())
+        voices = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
+        total += int(np.diff(np.append(voices, voices[0] + width)).max())
     return total

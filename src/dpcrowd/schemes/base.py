@@ -281,9 +281,9 @@ class Scheme(ABC):
             return
         guarantee = setting.need_guarantee()
         if guarantee.kind not in self.kinds:
-            wanted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
-            given = "window" if guarantee.kind == "window" else "horizon"
-            raise BadInput(f"scheme '{self.name}' takes {wanted}; given a {given} of {guarantee.length} slots.")
+            accepted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
+            span = "window" if guarantee.kind == "window" else "horizon"
+            raise BadInput(f"scheme '{self.name}' takes {accepted}; given a {span} of {guarantee.length} slots.")
 
 
 def any_region(mask: Bools) -> Bools:

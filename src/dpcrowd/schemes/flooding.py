@@ -91,13 +91,13 @@ class Flooding(Scheme):
     ) -> None:
         sums = hearing.sums(messages.table())
         regions = (sums.shape[1] - 1) // 3
-        heard = sums[:, -1:]
+        senders = sums[:, -1:]
         with np.errstate(invalid="ignore", divide="ignore"):
-            state.average = sums[:, :regions] / heard
+            state.average = sums[:, :regions] / senders
             if self.inner.independent_errors:
-                state.average_var = sums[:, regions : 2 * regions] / (heard * heard)
+                state.average_var = sums[:, regions : 2 * regions] / (senders * senders)
             else:
-                state.average_var = np.square(sums[:, 2 * regions : -1] / heard)
+                state.average_var = np.square(sums[:, 2 * regions : -1] / senders)
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
         local = self.inner.release(state.inner, plan, reading)

@@ -122,7 +122,7 @@ class EstimateMessages(Messages):
 
     def table(self) -> Floats:
         """Columns to be summed: estimates, variances, standard deviations, and how many there are."""
-        heard = self.speaks[:, None]
-        variance = np.where(heard, self.variance, 0.0)
-        estimate = np.where(heard, self.estimate, 0.0)
-        return np.concatenate([estimate, variance, np.sqrt(variance), heard.astype(np.float64)], axis=1)
+        speaks = self.speaks[:, None]
+        variance = np.where(speaks, self.variance, 0.0)
+        estimate = np.where(speaks, self.estimate, 0.0)
+        return np.concatenate([estimate, variance, np.sqrt(variance), speaks.astype(np.float64)], axis=1)

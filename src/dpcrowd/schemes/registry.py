@@ -89,22 +89,22 @@ def make_scheme(name: str, **options: Any) -> Scheme:
 
 def make_from(scheme: type[Scheme], name: str, **options: Any) -> Scheme:
     """An instance of a scheme that users call `name`; options that are None are left out."""
-    given = {key: value for key, value in options.items() if value is not None}
-    if scheme is Relay and "sampling" in given:
+    arguments = {key: value for key, value in options.items() if value is not None}
+    if scheme is Relay and "sampling" in arguments:
         raise BadInput(
             f"scheme '{name}' has a schedule of its own, staggered for pinned users and in lockstep for roaming ones; "
-            f"leave sampling '{given['sampling']}' out, and give samples or an interval."
+            f"leave sampling '{arguments['sampling']}' out, and give samples or an interval."
         )
-    if "interval" in given:
+    if "interval" in arguments:
         if not takes_interval(scheme):
             fit = ", ".join(n for n, s in SCHEMES.items() if takes_interval(s))
             raise BadInput(f"scheme '{name}' takes no sampling interval; these do: {fit}.")
         if scheme is not Relay:
-            given.setdefault("sampling", "fixed")
+            arguments.setdefault("sampling", "fixed")
     target = getattr(scheme, "wraps", None) or scheme
     takes_none = target.__init__ is object.__init__
     allowed = set() if takes_none else set(inspect.signature(target.__init__).parameters) - {"self"}
-    for key in given:
+    for key in arguments:
         if key not in allowed:
             raise BadInput(f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}.")
-    return scheme(**given)
+    return scheme(**arguments)

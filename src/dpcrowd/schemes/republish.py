@@ -75,8 +75,8 @@ class RepublishScheme(DirectScheme):
         if tested.any():
             state.ledger.spend(plan.slot, test_charge)
             # Where shares change, the last release is brought to today's share, as a whole number like the counts.
-            known = np.rint(state.last * (plan.shares / state.last_share))
-            moved = np.abs(counts - np.where(tested, known, counts)).sum(axis=1, keepdims=True).astype(np.int64)
+            last_counts = np.rint(state.last * (plan.shares / state.last_share))
+            moved = np.abs(counts - np.where(tested, last_counts, counts)).sum(axis=1, keepdims=True).astype(np.int64)
             price = np.maximum(test_charge, 1)
             noisy = noise.noisy(plan.slot, moved, price, guarantee.sensitivity, tested, read=_TEST_READ)
             publish |= tested & (noisy / counts.shape[1] > noise_scale(plan.amount, guarantee.sensitivity))

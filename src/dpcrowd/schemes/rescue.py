@@ -82,9 +82,9 @@ class RescueScheme(FilterScheme):
         largest = max(least, int(guarantee.total * tuning.epsilon_max))
         if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
             largest = least
-        left = state.ledger.remaining(slot)
-        amount = rescue(left, state.controllers.interval, tuning.phi, tuning.p_max, largest)
-        amount = np.where(left >= least, np.maximum(amount, least), 0)
+        remaining = state.ledger.remaining(slot)
+        amount = rescue(remaining, state.controllers.interval, tuning.phi, tuning.p_max, largest)
+        amount = np.where(remaining >= least, np.maximum(amount, least), 0)
         if setting.accounting == "sound":
             amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
             due = amount >= least
@@ -124,9 +124,9 @@ class RescueScheme(FilterScheme):
         self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
         error = error * plan.shares[rows // release.shape[1], 0]
-        left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
+        remaining = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
         engine = state.setting.engine
-        pid.rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, engine)
+        pid.rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, remaining, engine)
 
     @staticmethod
     def _remember(state: RescueState, sampled: Bools, release: Floats) -> None:

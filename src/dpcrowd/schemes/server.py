@@ -269,22 +269,24 @@ class Server:
         """
         if self._pending is None:
             raise BadInput("no slot is open: call observe() first.")
-        heard = dict(messages or {})
-        if self.number in heard:
+        by_sender = dict(messages or {})
+        if self.number in by_sender:
             raise BadInput(f"server {self.number} was given its own message as a neighbour's.")
-        if heard and self.scheme.reach == "alone":
-            raise BadInput(f"scheme '{self.scheme.name}' works alone and hears nobody; given {len(heard)} messages.")
+        if by_sender and self.scheme.reach == "alone":
+            raise BadInput(
+                f"scheme '{self.scheme.name}' works alone and hears nobody; given {len(by_sender)} messages."
+            )
         if self.scheme.reach == "one-hop":
-            self._check_neighbours(len(heard))
+            self._check_neighbours(len(by_sender))
         plan, reading = self._pending
         own = self._own_message(plan, reading)
-        heard[self.number] = own
-        for sender, message in heard.items():
+        by_sender[self.number] = own
+        for sender, message in by_sender.items():
             _check_message(sender, message, own)
-        heard = {sender: m for sender, m in heard.items() if m.speaks.any() or sender == self.number}
-        inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
+        by_sender = {sender: m for sender, m in by_sender.items() if m.speaks.any() or sender == self.number}
+        inbox = type(own).stack([by_sender[sender] for sender in sorted(by_sender)])
         sums = self.scheme.reach in ("one-hop", "flooding")
-        hearing = inbox_hearing(len(heard), self._gain) if sums else Hearing()
+        hearing = inbox_hearing(len(by_sender), self._gain) if sums else Hearing()
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
@@ -293,10 +295,10 @@ class Server:
             release = silent_on(release, self._blank)
         return release.of(0)
 
-    def _check_neighbours(self, heard: int) -> None:
-        if self._gain * heard * self.setting.model.growth > 0.5:
+    def _check_neighbours(self, neighbours: int) -> None:
+        if self._gain * neighbours * self.setting.model.growth > 0.5:
             raise BadInput(
-                f"server {self.number} was given messages of {heard} neighbours, too many for its consensus step "
+                f"server {self.number} was given messages of {neighbours} neighbours, too many for its consensus step "
                 f"{self._gain:.6g}: say with max_degree how many neighbours a server of this network can have."
             )
 

@@ -72,10 +72,10 @@ def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
 
 def fingerprint(scheme: Scheme, setting: Setting, *more: object) -> NDArray[np.uint8]:
     """A digest of everything that a state depends on: the scheme's options, the setting, and more."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for value in (scheme, setting, *more):
-        told.update(repr(_plain(value)).encode())
-    return np.frombuffer(told.digest(), dtype=np.uint8)
+        digest.update(repr(_plain(value)).encode())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 def _plain(value: Any) -> Any:

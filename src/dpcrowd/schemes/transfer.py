@@ -92,9 +92,9 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
     now_blank = np.zeros(len(places), dtype=np.bool_)
     if new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
-    begun = new.start()
-    load_into(begun, arrays, "state")
-    return begun, now_blank
+    new_state = new.start()
+    load_into(new_state, arrays, "state")
+    return new_state, now_blank
 
 
 def estimates_only(state: Any, fresh: Any) -> Any:
@@ -148,14 +148,14 @@ def without_prior(message: Messages) -> Messages:
 
 def _check_runs(old: Run, new: Run) -> None:
     if old.scheme.name != new.scheme.name:
-        given, needed = old.scheme.name, new.scheme.name
-        raise BadInput(f"the state to take over is of scheme '{given}'; this server runs '{needed}': start anew.")
+        before, now = old.scheme.name, new.scheme.name
+        raise BadInput(f"the state to take over is of scheme '{before}'; this server runs '{now}': start anew.")
     if not new.scheme.live:
         raise BadInput(f"scheme '{new.scheme.name}' cannot go on under another setting; only live schemes can.")
     for name in ("guarantee", "form", "accounting"):
-        given, needed = getattr(old.setting, name), getattr(new.setting, name)
-        if given != needed:
-            raise BadInput(f"the state to take over has {name} {given}; this server has {needed}: start anew.")
+        before, now = getattr(old.setting, name), getattr(new.setting, name)
+        if before != now:
+            raise BadInput(f"the state to take over has {name} {before}; this server has {now}: start anew.")
 
 
 def _check_places(places: Places, old: int, new: int) -> None:

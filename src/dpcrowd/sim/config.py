@@ -122,9 +122,9 @@ def guarantee_for(
     if not scheme.kinds:
         return None
     if guarantee.kind not in scheme.kinds:
-        fits, asked = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
+        accepted, offered = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
         raise BadInput(
-            f"scheme '{scheme.name}' takes a {fits}, not a {asked}; leave --{asked} out or choose another scheme."
+            f"scheme '{scheme.name}' takes a {accepted}, not a {offered}; leave --{offered} out or take another scheme."
         )
     if guarantee.kind == "window" and guarantee.length > slots:
         raise BadInput(

@@ -58,7 +58,7 @@ def run_batch(
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
     networks = Networks(config.network, config.seed, runs, config.beta, engine, config.model.growth)
-    racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
+    scheme_runs = [_SchemeRun(config, entrant, numbers, world, networks) for entrant in config.entrants]
     seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
     noise = SeededNoise(seeds, config.servers, len(config.data.regions), engine=engine)
     static = networks.static is not None
@@ -70,24 +70,24 @@ def run_batch(
         noise.prepare(slot)
         drawing += time.perf_counter() - began
         shares, counts = world.shares(slot), world.counts[slot]
-        for racer in racers:
+        for scheme_run in scheme_runs:
             began = time.perf_counter()
-            scheme = racer.entrant.scheme
-            release = run_slot(scheme, racer.state, slot, shares, counts, noise, links.hearing(scheme.reach))
-            racer.recorder.seconds += time.perf_counter() - began
-            racer.recorder.add(slot, release, links, static=static)
-            if racer.history is not None:
-                racer.history.add(slot)
+            scheme = scheme_run.entrant.scheme
+            release = run_slot(scheme, scheme_run.state, slot, shares, counts, noise, links.hearing(scheme.reach))
+            scheme_run.recorder.seconds += time.perf_counter() - began
+            scheme_run.recorder.add(slot, release, links, static=static)
+            if scheme_run.history is not None:
+                scheme_run.history.add(slot)
         if tick is not None:
             tick(1)
-    return [racer.recorder.finish(networks.static, drawing, racer.history) for racer in racers]
+    return [scheme_run.recorder.finish(networks.static, drawing, scheme_run.history) for scheme_run in scheme_runs]
 
 
 class _World:
     """Truth, shares and counts of a batch, laid out for the engine: slots first, then runs x servers, then regions."""
 
     def __init__(self, config: SimulationConfig, runs: Sequence[int]) -> None:
-        drawn: list[RunData] = [
+        by_run: list[RunData] = [
             draw_run(
                 config.data,
                 seed=config.seed,
@@ -99,16 +99,16 @@ class _World:
             )
             for run in runs
         ]
-        self.truth = np.stack([run.truth for run in drawn], axis=1).astype(np.float64)
-        self.counts = np.concatenate([run.counts for run in drawn], axis=1)
-        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in drawn], axis=1)[..., None]
+        self.truth = np.stack([run.truth for run in by_run], axis=1).astype(np.float64)
+        self.counts = np.concatenate([run.counts for run in by_run], axis=1)
+        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in by_run], axis=1)[..., None]
 
     def shares(self, slot: int) -> Floats:
         """(runs x servers, 1)"""
         return np.asarray(self._shares[slot if len(self._shares) > 1 else 0])
 
 
-class _Racer:
+class _SchemeRun:
     """One scheme with its state and its recorder."""
 
     def __init__(

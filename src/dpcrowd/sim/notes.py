@@ -100,8 +100,8 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     """Remarks to print with the result."""
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
-        shown = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
-        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {shown}.")
+        names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
+        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {names}.")
     promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
     if not all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         remarks.append(
@@ -167,5 +167,5 @@ def _different_promises(config: SimulationConfig) -> list[str]:
             lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
     if len(lengths) < 2:
         return []
-    told = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
-    return [f"epsilon covers {told}: their errors are not at the same privacy."]
+    spans = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
+    return [f"epsilon covers {spans}: their errors are not at the same privacy."]

@@ -61,7 +61,7 @@ class SimulationResult:
         runs = max((len(record.runs) for record in self.records.values()), default=0)
         lines = [f"SimulationResult of {runs} runs"]
         for row in self.summary():
-            errors = (f"{name.upper()} {_shown(row[name])}" for name in ("are", "ace"))
+            errors = (f"{name.upper()} {_format_metric(row[name])}" for name in ("are", "ace"))
             lines.append(f"  {row['scheme']}: {', '.join(errors)}, frequency {row['frequency']:.3g}")
         return "\n".join(lines)
 
@@ -86,10 +86,10 @@ class SimulationResult:
             rows["scheme"] += [record.label] * len(record.runs)
             rows["run"] += record.runs.tolist()
             for metric in METRICS:
-                rows[metric] += _listed(getattr(record, metric))
-            paid = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
+                rows[metric] += _as_list(getattr(record, metric))
+            payments = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
             for name in _PAID:
-                rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in paid]
+                rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in payments]
         if self.smoothed:
             for metric in ("are", "coverage95"):
                 rows[f"smoothed_{metric}"] = [
@@ -104,8 +104,8 @@ class SimulationResult:
             slots = record.are_by_slot.shape[1]
             rows["scheme"] += [record.label] * slots
             rows["slot"] += range(slots)
-            rows["are"] += _listed(nan_mean(record.are_by_slot, (0,)))
-            rows["ace"] += _listed(nan_mean(record.ace_by_slot, (0,)))
+            rows["are"] += _as_list(nan_mean(record.are_by_slot, (0,)))
+            rows["ace"] += _as_list(nan_mean(record.ace_by_slot, (0,)))
         return rows
 
     def compare(self, first: str, second: str, metric: str = "are") -> Comparison:
@@ -122,20 +122,20 @@ class SimulationResult:
         return write_table({**columns, **more}, Path(path))
 
 
-def _shown(metric: dict[str, Any]) -> str:
+def _format_metric(metric: dict[str, Any]) -> str:
     if metric["mean"] is None:
         return "undefined"
     half = "" if metric["ci95"] is None else f" ± {(metric['ci95'][1] - metric['ci95'][0]) / 2:.2g}"
     return f"{metric['mean']:.4g}{half}"
 
 
-def _listed(values: Floats) -> list[float | None]:
+def _as_list(values: Floats) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _smoothed_column(record: RunRecords, metric: str) -> list[float | None]:
     smoothed = record.smoothed
-    return [None] * len(record.runs) if smoothed is None else _listed(getattr(smoothed, metric))
+    return [None] * len(record.runs) if smoothed is None else _as_list(getattr(smoothed, metric))
 
 
 def _summary(record: RunRecords) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
     for metric in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms"):
         entry[metric] = mean_with_interval(getattr(record, metric)).mean
-    paid = [p.epsilons() for p in record.paid]
+    payments = [p.epsilons() for p in record.paid]
     entry["epsilon_paid"] = {
-        who: max(p[who] for p in paid) if paid else None for who in ("server", "moving", "roaming")
+        who: max(p[who] for p in payments) if payments else None for who in ("server", "moving", "roaming")
     }
     entry["coverage95"] = mean_with_interval(record.coverage95).mean
     if record.smoothed is not None:

@@ -58,14 +58,14 @@ def simulate(
     total = config.data.slots * config.runs
     parts: list[list[RunRecords]] = []
     if backend == "local" and (len(shared) == 1 or jobs == 1 or _work(config) < _WORTH_A_WORKER):
-        done = 0
+        count = 0
         for runs in shared:
 
             def tick(slots: int, width: int = len(runs)) -> None:
-                nonlocal done
-                done += slots * width
+                nonlocal count
+                count += slots * width
                 if progress is not None:
-                    progress(done, total)
+                    progress(count, total)
 
             parts.append(run_batch(config, runs, tick))
     else:
@@ -82,12 +82,12 @@ def simulate(
 def _run_parallel(
     config: SimulationConfig, shared: list[list[int]], where: Backend, progress: Progress | None, total: int
 ) -> list[list[RunRecords]]:
-    parts, done = [], 0
+    parts, count = [], 0
     for index, records in run_tasks(run_batch, [(config, runs) for runs in shared], where):
         parts.append(records)
-        done += config.data.slots * len(shared[index])
+        count += config.data.slots * len(shared[index])
         if progress is not None:
-            progress(done, total)
+            progress(count, total)
     return parts
 
 

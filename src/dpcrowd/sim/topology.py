@@ -27,7 +27,7 @@ from dpcrowd.plugins import Plugin, find_plugin
 from dpcrowd.sampling.schedule import spread_phases
 from dpcrowd.sim.data.seeds import Purpose, generator
 
-__all__ = ["Links", "NetworkSpec", "Networks"]
+__all__ = ["NetworkSpec", "Networks", "SlotLinks"]
 
 # Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
 _SLOTS_AT_A_TIME = 16
@@ -90,7 +90,7 @@ def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Ge
     return Graph.from_edges(servers, sources, targets, draw_latency(rng, sources.size, LATENCY_MS))
 
 
-class Links:
+class SlotLinks:
     """One slot's graph of a batch of runs and everything derived from it."""
 
     def __init__(
@@ -172,17 +172,17 @@ class Networks:
         self._growth = growth
         self._rngs = [generator(seed, run, Purpose.GRAPH) for run in runs]
         self._beta, self.engine = beta, engine
-        self._drawn = -1
+        self._chunk_number = -1
         self._chunk: list[Graph] = []
         self._static = None if spec.dynamic else self._links(union([spec.draw(rng) for rng in self._rngs]))
         if beta is not None:  # a network that changes can give a server every other one for a neighbour
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
-    def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self.engine, self._growth, same=not self.spec.dynamic)
+    def _links(self, graph: Graph) -> SlotLinks:
+        return SlotLinks(graph, len(self._rngs), self._beta, self.engine, self._growth, same=not self.spec.dynamic)
 
     @property
-    def static(self) -> Links | None:
+    def static(self) -> SlotLinks | None:
         """The links of all slots, if they never change."""
         return self._static
 
@@ -197,14 +197,14 @@ class Networks:
         parts = [graph.part(run * servers, servers) for run in range(len(self._rngs))]
         return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])
 
-    def at(self, slot: int) -> Links:
+    def at(self, slot: int) -> SlotLinks:
         """The links of a slot."""
         if self._static is not None:
             return self._static
         number, place = divmod(slot, _SLOTS_AT_A_TIME)
-        while self._drawn < number:
+        while self._chunk_number < number:
             self._chunk = self._draw_chunk()
-            self._drawn += 1
+            self._chunk_number += 1
         return self._links(self._chunk[place])
 
     def _draw_chunk(self) -> list[Graph]:

@@ -74,14 +74,14 @@ def check_batches(trial: Trial) -> None:
     seeds = [np.random.SeedSequence(seed) for seed in (5, 6)]
     scheme, phases = trial.scheme, trial.setting.phases
 
-    def run(chosen: Sequence[int]) -> list[Release]:
-        servers = sum(worlds[i].servers for i in chosen)
-        together = None if phases is None else np.tile(phases, len(chosen))
-        noise = SeededNoise([seeds[i] for i in chosen], worlds[0].servers, regions)
-        state = scheme.start(replace(trial.setting, servers=servers, runs=len(chosen), phases=together))
-        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in chosen], gain)
-        shares = np.concatenate([worlds[i].shares for i in chosen])
-        counts = np.concatenate([worlds[i].counts for i in chosen], axis=1)
+    def run(members: Sequence[int]) -> list[Release]:
+        servers = sum(worlds[i].servers for i in members)
+        together = None if phases is None else np.tile(phases, len(members))
+        noise = SeededNoise([seeds[i] for i in members], worlds[0].servers, regions)
+        state = scheme.start(replace(trial.setting, servers=servers, runs=len(members), phases=together))
+        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in members], gain)
+        shares = np.concatenate([worlds[i].shares for i in members])
+        counts = np.concatenate([worlds[i].counts for i in members], axis=1)
         return [run_slot(scheme, state, t, shares, counts[t], noise, hearing) for t in range(slots)]
 
     batch, singles = run([0, 1]), [run([i]) for i in range(2)]
@@ -99,9 +99,9 @@ def check_inputs(trial: Trial) -> None:
     def watched(
         scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
     ) -> Release:
-        given = [shares.copy(), counts.copy()]
+        originals = [shares.copy(), counts.copy()]
         release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
-        for name, array, original in zip(("shares", "counts"), (shares, counts), given, strict=True):
+        for name, array, original in zip(("shares", "counts"), (shares, counts), originals, strict=True):
             if not np.array_equal(array, original):
                 raise ContractBroken(f"the scheme writes into the {name} that it was given, in slot {slot}")
         return release

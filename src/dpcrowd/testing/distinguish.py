@@ -52,8 +52,8 @@ def check_distinguishability(scheme: Scheme, setting: Setting) -> None:
     """One user in every slot, or not: nothing that leaves a server tells which by more than was charged so far."""
     runs = [_released(scheme, setting, user) for user in (0, 1)]
     for slot in range(_SLOTS):
-        (without, paid), (with_user, paid_too) = (run[slot] for run in runs)
-        epsilon = max(paid, paid_too) / 1e9
+        (without, charge), (with_user, other_charge) = (run[slot] for run in runs)
+        epsilon = max(charge, other_charge) / 1e9
         for name, values in without.items():
             worst = excess(values, with_user[name], epsilon)
             if worst > MARGIN:
@@ -69,14 +69,14 @@ def _released(scheme: Scheme, setting: Setting, user: int) -> list[tuple[dict[st
     noise = SeededNoise([np.random.SeedSequence(11, spawn_key=(user,))], setting.servers, 1)
     hearing, shares = _deaf(scheme), np.full((setting.servers, 1), 0.5)
     counts = np.full((setting.servers, 1), _COUNT + user)
-    slots, paid = [], np.zeros(setting.servers)
+    slots, charge = [], np.zeros(setting.servers)
     for slot in range(_SLOTS):
         plan = scheme.plan(state, slot, shares)
         reading = scheme.perturb(state, plan, counts.copy(), noise)
         message = scheme.message(state, plan, reading)
         scheme.fuse(state, plan, reading, message, hearing)
         release = scheme.release(state, plan, reading)
-        paid += release.charge.max(axis=1)
+        charge += release.charge.max(axis=1)
         numbers: dict[str, Any] = {"reading.noisy": reading.noisy, "release.estimate": release.estimate}
         numbers |= {"release.variance": release.variance, "release.sampled": release.sampled}
         numbers |= {f"message.{name}": array for name, array in message.arrays().items()}
@@ -84,7 +84,7 @@ def _released(scheme: Scheme, setting: Setting, user: int) -> list[tuple[dict[st
             name: np.nan_to_num(np.asarray(array, dtype=np.float64).reshape(setting.servers, -1)[:, 0], nan=-1e300)
             for name, array in numbers.items()
         }
-        slots.append((columns, float(paid.max())))
+        slots.append((columns, float(charge.max())))
     return slots
 
 

@@ -49,12 +49,12 @@ def check_saved_state(trial: Trial) -> None:
         )
 
 
-def _first_difference(trial: Trial, wanted: Callable[[str], bool]) -> str | None:
+def _first_difference(trial: Trial, relevant: Callable[[str], bool]) -> str | None:
     """The name and slot of the first array that other counts change."""
     pairs = zip(trial.blind.released, trial.blind_to_others.released, strict=True)
     for slot, (first, second) in enumerate(pairs):
         for name in sorted(first.keys() | second.keys()):
-            if wanted(name) and (name not in first or name not in second or bits(first[name]) != bits(second[name])):
+            if relevant(name) and (name not in first or name not in second or bits(first[name]) != bits(second[name])):
                 return f"'{name}' of slot {slot}"
     return None
 
@@ -70,31 +70,31 @@ def check_charges(trial: Trial) -> None:
     unit = trial.setting.need_guarantee().sensitivity
     noise = BlindNoise(trial.world.noise())
     charged = charges_of(trial.play(noise=noise), trial.world.regions).max(axis=2)
-    spent = np.zeros(charged.shape)
+    costs = np.zeros(charged.shape)
     for read in noise.reads:
-        spent[read.slot] += cost_of(read, unit)
-    short = np.argwhere(spent > charged * (1 + 1e-9))
+        costs[read.slot] += cost_of(read, unit)
+    short = np.argwhere(costs > charged * (1 + 1e-9))
     if len(short):
         slot, server = (int(i) for i in short[0])
         raise ContractBroken(
-            f"in slot {slot} server {server} reads counts for {spent[slot, server] / 1e9:.6g} ε, and its release says "
+            f"in slot {slot} server {server} reads counts for {costs[slot, server] / 1e9:.6g} ε, and its release says "
             f"that {charged[slot, server] / 1e9:.6g} ε were charged"
         )
 
 
 def check_fresh_draws(trial: Trial) -> None:
     """No draw is used for two reads: their difference would be free of noise."""
-    seen: dict[tuple[int, int], Bools] = {}
+    used: dict[tuple[int, int], Bools] = {}
     for read in trial.blind.reads:
         key = (read.slot, read.number)
         where = np.zeros((len(read.where), trial.world.regions), dtype=np.bool_)
         where[:, : read.where.shape[1]] = read.where
-        if (seen.get(key, np.zeros_like(where)) & where).any():
+        if (used.get(key, np.zeros_like(where)) & where).any():
             raise ContractBroken(
                 f"slot {read.slot} is read twice with read={read.number}, which gives the same draw twice: number the "
                 "reads of a slot 0, 1, 2, ..."
             )
-        seen[key] = seen.get(key, np.zeros_like(where)) | where
+        used[key] = used.get(key, np.zeros_like(where)) | where
 
 
 def check_ledger(trial: Trial) -> None:
@@ -127,12 +127,12 @@ def check_ledger(trial: Trial) -> None:
 def check_budget(trial: Trial) -> None:
     """Nobody pays more than was promised: one who stays, one who moves (sound), one who roams (roaming users)."""
     guarantee = trial.setting.need_guarantee()
-    paid = worst_paid(charges_of(trial.releases, trial.world.regions), trial.window)
-    who = {"stays in one region": paid.staying}
+    worst = worst_paid(charges_of(trial.releases, trial.world.regions), trial.window)
+    who = {"stays in one region": worst.staying}
     if trial.setting.accounting == "sound":
-        who["moves between regions"] = paid.moving
+        who["moves between regions"] = worst.moving
     if guarantee.users == "roaming":
-        who["roams between servers"] = paid.roaming
+        who["roams between servers"] = worst.roaming
     for user, nano in who.items():
         if nano > guarantee.total:
             raise ContractBroken(

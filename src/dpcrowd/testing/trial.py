@@ -124,12 +124,12 @@ class _PaidFirst:
         self._cost += cost_of(self._noise.reads[-1], self._unit)
         now = self._remaining()
         assert self._before is not None and now is not None
-        paid = (self._before - now).max(axis=1)
-        if (self._cost > paid * (1 + 1e-9)).any():
-            server = int(np.argmax(self._cost - paid))
+        charge = (self._before - now).max(axis=1)
+        if (self._cost > charge * (1 + 1e-9)).any():
+            server = int(np.argmax(self._cost - charge))
             self._unpaid.append(
                 f"in slot {self._slot} server {server} reads counts for {self._cost[server] / 1e9:.6g} ε when its "
-                f"ledger has been charged {paid[server] / 1e9:.6g} ε for that slot: spend before reading"
+                f"ledger has been charged {charge[server] / 1e9:.6g} ε for that slot: spend before reading"
             )
         return value
 
@@ -146,8 +146,8 @@ def ledger_of(state: Any) -> BatchLedger | None:
     if isinstance(own, BatchLedger):
         return own
     inside: Sequence[Any] = [getattr(state, f.name) for f in fields(state)] if is_dataclass(state) else []
-    found = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
-    return next((ledger for ledger in found if ledger is not None), None)
+    ledgers = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
+    return next((ledger for ledger in ledgers if ledger is not None), None)
 
 
 def _packed(state: Any) -> dict[str, NDArray[Any]]:

@@ -196,9 +196,9 @@ class WatchedNoise:
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         parts = (np.broadcast_to(part, np.shape(where)).copy() for part in (counts, charge, sensitivity, where))
         self.reads.append(Read(slot, read, *parts))
-        return self._noise.noisy(slot, self.seen(counts), charge, sensitivity, where, read)
+        return self._noise.noisy(slot, self.input_of(counts), charge, sensitivity, where, read)
 
-    def seen(self, counts: Any) -> Any:
+    def input_of(self, counts: Any) -> Any:
         """The counts to which noise is added."""
         return counts
 
@@ -206,5 +206,5 @@ class WatchedNoise:
 class BlindNoise(WatchedNoise):
     """Noise that never looks at the counts it is given: whatever depends on raw counts after it has gone around it."""
 
-    def seen(self, counts: Any) -> Any:
+    def input_of(self, counts: Any) -> Any:
         return np.full(np.shape(counts), 50)

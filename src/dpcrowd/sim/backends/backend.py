@@ -75,7 +75,7 @@ def _local_workers(backend: Backend) -> Iterator[Workers]:
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    _hush_given_up_tasks()
+    _silence_cancelled_tasks()
     with warnings.catch_warnings():
         # loky renews a worker whose memory has grown, loses nothing by it, and warns each time.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -91,16 +91,16 @@ def unreachable(kind: str, address: str, reason: object) -> BadInput:
 
 
 @cache
-def _hush_given_up_tasks() -> None:
+def _silence_cancelled_tasks() -> None:
     """When tasks are given up, loky's own thread may look for one that is gone already, and die of it: no harm done.
 
     It would print a traceback, now or a moment later; everything else that dies in a thread is still told.
     """
-    told = threading.excepthook
+    default_hook = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs) -> None:
-        named = args.thread is not None and args.thread.name == "ExecutorManagerThread"
-        if not (named and args.exc_type is KeyError):
-            told(args)
+        is_manager = args.thread is not None and args.thread.name == "ExecutorManagerThread"
+        if not (is_manager and args.exc_type is KeyError):
+            default_hook(args)
 
     threading.excepthook = hook

@@ -32,7 +32,7 @@ def dask_workers(backend: Backend) -> Iterator[Workers]:
         def submit(self, func: Callable[..., Any], callback: Callable[[Any], None] | None = None) -> Future[Any]:
             future: Future[Any] = super().submit(func, callback)
             if callback is not None:
-                future.add_done_callback(lambda done: callback(done) if done.exception() is not None else None)
+                future.add_done_callback(lambda outcome: callback(outcome) if outcome.exception() is not None else None)
             return future
 
         def retrieve_result_callback(self, out: Any) -> Any:

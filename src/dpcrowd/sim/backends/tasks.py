@@ -43,33 +43,33 @@ def run_tasks(
     """
     if not tasks:
         return
-    left = dict(enumerate(tasks))
+    remaining = dict(enumerate(tasks))
     with open_workers(backend) as workers:
         failures = 0
-        while left:
+        while remaining:
             try:
-                with closing(_stream(workers, function, left)) as outcomes:
+                with closing(_stream(workers, function, remaining)) as outcomes:
                     for outcome in outcomes:
                         if outcome.error is not None:
                             raise outcome.error
-                        del left[outcome.index]
+                        del remaining[outcome.index]
                         failures = 0
                         yield outcome.index, outcome.value
             except workers.lost as error:
                 failures += 1
                 if failures > workers.attempts:
-                    raise _lost(backend, len(tasks), len(left), error) from None
+                    raise _lost(backend, len(tasks), len(remaining), error) from None
 
 
 def _stream(
-    workers: Workers, function: Callable[..., Any], left: dict[int, tuple[Any, ...]]
+    workers: Workers, function: Callable[..., Any], remaining: dict[int, tuple[Any, ...]]
 ) -> Generator[_Outcome, None, None]:
     from joblib import Parallel, delayed
 
     failed: list[_Outcome] = []
 
     def calls() -> Iterator[Any]:
-        for index, task in list(left.items()):
+        for index, task in list(remaining.items()):
             if failed:
                 return
             yield delayed(_run)(index, (function, task))
@@ -114,10 +114,10 @@ def _leave_control_c_to_the_caller() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _lost(backend: Backend, asked: int, left: int, error: BaseException) -> WorkersLost:
+def _lost(backend: Backend, total: int, remaining: int, error: BaseException) -> WorkersLost:
     reason = " ".join(str(error).split()).split(". ")[0][:200].rstrip(".")
     return WorkersLost(
         f"workers of the {backend.name} backend keep dying before they finish a task ({type(error).__name__}: "
-        f"{reason}); {asked - left} of {asked} tasks are finished and keep their results. Often memory is short: "
+        f"{reason}); {total - remaining} of {total} tasks are finished and keep their results. Often memory is short: "
         f"take fewer jobs, servers or regions."
     )

@@ -9,11 +9,11 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 
-__all__ = ["CATALOG", "Entry", "located"]
+__all__ = ["CATALOG", "DataSetEntry", "find_location"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class DataSetEntry:
     """One named data set."""
 
     name: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 CATALOG = (
-    Entry(
+    DataSetEntry(
         "linear",
         1000,
         1,
@@ -33,7 +33,7 @@ CATALOG = (
         "drawn anew in each run",
         "no terms",
     ),
-    Entry(
+    DataSetEntry(
         "multi-linear",
         1000,
         6,
@@ -41,7 +41,7 @@ CATALOG = (
         "drawn anew in each run",
         "no terms",
     ),
-    Entry(
+    DataSetEntry(
         "flu",
         791,
         1,
@@ -49,7 +49,7 @@ CATALOG = (
         "CDC FluView, ILINet, column ILITOTAL",
         "US government work; credit CDC",
     ),
-    Entry(
+    DataSetEntry(
         "multi-flu",
         441,
         51,
@@ -60,7 +60,7 @@ CATALOG = (
 )
 
 
-def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
+def find_location(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
     """Where a published set's file is; 'built in' for synthetic sets; None if it has to be downloaded."""
     if name not in PUBLISHED:
         return "built in"

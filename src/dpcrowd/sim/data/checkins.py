@@ -89,9 +89,9 @@ def checkin_columns(table: Table) -> Table:
     names = [name.lower() for name in table.header]
     if any(names.count(name) != 1 for name in HEADER):
         raise BadInput(f"{table.file}: the first line has to name the columns user, time and region, each once.")
-    kept = [place for place, name in enumerate(names) if name in HEADER]
-    rows = [[row[place] for place in kept] for row in table.rows]
-    return replace(table, header=tuple(table.header[place] for place in kept), rows=rows)
+    places = [place for place, name in enumerate(names) if name in HEADER]
+    rows = [[row[place] for place in places] for row in table.rows]
+    return replace(table, header=tuple(table.header[place] for place in places), rows=rows)
 
 
 def checkins_from_table(
@@ -116,17 +116,17 @@ def checkins_from_table(
     # Latest first (later rows first among equals): the first entry of a (slot, user) pair is then the one that wins.
     latest_first = np.argsort(times, kind="stable")[::-1]
     _, first = np.unique((slot * users + user)[latest_first], return_index=True)
-    kept = latest_first[first]
+    winners = latest_first[first]
     used = checked_slots(slots, total, f"{table.file} in slots of {slot_length}")
-    kept = kept[slot[kept] < used]
-    chosen = region_indexes(names, regions)
-    if chosen is not None:
+    winners = winners[slot[winners] < used]
+    columns = region_indexes(names, regions)
+    if columns is not None:
         new_index = np.full(len(names), -1)
-        new_index[chosen] = np.arange(len(chosen))
-        region, names = new_index[region], tuple(names[k] for k in chosen)
-        kept = kept[region[kept] >= 0]
+        new_index[columns] = np.arange(len(columns))
+        region, names = new_index[region], tuple(names[k] for k in columns)
+        winners = winners[region[winners] >= 0]
 
-    truth = _count(slot[kept] * len(names) + region[kept], (used, len(names)))
+    truth = _count(slot[winners] * len(names) + region[winners], (used, len(names)))
     model, change_var, note = series_model(truth, process_var, f"{table.file} in slots of {slot_length}")
     notes = (
         f"Check-ins in slots of {slot_length}: a user counts in one region per slot (the last check-in wins) and at "
@@ -142,21 +142,23 @@ def checkins_from_table(
         notes=notes,
         change_var=change_var,
         slot_labels=tuple(iso_label(origin + t * length) for t in range(used)),
-        entry_slot=slot[kept],
-        entry_user=user[kept],
-        entry_region=region[kept],
+        entry_slot=slot[winners],
+        entry_user=user[winners],
+        entry_region=region[winners],
         users=users,
     )
 
 
-def _slots(times: Ints, length: int, d: int, file: str, shown: str | float) -> tuple[Ints, int, int]:
+def _slots(times: Ints, length: int, d: int, file: str, length_text: str | float) -> tuple[Ints, int, int]:
     """(slot of each check-in, start of slot 0, number of slots)."""
     offset = MONDAY if length % WEEK == 0 else 0
     index = (times - offset) // length
     first, last = int(index.min()), int(index.max())
     total = last - first + 1
     if total > MOST_SLOTS or total * d > MOST_CELLS:
-        raise BadInput(f"{file}: slots of {shown} give {total:,} slots x {d:,} regions, too many; take a longer slot.")
+        raise BadInput(
+            f"{file}: slots of {length_text} give {total:,} slots x {d:,} regions, too many; take a longer slot."
+        )
     return index - first, first * length + offset, total
 
 

@@ -80,9 +80,9 @@ def counts_from_table(
     labels = read_labels(table, 0) if timed else None
     counts = read_counts(table, columns, round_counts=round_counts)
     used = checked_slots(slots, len(counts), table.file)
-    chosen = region_indexes(names, regions)
-    if chosen is not None:
-        counts, names = counts[:, chosen], tuple(names[k] for k in chosen)
+    selection = region_indexes(names, regions)
+    if selection is not None:
+        counts, names = counts[:, selection], tuple(names[k] for k in selection)
     counts = counts[:used].copy()
     counts.setflags(write=False)  # every run shares this array
     model, change_var, note = series_model(counts, process_var, table.file)
@@ -127,8 +127,8 @@ def counts_from_array(
     if len(names) != array.shape[1] or len(set(names)) != len(names):
         raise BadInput(f"{len(names)} region names were given for {array.shape[1]} columns, or one of them twice.")
     length = checked_slots(slots, len(array), "the array")
-    kept = whole[:length].astype(np.int64)
-    model, change_var, note = series_model(kept, process_var, "the array")
+    values = whole[:length].astype(np.int64)
+    model, change_var, note = series_model(values, process_var, "the array")
     return FixedData(
         name="array",
         regions=names,
@@ -137,7 +137,7 @@ def counts_from_array(
         tuning=Tuning(),
         notes=(note,),
         change_var=change_var,
-        counts=kept,
+        counts=values,
     )
 
 

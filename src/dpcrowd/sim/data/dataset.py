@@ -70,19 +70,19 @@ def checked_slots(slots: int | None, available: int, name: str) -> int:
     return int(slots)
 
 
-def region_indexes(regions: Sequence[str], wanted: Sequence[str] | None) -> list[int] | None:
+def region_indexes(regions: Sequence[str], selection: Sequence[str] | None) -> list[int] | None:
     """Columns of the wanted regions in the order asked for; None for all."""
-    if wanted is None:
+    if selection is None:
         return None
-    if isinstance(wanted, str):
-        wanted = [wanted]
-    if not wanted:
+    if isinstance(selection, str):
+        selection = [selection]
+    if not selection:
         raise BadInput("an empty list of regions was given; name at least one, or leave it out for all.")
     index = {name: column for column, name in enumerate(regions)}
-    for name in wanted:
+    for name in selection:
         if name not in index:
             raise unknown_name("region", name, regions)
-    if len(set(wanted)) < len(wanted):
-        twice = next(name for name in wanted if list(wanted).count(name) > 1)
+    if len(set(selection)) < len(selection):
+        twice = next(name for name in selection if list(selection).count(name) > 1)
         raise BadInput(f"region '{twice}' is asked for twice; name each region once.")
-    return [index[name] for name in wanted]
+    return [index[name] for name in selection]

@@ -75,7 +75,7 @@ def fetch_flu(open_url: Opener = urllib.request.urlopen) -> Series:
     }
     headers = {"Content-Type": "application/json;charset=UTF-8", "Referer": FLUVIEW_PAGE}
     request = urllib.request.Request(FLUVIEW_URL, data=json.dumps(question).encode(), headers=headers, method="POST")
-    return parse_ilinet(_unzip(_read(request, open_url), "ILINet.csv"))
+    return parse_ilinet(_unzip(_download(request, open_url), "ILINet.csv"))
 
 
 def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
@@ -83,7 +83,7 @@ def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
     text = ""
     for page in range(PAGES):
         query = urllib.parse.urlencode({"$limit": PAGE, "$offset": page * PAGE, "$order": ":id"})
-        part = _read(urllib.request.Request(f"{NCHS_URL}?{query}"), open_url).decode("utf-8-sig")
+        part = _download(urllib.request.Request(f"{NCHS_URL}?{query}"), open_url).decode("utf-8-sig")
         lines = part.splitlines(keepends=True)
         text += part if page == 0 else "".join(lines[1:])
         if len(lines) - 1 < PAGE:
@@ -113,7 +113,7 @@ def _unzip(content: bytes, member: str) -> str:
     raise BadInput(f"the zip file has no {member}")
 
 
-def _read(request: urllib.request.Request, open_url: Opener) -> bytes:
+def _download(request: urllib.request.Request, open_url: Opener) -> bytes:
     """The whole answer. The socket's own timeout sees silence only; the deadline ends an endless trickle too."""
     request.add_header("User-Agent", "dpcrowd")
     deadline = time.monotonic() + TOTAL_SECONDS

@@ -116,13 +116,13 @@ def draw_run(
         raise unknown_name("observation", observation, KINDS)
     checked_users(users)
     truth = data.truth(generator(seed, run, Purpose.TRUTH))
-    drawn = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
+    server_shares = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
     rng = generator(seed, run, Purpose.OBSERVATION)
     if isinstance(data, CheckIns):
-        drawn = _probabilities(drawn, explicit=not isinstance(shares, str))
-        return RunData(truth, data.split(drawn, users, rng), drawn, partition=True)
-    counts = observe(observation, truth, drawn, data.change_var, rng, users)
-    return RunData(truth, counts, drawn, partition=observation == "binomial" and is_partition(drawn))
+        server_shares = _probabilities(server_shares, explicit=not isinstance(shares, str))
+        return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
+    counts = observe(observation, truth, server_shares, data.change_var, rng, users)
+    return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
 
 
 def _synthetic(name: str, slots: int | None, process_var: object | None, regions: Sequence[str] | None) -> DataSet:

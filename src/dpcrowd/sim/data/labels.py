@@ -40,14 +40,14 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
     """The labels of a column, checked."""
     name = table.header[column] or "slot"
     labels = [_text(cell) for cell in table.column(column)]
-    seen: dict[str, int] = {}
+    row_of: dict[str, int] = {}
     for row, label in enumerate(labels):
         if not label:
             raise BadInput(f"{table.where(row)} has no {name}: a hole in the data; label every slot.")
-        if label in seen:
-            first = table.numbers[seen[label]]
+        if label in row_of:
+            first = table.numbers[row_of[label]]
             raise BadInput(f"{table.where(row)}: {name} '{label}' is there twice (first in {table.unit} {first}).")
-        seen[label] = row
+        row_of[label] = row
     kind = _kind_of(labels, name)
     if kind is MMWR_WEEKS:
         _check_weeks(table, name, labels)
@@ -128,7 +128,7 @@ def _text(cell: Cell) -> str:
     return str(cell).strip()
 
 
-def _whole(label: str) -> int:
+def _number(label: str) -> int:
     if not label.lstrip("-").isdigit():
         raise ValueError(label)
     return int(label)
@@ -170,7 +170,7 @@ def _week_label(end_weekday: int) -> Callable[[int], str]:
     return lambda position: "ending " + date.fromordinal(position * 7 + end_weekday).isoformat()
 
 
-NUMBER = _Kind("a whole number", "", _whole, str)
+NUMBER = _Kind("a whole number", "", _number, str)
 MMWR_WEEKS = _Kind("a week of the CDC's calendar", " weeks", _week(mmwr_week_end), _week_label(6))
 ISO_WEEKS = _Kind("an ISO week", " weeks", _week(iso_week_end), _week_label(0))
 MONTHS = _Kind("a month", " months", _month, _month_label)

@@ -73,11 +73,11 @@ def _multinomial(truth: Truth, shares: Shares, rng: np.random.Generator) -> Serv
     slots, d = truth.shape
     m = shares.shape[-1]
     counts = np.empty((slots, m, d), dtype=np.int64)
-    left = truth.copy()
-    left_share = np.cumsum(shares[..., ::-1], axis=-1)[..., ::-1]  # of this server and all after it
+    remaining = truth.copy()
+    remaining_share = np.cumsum(shares[..., ::-1], axis=-1)[..., ::-1]  # of this server and all after it
     for i in range(m - 1):
-        taken = rng.binomial(left, np.minimum(shares[..., i] / left_share[..., i], 1.0)[..., None])
-        counts[:, i, :] = taken
-        left -= taken
-    counts[:, m - 1, :] = left
+        part = rng.binomial(remaining, np.minimum(shares[..., i] / remaining_share[..., i], 1.0)[..., None])
+        counts[:, i, :] = part
+        remaining -= part
+    counts[:, m - 1, :] = remaining
     return counts

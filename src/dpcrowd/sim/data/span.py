@@ -32,12 +32,12 @@ def is_drawn_anew(data: DataSet) -> bool:
     return isinstance(data, SyntheticData)
 
 
-def read_span(given: Span, slots: int) -> tuple[int, int]:
+def read_span(span: Span, slots: int) -> tuple[int, int]:
     """(first, last) of "0:395", half open, or of fractions of all slots ("0:0.5", any part with a point); or a pair."""
-    shown = given if isinstance(given, str) else ":".join(str(part) for part in given)
-    match = _FORM.fullmatch(shown)
+    text = span if isinstance(span, str) else ":".join(str(part) for part in span)
+    match = _FORM.fullmatch(text)
     if match is None:
-        raise BadInput(f"span '{shown}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
+        raise BadInput(f"span '{text}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
     start, stop = (part or "" for part in match.groups())
     if "." in start + stop:
         bounds = [round(float(part) * slots) for part in (start or "0", stop or "1")]
@@ -45,9 +45,9 @@ def read_span(given: Span, slots: int) -> tuple[int, int]:
         bounds = [int(start or 0), int(stop or slots)]
     first, last = bounds
     if last > slots:
-        raise BadInput(f"span '{shown}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
+        raise BadInput(f"span '{text}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
     if first >= last:
-        raise BadInput(f"span '{shown}' holds no slot of the {slots} that there are; the first must be below the last.")
+        raise BadInput(f"span '{text}' holds no slot of the {slots} that there are; the first must be below the last.")
     return first, last
 
 
@@ -62,14 +62,14 @@ def cut(data: DataSet, first: int, last: int) -> DataSet:
     if isinstance(data, FixedData):
         shorter = replace(data, counts=data.counts[first:last], slots=last - first, slot_labels=labels)
     elif isinstance(data, CheckIns):
-        kept = (data.entry_slot >= first) & (data.entry_slot < last)
+        inside = (data.entry_slot >= first) & (data.entry_slot < last)
         shorter = replace(
             data,
             slots=last - first,
             slot_labels=labels,
-            entry_slot=data.entry_slot[kept] - first,
-            entry_user=data.entry_user[kept],
-            entry_region=data.entry_region[kept],
+            entry_slot=data.entry_slot[inside] - first,
+            entry_user=data.entry_user[inside],
+            entry_region=data.entry_region[inside],
         )
     else:
         raise BadInput(f"'{data.name}' is drawn anew in each run and has no past; leave the span out, or give slots.")
@@ -83,10 +83,10 @@ def _with_own_variance(shorter: DataSet, whole: DataSet) -> DataSet:
     change_var = one_step_var(truth)
     if not np.array_equal(whole.model.process_var, whole.change_var):
         return replace(shorter, change_var=change_var)
-    told = FROM_THE_SPAN.format(first=shorter.first, last=shorter.first + shorter.slots - 1)
+    own_note = FROM_THE_SPAN.format(first=shorter.first, last=shorter.first + shorter.slots - 1)
     return replace(
         shorter,
         change_var=change_var,
         model=ProcessModel.of(whole.model.transition, change_var),
-        notes=tuple(told if note == FROM_WHOLE_SERIES else note for note in whole.notes),
+        notes=tuple(own_note if note == FROM_WHOLE_SERIES else note for note in whole.notes),
     )

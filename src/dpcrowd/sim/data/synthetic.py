@@ -100,9 +100,9 @@ def markov_matrix(d: int, seed: int) -> RegionMatrix:
     return np.asarray(exponential / exponential.sum(axis=0))
 
 
-def select_regions(data: SyntheticData, wanted: Sequence[str]) -> SyntheticData:
+def select_regions(data: SyntheticData, selection: Sequence[str]) -> SyntheticData:
     """The same process seen in some of its regions; each run shows the very columns that the whole set would."""
-    columns = region_indexes(data.regions, wanted)
+    columns = region_indexes(data.regions, selection)
     assert columns is not None
     model = ProcessModel.of(1.0, data.model.diagonal_var[columns])  # people who come from elsewhere included
     notes = data.notes
