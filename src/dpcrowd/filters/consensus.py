@@ -27,7 +27,7 @@ __all__ = ["check_gain", "consensus_gain", "default_gain", "fuse"]
 
 
 def consensus_gain(prior_var: Floats, beta: Floats | float) -> Floats:
-    """C = beta P/(P + 1), written so that it has a limit for P -> infinity."""
+    """Return C = beta P/(P + 1), written so that it has a limit for P -> infinity."""
     return np.asarray(beta * (1.0 - 1.0 / (1.0 + prior_var)))
 
 
@@ -40,7 +40,7 @@ def fuse(
     speakers: Floats,
     beta: Floats | float,
 ) -> tuple[Floats, Floats]:
-    """Posterior mean and variance, (N, d).
+    """Return posterior mean and variance, (N, d).
 
     prior_sum, speakers  sum of the priors of those in J_i that speak and have information, and how many they are
     """
@@ -52,7 +52,7 @@ def fuse(
 
 
 def default_gain(max_degree: Any, growth: float = 1.0) -> Any:
-    """beta = 1/(2 (1 + max_degree)), divided by the growth max(1, |A|); a number, or an array of them."""
+    """Return beta = 1/(2 (1 + max_degree)), divided by the growth max(1, |A|); a number, or an array of them."""
     return 1.0 / (2.0 * (1.0 + max_degree)) / growth
 
 
@@ -71,7 +71,7 @@ def check_gain(beta: float, max_degree: int, growth: float = 1.0) -> float:
 
 
 def _rounded_down(bound: float) -> str:
-    """Six digits that are not above the bound: who types what the message says must not be refused again."""
+    """Return six digits that are not above the bound: whoever types what the message says must not be refused again."""
     from decimal import ROUND_DOWN, Context
 
     return str(Context(prec=6, rounding=ROUND_DOWN).create_decimal_from_float(bound))

@@ -1,6 +1,6 @@
 """A network from the text of a file: a list of links, or a 0/1 matrix.
 
-    a,b,latency_ms          one link a line, servers numbered from 0; the header and the latency may be left out
+    a,b,latency_ms          one link per line, servers numbered from 0; the header and the latency may be left out
     0,1,100.5
 
     0 1 1                   row i says whom server i hears; symmetric, zeros on the diagonal
@@ -27,7 +27,7 @@ Line = tuple[int, list[str]]  # (line number in the file, fields)
 
 
 def parse_adjacency(text: str, servers: int | None = None) -> Graph:
-    """The network that `text` describes; `servers`, if given, is the number of servers it must have."""
+    """Return the network that `text` describes; `servers`, if given, is the number of servers that it must have."""
     if servers is not None:
         check_servers(servers)
     lines = [

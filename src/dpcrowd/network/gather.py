@@ -1,4 +1,4 @@
-"""Sums over neighbours: sum over j in J_i of table[j], for all servers of all runs at once.
+"""Sums over neighbours, sum over j in J_i of table[j], for all servers of all runs at once.
 
 This is the inner loop of Algorithm 1 (sum of info_vec and of info_mat over J_i, and the consensus term). The sum of
 row i starts at 0.0 and adds its columns in ascending order, so its last bit does not depend on the engine, on the

@@ -42,9 +42,9 @@ def build(
     latency: tuple[float, float] | None = LATENCY_MS,
     **params: Any,
 ) -> Graph:
-    """A network of the named topology.
+    """Return a network of the named topology.
 
-    density  wanted by random (in expectation), small-world, geometric (to the link) and scale-free (in expectation);
+    density  followed by random (in expectation), small-world, geometric (to the link) and scale-free (in expectation);
              ring, grid, complete and file have their own
     latency  bounds of the link delays in ms, or None for no delays
     params   small-world: rewire=0.1; file: text= the file's content (servers may then be None)
@@ -61,7 +61,7 @@ def build(
     check_bounds(latency)
     if name == "file":
         if "text" not in params:
-            raise BadInput("graph 'file' was asked for without the file's text; give text=.")
+            raise BadInput("graph 'file' needs the file's content; give text=.")
         graph = parse_adjacency(params["text"], servers)
         if graph.latency_ms is not None:
             return graph
@@ -84,13 +84,13 @@ def _with_delays(servers: int, links: LinkEnds, rng: np.random.Generator, latenc
 
 
 def ring(servers: int) -> LinkEnds:
-    """Server i next to i + 1, the last next to the first; two servers share one link."""
+    """Link server i to i + 1, and the last to the first; two servers share one link."""
     sources = np.arange(servers if servers > 2 else 1)
     return sources, (sources + 1) % servers
 
 
 def grid(servers: int) -> LinkEnds:
-    """The most nearly square grid, filled row by row (the last row may be short); up to four neighbours each."""
+    """Return the links of the most nearly square grid, filled row by row (the last row may be short)."""
     width = math.ceil(servers / math.isqrt(servers))
     cell = np.arange(servers)
     right = cell[(cell % width < width - 1) & (cell + 1 < servers)]
@@ -99,14 +99,14 @@ def grid(servers: int) -> LinkEnds:
 
 
 def complete(servers: int) -> LinkEnds:
-    """Everybody next to everybody."""
+    """Link every server to every other."""
     return decode_pairs(np.arange(servers * (servers - 1) // 2))
 
 
 def small_world(servers: int, density: float, rng: np.random.Generator, rewire: float = 0.1) -> LinkEnds:
-    """Watts-Strogatz: servers on a circle linked to the nearest ones, each link's far end moved at random.
+    """Return a Watts-Strogatz graph: servers on a circle linked to the nearest, some links' far ends moved at random.
 
-    The circle takes whole rounds of neighbours at distance 1, 2, ... and a random part of the next round, so that
+    The circle takes complete rounds of neighbours at distance 1, 2, ... and a random part of the next round, so that
     there are exactly L links. A link moves with probability `rewire` and keeps its near end: nobody is isolated.
     """
     if not 0.0 <= rewire <= 1.0:
@@ -139,7 +139,7 @@ def small_world(servers: int, density: float, rng: np.random.Generator, rewire: 
 
 
 def scale_free(servers: int, density: float, rng: np.random.Generator) -> LinkEnds:
-    """Barabasi-Albert: each new server links to m others in proportion to their degree.
+    """Return a Barabasi-Albert graph: each new server links to m others in proportion to their degree.
 
     m is a random mix of two neighbouring whole numbers, chosen so that the expected number of links is L. A tree
     (density 2/n) is the sparsest, a density a little above 1/2 the densest such graph.
@@ -164,7 +164,7 @@ def scale_free(servers: int, density: float, rng: np.random.Generator) -> LinkEn
 
 
 def geometric(servers: int, density: float, rng: np.random.Generator) -> LinkEnds:
-    """Servers at random points of a square, the closest pairs linked.
+    """Return a geometric graph: servers at random points of a square, the closest pairs linked.
 
     The reach is set for the drawn points such that the links, those that join isolated servers included, are L.
     """
@@ -187,7 +187,7 @@ def geometric(servers: int, density: float, rng: np.random.Generator) -> LinkEnd
 
 
 def _close_pairs(points: NDArray[np.float64], link_count: int, density: float) -> LinkEnds:
-    """All pairs, or for many servers at least the `wanted` closest ones."""
+    """Return all pairs, or for many servers at least the `link_count` closest ones."""
     if points.shape[0] <= ALL_PAIRS:
         return complete(points.shape[0])
     from scipy.spatial import cKDTree
@@ -212,7 +212,7 @@ def _link_count(name: str, servers: int, density: float, least: int, most: int |
 
 
 def _key(servers: int, sources: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.int64]:
-    """One number for an undirected pair."""
+    """Return one number per undirected pair."""
     key: NDArray[np.int64] = np.minimum(sources, targets) * np.int64(servers) + np.maximum(sources, targets)
     return key
 

@@ -56,7 +56,7 @@ class PidState:
 
 
 def start(servers: int, regions: int, integral_window: int) -> PidState:
-    """Controllers that sample in the first slot."""
+    """Return controllers that sample in the first slot."""
     shape = (servers, regions)
     return PidState(
         interval=np.ones(shape),
@@ -68,7 +68,7 @@ def start(servers: int, regions: int, integral_window: int) -> PidState:
 
 
 def relative_error(prior: Floats, posterior: Floats, floor: float) -> Floats:
-    """FAST's feedback error."""
+    """Return FAST's feedback error."""
     return np.abs(posterior - prior) / np.maximum(posterior, floor)
 
 
@@ -98,13 +98,13 @@ def schedule(state: PidState, slot: int, rows: Ints, interval: Floats) -> None:
 
 
 def fast_interval(interval: Floats, delta: Floats, theta: float, xi: float) -> Floats:
-    """FAST's new interval."""
+    """Return FAST's new interval."""
     exponent = np.minimum((delta - xi) / xi, LARGEST_EXPONENT)
     return np.maximum(1.0, interval + theta * (1.0 - np.exp(exponent)))
 
 
 def rescue_interval(interval: Floats, delta: Floats, theta: float, epsilon_remaining: Floats) -> Floats:
-    """RescueDP's new interval; lambda_r = 1/epsilon_remaining."""
+    """Return RescueDP's new interval; lambda_r = 1/epsilon_remaining."""
     ratio = np.minimum(delta * epsilon_remaining, LARGEST_RATIO)
     return np.maximum(1.0, interval + theta * (1.0 - ratio * ratio))
 

@@ -51,7 +51,7 @@ class FilterState:
 
 
 def filter_start(setting: Setting) -> dict[str, Any]:
-    """The fields of a `FilterState` before the first slot: no information."""
+    """Return the fields of a `FilterState` before the first slot: no information."""
     servers, regions = setting.servers, setting.regions
     matrix = setting.form == "matrix"
     return {
@@ -66,7 +66,7 @@ def filter_start(setting: Setting) -> dict[str, Any]:
 
 
 class FilterScheme(Scheme):
-    """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
+    """Base of all schemes with a filter. Subclasses decide when to sample and at what price, and adapt afterwards."""
 
     message_vectors = 3  # info_vec, info_mat and the prior
 
@@ -76,7 +76,7 @@ class FilterScheme(Scheme):
         return known + (values if form == "diagonal" else values + 8 * regions * (regions - 1))
 
     def predict(self, state: FilterState) -> tuple[Floats, Floats]:
-        """The prior of this slot."""
+        """Return mean and variance of the prior of this slot."""
         model = state.setting.model
         if state.setting.form == "diagonal":
             return predict(state.posterior, state.posterior_var, model)
@@ -121,7 +121,7 @@ class FilterScheme(Scheme):
         return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
 
     def _speaks(self, plan: Plan) -> Bools:
-        """Who sampled and has somebody to tell, (N,)."""
+        """Return which servers send a message, (N,): those that sampled, unless they work alone."""
         sampled = any_region(plan.due)
         return np.zeros_like(sampled) if self.reach == "alone" else sampled
 
@@ -132,7 +132,7 @@ class FilterScheme(Scheme):
 
     @staticmethod
     def absorb(state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> None:
-        """The posterior from a prior and from what is heard (Eqs. kgain, posterior)."""
+        """Set the posterior from a prior and the messages heard (Eqs. kgain, posterior)."""
         if state.setting.form == "diagonal" and few_speak(messages, hearing):
             state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing)
             return

@@ -2,7 +2,7 @@
 
 A slot has epsilon/w: the perturber 0.8 of it, the grouper 0.2, both paid in every slot. The grouper keeps a group of
 slots open while Sum|c - mean| of its raw counts, the new one included, plus Lap(8/eps_g) stays below
-theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once a group. The count that closes a group
+theta + Lap(4/eps_g) with theta = 5/eps_g; the threshold's noise is drawn once per group. The count that closes a group
 has been read by that group's test, so it stands alone: were it to open the next group, two tests would read it and
 the grouper would cost it twice. The released value is the median of the noisy counts of the open group so far. Regions
 are independent.
@@ -76,9 +76,9 @@ class PeGaSus(DirectScheme):
         every = np.ones(counts.shape, dtype=np.bool_)
         grouper = plan.amount // 5
         perturber = plan.amount - grouper
-        whole = np.ones((len(counts), 1), dtype=np.int64)
-        state.ledger.spend(plan.slot, whole * grouper)
-        state.ledger.spend(plan.slot, whole * perturber)
+        every_server = np.ones((len(counts), 1), dtype=np.int64)
+        state.ledger.spend(plan.slot, every_server * grouper)
+        state.ledger.spend(plan.slot, every_server * perturber)
         noisy = noise.noisy(plan.slot, counts, perturber, unit, every)
         zeros = np.zeros_like(counts)
         threshold = 5.0 * noise_scale(grouper, unit) + noise.noisy(
@@ -101,4 +101,4 @@ class PeGaSus(DirectScheme):
         )
         state.size[closes] = 0
         state.last = released
-        return Reading(noisy, plan.noise_var, whole * plan.amount)
+        return Reading(noisy, plan.noise_var, every_server * plan.amount)

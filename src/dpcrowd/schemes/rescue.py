@@ -137,7 +137,7 @@ class RescueScheme(FilterScheme):
 
 
 def _parts(release: Floats, pivot: Ints) -> Floats:
-    """Each region's part of its group, in proportion to releases (at least 1, so that nobody is left with nothing)."""
+    """Return each region's part of its group, in proportion to releases, each taken as at least 1."""
     servers, regions = pivot.shape
     weight = np.maximum(release, 1.0)
     rows = np.arange(servers)[:, None]
@@ -147,7 +147,7 @@ def _parts(release: Floats, pivot: Ints) -> Floats:
 
 
 def _smallest_in_group(amount: Ints, due: Bools, pivot: Ints) -> Ints:
-    """Each due region's amount replaced by the smallest of its group."""
+    """Return the amounts, with each due region's replaced by the smallest of its group."""
     servers, regions = due.shape
     rows = np.arange(servers)[:, None]
     place = np.where(due, pivot, np.arange(regions))

@@ -23,7 +23,7 @@ _FORMER_FIELDS = {"form": "grouper", "phases": "pid_loop"}
 
 
 def pack(value: Any, name: str) -> Arrays:
-    """All arrays and numbers inside a dataclass (nested), by dotted names. None is left out."""
+    """Return all arrays and numbers inside a (nested) dataclass, by dotted names; fields that are None are left out."""
     if isinstance(value, np.ndarray | np.generic | int | float):
         return {name: np.asarray(value)}
     if isinstance(value, Ledger | Held):
@@ -37,7 +37,7 @@ def pack(value: Any, name: str) -> Arrays:
 
 
 def unpack(kind: type[Any], arrays: Arrays, name: str) -> Any:
-    """A flat dataclass again from what `pack` made of it."""
+    """Return the flat dataclass that `pack` was given."""
     values: dict[str, Any] = {}
     for f in fields(kind):
         array = arrays.get(f"{name}.{f.name}")
@@ -71,7 +71,7 @@ def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
 
 
 def fingerprint(scheme: Scheme, setting: Setting, *more: object) -> NDArray[np.uint8]:
-    """A digest of everything that a state depends on: the scheme's options, the setting, and more."""
+    """Return a digest of everything that a state depends on: the scheme's options, the setting, and more."""
     digest = hashlib.sha256()
     for value in (scheme, setting, *more):
         digest.update(repr(_plain(value)).encode())
@@ -112,7 +112,7 @@ def _counts(one: Field[Any], value: Any) -> bool:
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Arrays as one block of bytes (MessagePack of type, shape and little-endian content)."""
+    """Return arrays as one block of bytes (MessagePack of type, shape and little-endian content)."""
     from msgspec import msgpack
 
     blocks = {}
@@ -123,7 +123,7 @@ def to_bytes(arrays: Arrays) -> bytes:
 
 
 def from_bytes(saved: bytes) -> Arrays:
-    """The arrays again."""
+    """Return the arrays that `to_bytes` was given."""
     from msgspec import msgpack
 
     try:

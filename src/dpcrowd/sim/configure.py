@@ -1,4 +1,4 @@
-"""From what a user asks for to a `SimulationConfig`: names become schemes, data and networks."""
+"""Build a `SimulationConfig` from what a user asks for: names become schemes, data and networks."""
 
 from __future__ import annotations
 
@@ -83,27 +83,27 @@ def configure(
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
-    servers           m; without: 50, or as many as the file of links has
-    density           of the network, 2 links/(m (m - 1)); without: 0.1, or the lowest possible where that is higher;
+    servers           m; default: 50, or as many as the file of links has
+    density           of the network, 2 links/(m (m - 1)); default: 0.1, or the lowest possible where that is higher;
                       ring, grid, complete and a file have their own
-    window, horizon   w or T; without: finite schemes take the whole stream, window schemes 100
-    accounting        "sound", or "per-region" (the paper's, which a moving user pays more for)
+    window, horizon   w or T, in slots; default: the complete stream for finite schemes, 100 for window schemes
+    accounting        "sound", or "per-region" (the paper's, where a user who moves pays more)
     users             "pinned" or "roaming"
-    observation       how counts arise, and the filter's idea of it: "paper" or "binomial"; without: "paper", but
+    observation       how counts arise, in data and filter: "paper" or "binomial"; default: "paper", but
                       "binomial" where every user is at one server (shares="partition", check-ins)
     shares            "uniform", "per-slot", "partition", or a list
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
-    dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
-    interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
-    samples           of relay: how many per window or horizon; without: the number with the least predicted error
-    reach             of relay: how many hops a record travels, or "all" (the default)
-    hops_per_slot     of relay: how many of them in one slot (1), or "all"
-    lag               of relay: how many slots a record may be late (16)
-    beta              consensus step size; without: 1/(2 (1 + max degree))
+    dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
+    interval          sample every `interval` slots instead of adaptively; sampling: fixed, staggered or lockstep
+    samples           of relay: samples per window or horizon; default: the number with the least predicted error
+    reach             of relay: hops that a record travels, or "all"; default: "all"
+    hops_per_slot     of relay: hops per slot, or "all"; default: 1
+    lag               of relay: slots that a record may be late; default: 16
+    beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
-    tuning            parameters of sampling, budget and grouping; without: those of the data set; or a file of
-                      `dpcrowd tune`, which brings A and Q, too
+    tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
+                      too; default: those of the data set
     """
     loading = {
         "slots": slots,
@@ -171,7 +171,7 @@ def configure(
 
 
 def _with_samples(config: SimulationConfig, entrant: Entrant) -> Entrant:
-    """With the number of samples, of a scheme that leaves it open."""
+    """Return the entrant with its number of samples, if its scheme leaves that open."""
     scheme, guarantee = entrant.scheme, entrant.guarantee
     if not isinstance(scheme, Relay) or guarantee is None:
         return entrant
@@ -181,18 +181,18 @@ def _with_samples(config: SimulationConfig, entrant: Entrant) -> Entrant:
 
 
 def _hops(value: int | str | None) -> int | str | None:
-    """A number of hops, also as text."""
+    """Return a number of hops that may be given as text."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
 def _make_all(
     labelled: list[tuple[str | None, str | Scheme]], options: dict[str, Any], relay_options: dict[str, Any]
 ) -> list[tuple[str | None, Scheme]]:
-    """The schemes; `relayed` are options of relay alone, also where it is compared with others."""
+    """Make the schemes; `relay_options` apply to relay alone, also where it is compared with others."""
     names = [name for name, value in relay_options.items() if value is not None]
     if names and not any(scheme == Relay.name for _, scheme in labelled):
         by_hand = any(isinstance(scheme, Relay) for _, scheme in labelled)
-        why = "cannot change a scheme made by hand; give it to Relay()" if by_hand else "is for scheme 'relay' only"
+        why = "cannot change a scheme object; pass it to Relay()" if by_hand else "is for scheme 'relay' only"
         raise BadInput(f"{', '.join(names)} {why}.")
     return [
         (label, _make(scheme, {**options, **relay_options} if scheme == Relay.name else options))
@@ -205,7 +205,7 @@ def _make(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:
         return make_scheme(scheme, **options)
     names = [name for name, value in options.items() if value is not None]
     if names:
-        raise BadInput(f"{', '.join(names)} cannot change a scheme made by hand; give it to the scheme instead.")
+        raise BadInput(f"{', '.join(names)} cannot change a scheme object; pass it to its constructor instead.")
     return scheme
 
 
@@ -215,12 +215,12 @@ def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
     if not isinstance(data, DataSet):
         return load(data, **options)
     if options:
-        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; give it to load_data() instead.")
+        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; pass it to load_data() instead.")
     return data
 
 
 def _with_labels(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
-    """(label, scheme) of each scheme that was asked for; a label of None stands for the scheme's own name."""
+    """Return (label, scheme) of each scheme that was asked for; None stands for the scheme's own name."""
     if isinstance(schemes, str):
         schemes = [name.strip() for name in schemes.split(",") if name.strip()]
     elif isinstance(schemes, Scheme) or not isinstance(schemes, Iterable):
@@ -272,7 +272,7 @@ def _network(
 
 def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) -> NetworkSpec:
     if dynamic:
-        raise BadInput(f"the network of '{path}' is always the same and cannot be dynamic; leave that out.")
+        raise BadInput(f"the network of '{path}' is fixed and cannot be dynamic; leave dynamic out.")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""The engine: all schemes of a comparison on one batch of runs, slot by slot.
+"""The simulation loop: all schemes of a comparison on one batch of runs, slot by slot.
 
 A batch of runs is one network of runs x servers: the disjoint union of the runs' graphs. Truth, shares, counts, graphs
-and noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same luck.
+and noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same draws.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["run_batch"]
 
 @cache
 def warm_up(engine: Engine) -> None:
-    """Compile the loops before anything is timed: a few slots of two servers use them all."""
+    """Compile the loops before anything is timed: a few slots of two servers use all of them."""
     from scipy.sparse import csr_array
 
     neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), engine)
@@ -53,7 +53,10 @@ def warm_up(engine: Engine) -> None:
 def run_batch(
     config: SimulationConfig, runs: Sequence[int], tick: Callable[[int], None] | None = None
 ) -> list[RunRecords]:
-    """Simulate the given runs with every scheme; one `RunRecords` a scheme. `tick` hears how many slots are done."""
+    """Simulate the runs with every scheme and return one `RunRecords` per scheme.
+
+    tick  is called with 1 after each slot
+    """
     engine = best_engine()
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
@@ -84,7 +87,7 @@ def run_batch(
 
 
 class _World:
-    """Truth, shares and counts of a batch, laid out for the engine: slots first, then runs x servers, then regions."""
+    """Truth, shares and counts of a batch: slots first, then runs x servers, then regions."""
 
     def __init__(self, config: SimulationConfig, runs: Sequence[int]) -> None:
         by_run: list[RunData] = [
@@ -104,12 +107,12 @@ class _World:
         self._shares = np.concatenate([np.atleast_2d(run.shares) for run in by_run], axis=1)[..., None]
 
     def shares(self, slot: int) -> Floats:
-        """(runs x servers, 1)"""
+        """Return the shares in a slot, (runs x servers, 1)."""
         return np.asarray(self._shares[slot if len(self._shares) > 1 else 0])
 
 
 class _SchemeRun:
-    """One scheme with its state and its recorder."""
+    """One scheme in a batch of runs, with its state and its recorder."""
 
     def __init__(
         self, config: SimulationConfig, entrant: Entrant, runs: Ints, world: _World, networks: Networks

@@ -1,7 +1,7 @@
-"""Keeps what a scheme releases during a batch of runs and turns it into one number per run and metric.
+"""Record what a scheme releases during a batch of runs, and turn it into one number per run and metric.
 
-Errors are computed for blocks of slots at a time: fast, and the memory does not grow with estimates that nobody
-asked to keep.
+Errors are computed for blocks of slots at a time: fast, and memory does not grow with estimates that are not to
+be kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcrowd.sim.topology import SlotLinks
 __all__ = ["Recorder", "RunRecords"]
 
 _BLOCK = 32
-_LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in so many evenly spread slots
+_LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in this many evenly spread slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class RunRecords:
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
-    smoothed                  the history as later records show it, if it was asked for and the scheme keeps records
+    smoothed                  the history as estimated with later records, if asked for and the scheme keeps records
     """
 
     label: str
@@ -63,7 +63,7 @@ class RunRecords:
 
 
 class Recorder:
-    """Of one scheme in one batch."""
+    """The recorder of one scheme in one batch."""
 
     def __init__(self, config: SimulationConfig, entrant: Entrant, runs: Ints, truth: Floats) -> None:
         slots, servers, regions = config.data.slots, config.servers, len(config.data.regions)
@@ -86,7 +86,7 @@ class Recorder:
         self.seconds = 0.0
 
     def add(self, slot: int, release: Release, links: SlotLinks, *, static: bool) -> None:
-        """Take in the release of a slot."""
+        """Record the release of a slot."""
         place = slot % _BLOCK
         self._estimates[place] = release.estimate
         self._variances[place] = release.variance
@@ -109,7 +109,7 @@ class Recorder:
             self._latency[slot] = last_arrival(self._delay(links), release.speaks, links.runs)
 
     def _add_traffic(self, slot: int, traffic: Traffic, links: SlotLinks) -> None:
-        """Of records that travel: one round begins when the slowest link of the one before is done."""
+        """Record the traffic of records that travel; a round begins when the slowest link of the last has ended."""
         self._packets[slot] = traffic.packets
         self._bytes[slot] = relayed_bytes(traffic.packets, traffic.records, traffic.value_bytes)
         rounds = [last_arrival(links.one_hop_delay, senders, links.runs) for senders in traffic.senders]
@@ -142,7 +142,7 @@ class Recorder:
             self._blocks.append((estimates.copy(), variances.copy()))
 
     def finish(self, static: SlotLinks | None, shared_seconds: float, history: History | None = None) -> RunRecords:
-        """All metrics of the batch; `shared_seconds` is the time for drawing networks, which every scheme needs."""
+        """Return all metrics of the batch; `shared_seconds` is the time for drawing networks and noise."""
         start = self._config.burn_in
         slots = len(self._sampled)
         if not self._relays:
@@ -160,7 +160,7 @@ class Recorder:
             frequency=_over_slots(self._sampled[start:]),
             packets_per_slot=_over_slots(self._packets[start:]),
             bytes_per_slot=_over_slots(self._bytes[start:]),
-            latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
+            latency_ms=_over_slots(self._latency[start:]),  # stays NaN where nothing is sent over links
             coverage95=coverage,
             missing=missing,
             mse=mse,
@@ -180,7 +180,7 @@ class Recorder:
         return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
 
     def _static_costs(self, links: SlotLinks) -> None:
-        """In a network that stays, costs of all slots at once."""
+        """Compute the costs of all slots at once, in a network that never changes."""
         self._packets = packets(self._message_cost(links), self._spoke, links.runs).astype(np.float64)
         if self._entrant.scheme.reach in ("one-hop", "flooding"):
             self._latency = last_arrival(self._delay(links), self._spoke, links.runs)
@@ -195,9 +195,9 @@ class Recorder:
 
 
 def _over_slots(values: Floats) -> Floats:
-    """Means of (slots, runs) over the slots, (runs,).
+    """Return the means of (slots, runs) over the slots, (runs,).
 
     Each run's slots are laid side by side first: NumPy adds up a lone column in another order than one among others,
-    and the last bit of a run's mean would depend on who shares its batch.
+    and the last bit of a run's mean would depend on the other runs of its batch.
     """
     return nan_mean(np.ascontiguousarray(values.T), (1,))

@@ -37,10 +37,10 @@ _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 class SimulationResult:
     """Results by scheme, in the order in which the schemes were given.
 
-    records     one `RunRecords` a scheme: arrays with the runs first
+    records     one `RunRecords` per scheme: arrays with the runs first
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
-    setup       of each scheme what it ran under: data, servers, epsilon, ...; `write` repeats it in every row
+    setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
 
     >>> import dpcrowd
     >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
@@ -57,7 +57,7 @@ class SimulationResult:
     setup: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """A line a scheme; the arrays themselves would fill many pages."""
+        """Return one line per scheme; the arrays themselves would fill many pages."""
         runs = max((len(record.runs) for record in self.records.values()), default=0)
         lines = [f"SimulationResult of {runs} runs"]
         for row in self.summary():
@@ -76,11 +76,11 @@ class SimulationResult:
         return {label: record.smoothed for label, record in self.records.items() if record.smoothed is not None}
 
     def summary(self) -> list[dict[str, Any]]:
-        """One dictionary a scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
+        """Return one dictionary per scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
         return [_summary(record) for record in self.records.values()]
 
     def table(self) -> dict[str, list[Any]]:
-        """A tidy table as columns: a row for each scheme and run."""
+        """Return a tidy table as columns, with one row per scheme and run."""
         rows: dict[str, list[Any]] = {name: [] for name in ("scheme", "run", *METRICS, *_PAID)}
         for record in self.records.values():
             rows["scheme"] += [record.label] * len(record.runs)
@@ -98,7 +98,7 @@ class SimulationResult:
         return rows
 
     def series(self) -> dict[str, list[Any]]:
-        """A tidy table as columns: mean ARE and ACE over the runs, a row for each scheme and slot."""
+        """Return a tidy table as columns: mean ARE and ACE over the runs, with one row per scheme and slot."""
         rows: dict[str, list[Any]] = {"scheme": [], "slot": [], "are": [], "ace": []}
         for record in self.records.values():
             slots = record.are_by_slot.shape[1]
@@ -109,7 +109,7 @@ class SimulationResult:
         return rows
 
     def compare(self, first: str, second: str, metric: str = "are") -> Comparison:
-        """How two schemes compare in a metric, paired run by run."""
+        """Compare two schemes in a metric, paired run by run."""
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS)
         return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
@@ -160,7 +160,7 @@ def _summary(record: RunRecords) -> dict[str, Any]:
 
 
 def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
-    """One record from those of several batches, in ascending order of the runs."""
+    """Merge the records of several batches, in ascending order of the runs."""
     order = np.argsort(np.concatenate([part.runs for part in parts]), kind="stable")
     values: dict[str, Any] = {"label": parts[0].label}
     for f in fields(RunRecords):

@@ -1,4 +1,4 @@
-"""`dpcrowd.simulate`: compare schemes on the same runs, spread over cores."""
+"""`dpcrowd.simulate`: compare schemes on the same runs, distributed over cores."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def simulate(
 ) -> SimulationResult:
     """Simulate one or more schemes on the same runs and compare them.
 
-    schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
+    schemes   names ("dpcrowd", or "fast,dpcrowd"), scheme objects, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
-    Schemes, data sets and networks of other packages go by their names, too, or by `package:object`.
-    jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
+              (schemes, data sets and networks of plug-ins are given by name, or as `package:object`)
+    jobs      processes; None: as many as are worthwhile. For a running cluster: parts that the work is divided into
     backend   local or dask: where the processes are
     cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
@@ -96,7 +96,7 @@ def _work(config: SimulationConfig) -> int:
 
 
 def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> list[list[int]]:
-    """Runs in batches; which runs share a batch changes nothing but the speed."""
+    """Divide the runs into batches; which runs share a batch affects nothing but the speed."""
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
     width = len(config.data.regions) if config.form == "matrix" else 1

@@ -37,7 +37,7 @@ _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """Which network to draw.
+    """The network to draw.
 
     name     a topology of `dpcrowd.network.topologies`, "file" with its text, or that of a plug-in
     dynamic  whether it is drawn anew in each slot
@@ -51,9 +51,7 @@ class NetworkSpec:
 
     def __post_init__(self) -> None:
         if self.dynamic and self.name in TOPOLOGIES and self.name not in _REDRAWN:
-            raise BadInput(
-                f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
-            )
+            raise BadInput(f"graph '{self.name}' is fixed and cannot be dynamic; these can: {', '.join(_REDRAWN)}.")
         # Wrong parameters should be refused before any work begins, but a large network is not built twice for that.
         if self.name == "random":
             RandomGraph(self.servers, self.density)
@@ -65,7 +63,7 @@ class NetworkSpec:
         return {} if self.text is None else {"text": self.text}
 
     def draw(self, rng: np.random.Generator) -> Graph:
-        """One network."""
+        """Draw one network."""
         plugin = None if self.name in TOPOLOGIES else find_plugin("topology", self.name)
         if plugin is not None:
             return _draw_plugin(plugin, self.servers, self.density, rng)
@@ -73,7 +71,7 @@ class NetworkSpec:
 
 
 def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Generator) -> Graph:
-    """One network of another package, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
+    """Draw a network of a plug-in, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
 
     Links without a latency get one from U(50, 150) ms, as in every other topology.
     """
@@ -105,7 +103,7 @@ class SlotLinks:
 
     @cached_property
     def gain(self) -> Floats | float:
-        """beta: the one that was given, or `default_gain` of each run's network."""
+        """beta: the configured one, or `default_gain` of each run's network."""
         if self._beta is not None:
             return self._beta
         largest = self.graph.degree.reshape(self.runs, -1).max(axis=1)
@@ -113,7 +111,7 @@ class SlotLinks:
         return np.repeat(gains, self.graph.servers // self.runs)[:, None]
 
     def hearing(self, reach: Reach) -> Hearing:
-        """Who hears whom."""
+        """Return who hears whom in this slot."""
         if reach == "one-hop":
             return self._one_hop
         if reach == "flooding":
@@ -157,7 +155,7 @@ class SlotLinks:
 
 
 class Networks:
-    """The links of a batch of runs; ask for slots in ascending order."""
+    """The links of a batch of runs, for slots in ascending order."""
 
     def __init__(
         self,
@@ -183,11 +181,11 @@ class Networks:
 
     @property
     def static(self) -> SlotLinks | None:
-        """The links of all slots, if they never change."""
+        """The links of all slots if they never change, else None."""
         return self._static
 
     def phases(self, interval: int) -> Ints:
-        """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
+        """Return the public phases of staggered sampling: spread over the graph, or by number if it changes."""
         servers = self.spec.servers
         if self._static is None:
             numbers = np.arange(servers)
@@ -198,7 +196,7 @@ class Networks:
         return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])
 
     def at(self, slot: int) -> SlotLinks:
-        """The links of a slot."""
+        """Return the links of a slot."""
         if self._static is not None:
             return self._static
         number, place = divmod(slot, _SLOTS_AT_A_TIME)

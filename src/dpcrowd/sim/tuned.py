@@ -1,6 +1,6 @@
-"""Parameters that `dpcrowd tune` found: reading its TOML file, checking it, and giving them to a data set.
+"""Parameters that `dpcrowd tune` found: read its TOML file, check it, and apply them to a data set.
 
-A tuned parameter is only as honest as its origin: the file says on which data, slots and seeds it was found, and
+Where a tuned parameter comes from matters: the file says on which data, slots and seeds it was found, and
 `Tuned.apply` leaves a note with every result that says whether these are slots that the result itself covers.
 
     [tuned]   where the parameters come from; every key is required
@@ -42,7 +42,7 @@ class Tuned:
 
     version                which dpcrowd wrote it (the key `dpcrowd` of the file)
     data, regions          the name of the data set and of its regions
-    first, last, slots     tuned on slots first .. last - 1 of so many
+    first, last, slots     tuned on slots first .. last - 1 of `slots`
     method, on             "evolution" or "likelihood"; a sentence that says on which data
     guarantee, length      "finite" or "window", and T or w: with `epsilon`, the privacy that it was tuned for
     are_before, are_after  mean error over the tuning runs with the parameters at the start, and with these
@@ -74,7 +74,7 @@ class Tuned:
     file: str = "these parameters"
 
     def apply(self, data: DataSet) -> DataSet:
-        """The same data with this model and tuning, and a note that says where they come from."""
+        """Return the same data with this model and tuning, and a note that says where they come from."""
         self._check_fits(data)
         about_q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
         notes = tuple(note for note in data.notes if note not in about_q)
@@ -82,7 +82,7 @@ class Tuned:
         return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.note(data)))
 
     def overlap(self, data: DataSet) -> int:
-        """How many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
+        """Return how many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
         if is_drawn_anew(data):
             return 0
         return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first))
@@ -100,7 +100,7 @@ class Tuned:
                 raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
 
     def note(self, data: DataSet) -> str:
-        """Which parameters come from it, and whether it was tuned on slots of these data."""
+        """Return a note: which parameters come from it, and whether it was tuned on slots of these data."""
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
         origin = (
@@ -128,7 +128,7 @@ class Tuned:
 
 
 def counts_digest(counts: Truth) -> str:
-    """SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
+    """Return the SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
     shape = "x".join(str(length) for length in counts.shape)
     return hashlib.sha256(shape.encode() + b"\n" + np.ascontiguousarray(counts, dtype="<i8").tobytes()).hexdigest()
 

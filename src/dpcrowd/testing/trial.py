@@ -1,4 +1,4 @@
-"""One scheme under one setting, run slot by slot with everything in view: what the checks look at."""
+"""One scheme under one setting, run slot by slot with every step recorded for the checks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["ContractBroken", "Record", "Trial", "cost_of", "ledger_of"]
 
 
 class ContractBroken(AssertionError):
-    """A scheme does not keep what its base class asks for."""
+    """A scheme does not keep its contract."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Everything that a run did to the outside, and with its noise.
+    """Everything that a run released, and how it used its noise.
 
     reads     every call of the noise, in order
-    unpaid    what is wrong with the first read that the ledger had not been charged for; None: all were paid first
+    unpaid    a description of the first read that had not been charged to the ledger; None: all were paid first
     released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, as arrays
     """
 
@@ -65,16 +65,16 @@ class Trial:
 
     @cached_property
     def blind(self) -> Record:
-        """The standard counts under noise that does not look at them."""
+        """The run on the standard counts, under noise that ignores them."""
         return self.record(self.world.counts)
 
     @cached_property
     def blind_to_others(self) -> Record:
-        """Entirely different counts under the same noise."""
+        """The run on entirely different counts, under the same noise."""
         return self.record(np.random.default_rng(1).integers(0, 5000, self.world.counts.shape))
 
     def record(self, counts: Ints) -> Record:
-        """Run all slots on these counts under blind noise, and look at every step."""
+        """Run all slots on these counts under blind noise, and record every step."""
         noise = BlindNoise(self.world.noise())
         state = self.scheme.start(self.setting)
         ledger = ledger_of(state)
@@ -135,13 +135,13 @@ class _PaidFirst:
 
 
 def cost_of(read: Read, unit: int) -> Floats:
-    """Nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
+    """Return the nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
     cost = np.where(read.where, read.charge * (unit / np.maximum(read.sensitivity, 1)), 0.0)
     return np.asarray(cost.max(axis=1))
 
 
 def ledger_of(state: Any) -> BatchLedger | None:
-    """The ledger in a state: its field `ledger`, or that of a state inside it."""
+    """Return the ledger in a state: its field `ledger`, or that of a state inside it."""
     own = getattr(state, "ledger", None)
     if isinstance(own, BatchLedger):
         return own

@@ -1,4 +1,4 @@
-"""Run tasks on any backend, hand out each result when it is there, and repeat what a lost worker left unfinished."""
+"""Run tasks on any backend, yield each result when it is ready, and repeat what a lost worker left unfinished."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (index of the task, `function(*task)`) as the tasks finish, in any order.
 
-    An error of a task is raised as it is, and the rest of the tasks is given up (local: after those under way). A
+    An error of a task is raised unchanged, and the remaining tasks are cancelled (local: after the running ones). A
     lost worker costs its unfinished tasks, which are run again; if that does not help, `WorkersLost` is raised.
     Closing the iterator, or Control-C, stops the workers.
     """
@@ -90,7 +90,7 @@ def _stream(
 
 
 def _run(index: int, call: Call) -> _Outcome:
-    """One task, in a worker.
+    """Run one task, in a worker.
 
     Function and arguments come as a tuple, because joblib would store large arguments with one of Dask's workers; if
     that one is lost they are lost too, and with them every task that needs them.
@@ -107,7 +107,7 @@ def _run(index: int, call: Call) -> _Outcome:
 
 
 def _leave_control_c_to_the_caller() -> None:
-    """A terminal sends Control-C to workers too, which would print what they were doing; the caller stops them."""
+    """Ignore Control-C in workers: a terminal sends it to them too, and the caller stops them."""
     import multiprocessing
 
     if multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread():
@@ -119,5 +119,5 @@ def _lost(backend: Backend, total: int, remaining: int, error: BaseException) ->
     return WorkersLost(
         f"workers of the {backend.name} backend keep dying before they finish a task ({type(error).__name__}: "
         f"{reason}); {total - remaining} of {total} tasks are finished and keep their results. Often memory is short: "
-        f"take fewer jobs, servers or regions."
+        f"use fewer jobs, servers or regions."
     )

@@ -1,4 +1,4 @@
-"""What `dpcrowd data` lists: each named set's shape, source and terms, and where it is on this machine."""
+"""The list that `dpcrowd data` prints: shape, source and terms of each named set, and where it is on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CATALOG", "DataSetEntry", "find_location"]
 
 @dataclass(frozen=True)
 class DataSetEntry:
-    """One named data set."""
+    """One named data set, as `dpcrowd data` lists it."""
 
     name: str
     slots: int
@@ -61,7 +61,7 @@ CATALOG = (
 
 
 def find_location(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
-    """Where a published set's file is; 'built in' for synthetic sets; None if it has to be downloaded."""
+    """Return where a published set's file is; 'built in' for synthetic sets; None if it has to be downloaded."""
     if name not in PUBLISHED:
         return "built in"
     try:

@@ -52,7 +52,7 @@ class Series:
 
 
 def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:
-    """National ILITOTAL per week from the text of ILINet.csv."""
+    """Return the national ILITOTAL per week from the text of ILINet.csv."""
     cells: dict[tuple[date, str], int] = {}
     for line, row in _rows(text, "ILINet.csv", ILINET_COLUMNS):
         if row["region_type"].lower() != "national":
@@ -63,7 +63,7 @@ def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:
 
 
 def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
-    """Deaths with pneumonia or influenza per state and week from the text of table pp7x-dyj2."""
+    """Return deaths with pneumonia or influenza per state and week from the text of table pp7x-dyj2."""
     cells: dict[tuple[date, str], int] = {}
     areas = {*STATES, CITY}
     for line, row in _rows(text, "table pp7x-dyj2", NCHS_COLUMNS):
@@ -82,7 +82,7 @@ def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
     if CITY in present:
         city = _series(cells, (CITY,), weeks, "table pp7x-dyj2").counts[:, 0]
         states = series.counts.sum(axis=1)
-        # Should New York ever hold its city already, the national rows say so: never count anybody twice.
+        # Should New York ever include its city already, the national rows show it: never count anybody twice.
         nation = (
             _series(cells, (NATION,), weeks, "table pp7x-dyj2").counts[:, 0] if NATION in present else states + city
         )
@@ -92,7 +92,7 @@ def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
 
 
 def _rows(text: str, file: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row by normalised column name) of each line after the header, wherever the header is."""
+    """Yield (line number, row by normalised column name) of each line after the header, wherever the header is."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
     header: list[str] | None = None
     try:
@@ -127,7 +127,7 @@ def _put(
     if not (plain.isascii() and plain.isdigit()):
         raise BadInput(f"{where}: '{cell}' is not a count ({region}, week ending {end}).")
     if (end, region) in cells:
-        raise BadInput(f"{where}: the week ending {end} is there twice for {region}.")
+        raise BadInput(f"{where}: the week ending {end} occurs twice for {region}.")
     cells[end, region] = int(plain)
 
 
@@ -140,6 +140,6 @@ def _series(
         for k, region in enumerate(regions):
             value = cells.get((end, region))
             if value is None:
-                raise BadInput(f"{file} has no {region} for the week ending {end}; the download may be cut short.")
+                raise BadInput(f"{file} has no {region} for the week ending {end}; the download may be incomplete.")
             counts[t, k] = value
     return Series(tuple(end.isoformat() for end in ends), regions, counts)
