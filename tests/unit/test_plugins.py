@@ -61,7 +61,7 @@ def test_all_three_are_simulated_by_their_names(install: Install) -> None:
     result = simulate("lazy,uniform", "market", graph="star", **settings)
     assert list(result.records) == ["lazy", "uniform"]
     np.testing.assert_array_equal(result["lazy"].are, result["uniform"].are)
-    assert any("'market' is that of the package crowd-extras" in note for note in result.notes)
+    assert any("'market' comes from the package crowd-extras" in note for note in result.notes)
     by_reference = simulate("crowd_extras:Lazy", "crowd_extras:market", graph="crowd_extras:star", **settings)
     np.testing.assert_array_equal(by_reference["lazy"].are, result["lazy"].are)
 

@@ -68,17 +68,17 @@ def data(
 def _list(as_json: bool) -> None:
     from dataclasses import asdict
 
-    from dpcrowd.sim.data.catalog import CATALOG, located
+    from dpcrowd.sim.data.catalog import CATALOG, find_location
 
     plugins, problems = _plugin_sets()
     for problem in problems:
         click.echo(f"problem: {problem}", err=True)
     if as_json:
-        rows = [{**asdict(entry), "where": located(entry.name)} for entry in CATALOG] + plugins
+        rows = [{**asdict(entry), "where": find_location(entry.name)} for entry in CATALOG] + plugins
         click.echo(json.dumps({"data": rows}, indent=2))
         return
     for entry in CATALOG:
-        where = located(entry.name) or f"not here; get it with: dpcrowd data {entry.name}"
+        where = find_location(entry.name) or f"not here; get it with: dpcrowd data {entry.name}"
         click.echo(f"{entry.name:<14}{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}")
         for title, text in (("what", entry.what), ("source", entry.source), ("terms", entry.terms), ("where", where)):
             click.echo(f"  {title:<8}{text}")

@@ -16,22 +16,22 @@ __all__ = ["predict_ahead", "predict_ahead_matrix"]
 
 
 def predict_ahead(mean: Floats, var: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:
-    """Mean and variance `steps` slots later, diagonal; arrays (..., d)."""
+    """Return mean and variance `steps` slots later, diagonal; arrays (..., d)."""
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))[:, None, None]
     transition, process_var = _doubled(a, model.diagonal_var[:, None, None], steps)
     factor, spread = transition[:, 0, 0], process_var[:, 0, 0]
-    known = np.isfinite(var)
-    return factor * mean, np.where(known, factor * factor * np.where(known, var, 0.0) + spread, np.inf)
+    finite = np.isfinite(var)
+    return factor * mean, np.where(finite, factor * factor * np.where(finite, var, 0.0) + spread, np.inf)
 
 
 def predict_ahead_matrix(mean: Floats, cov: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:
-    """Mean (..., d) and covariance (..., d, d) `steps` slots later."""
+    """Return mean (..., d) and covariance (..., d, d) `steps` slots later."""
     transition, process_var = _doubled(model.matrix_transition, model.matrix_var, steps)
     return (transition @ mean[..., None])[..., 0], transition @ cov @ transition.T + process_var
 
 
 def _doubled(a: Floats, q: Floats, steps: int) -> tuple[Floats, Floats]:
-    """A^steps, and the sum of A^k Q (A^k)^T over k < steps."""
+    """Return A^steps, and the sum of A^k Q (A^k)^T over k < steps."""
     power, total = np.broadcast_to(np.eye(a.shape[-1]), a.shape), np.zeros_like(q)
     while steps:
         if steps & 1:

@@ -20,7 +20,7 @@ __all__ = ["observation_info", "predict", "update"]
 
 
 def predict(posterior: Floats, posterior_var: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
-    """Prior mean and variance of the next slot."""
+    """Return prior mean and variance of the next slot."""
     a = model.diagonal_transition
     if a.ndim == 0 and a == 1.0:  # the paper's setting; two multiplications less
         return posterior, posterior_var + model.diagonal_var
@@ -31,13 +31,13 @@ def predict(posterior: Floats, posterior_var: Floats, model: ProcessModel) -> tu
 
 
 def observation_info(noisy: Floats, share: Floats, obs_var: Floats, where: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """info_vec = H z/R and info_mat = H^2/R (Eq. weight), zero where nothing was sampled."""
+    """Return info_vec = H z/R and info_mat = H^2/R (Eq. weight), zero where nothing was sampled."""
     weight = np.where(where, share / obs_var, 0.0)
     return weight * noisy, weight * share
 
 
 def update(prior: Floats, prior_var: Floats, info_vec: Floats, info_mat: Floats) -> tuple[Floats, Floats]:
-    """Posterior mean and variance after fusing summed information (Eq. kgain, first line)."""
+    """Return posterior mean and variance after fusing summed information (Eq. kgain, first line)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = 1.0 / prior_var + info_mat
         posterior_var = 1.0 / precision

@@ -1,4 +1,4 @@
-"""The same filters with full covariances: A and Q are d x d, and a group of regions is one scalar measurement.
+"""The filters of `kalman` and `consensus` with full covariances: a group of regions is one scalar measurement.
 
     prior = A posterior        prior_cov = A posterior_cov A^T + Q
     posterior_cov = (prior_cov^-1 + Y)^-1
@@ -33,22 +33,22 @@ _LEAST_VAR = 1e-30
 
 
 def predict_matrix(posterior: Floats, posterior_cov: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
-    """Prior mean (N, d) and covariance (N, d, d) of the next slot."""
+    """Return prior mean (N, d) and covariance (N, d, d) of the next slot."""
     a = model.matrix_transition
     cov = a @ posterior_cov @ a.T + model.matrix_var
     cov = 0.5 * (cov + cov.swapaxes(-1, -2))
     variances = np.einsum("...kk->...k", cov)  # a view
     variances += _RIDGE * variances + _LEAST_VAR
-    # One product a server: posterior @ a.T takes another path for one row than for many, with other last bits.
+    # One product per server: posterior @ a.T takes another path for one row than for many, with other last bits.
     return (a @ posterior[..., None])[..., 0], cov
 
 
 def group_info(group_noisy: Floats, share: Floats, group_var: Floats, members: Floats) -> tuple[Floats, Floats]:
-    """Information of scalar measurements z_g = H sum_{k in g} r_k + noise.
+    """Return the information of scalar measurements z_g = H sum_{k in g} r_k + noise.
 
     group_noisy, group_var  (N, d): value and variance of the group whose pivot is region g; variance inf: no group
     members                 (N, d, d): members[n, g, k] = 1 if region k is in the group with pivot g
-    Returns info_vec (N, d) = H sum_g 1_g z_g/R_g and info_mat (N, d, d) = H^2 sum_g 1_g 1_g^T/R_g.
+    info_vec is (N, d) = H sum_g 1_g z_g/R_g and info_mat (N, d, d) is H^2 sum_g 1_g 1_g^T/R_g.
     """
     weight = share / group_var
     scaled = members * weight[..., None]
@@ -60,7 +60,7 @@ def group_info(group_noisy: Floats, share: Floats, group_var: Floats, members: F
 def update_matrix(
     prior: Floats, prior_cov: Floats, known: Bools, info_vec: Floats, info_mat: Floats
 ) -> tuple[Floats, Floats, Bools]:
-    """Posterior mean, covariance and whether a server has an estimate at all.
+    """Return posterior mean, covariance and whether a server has an estimate at all.
 
     A server without a prior takes y and Y alone, once Y determines every region; until then it has no estimate.
     """
@@ -110,7 +110,7 @@ def fuse_matrix(
     speakers: Floats,
     beta: Floats | float,
 ) -> tuple[Floats, Floats, Bools]:
-    """Posterior mean, covariance and `known`; sums as in `consensus.fuse`, `speakers` is (N, 1)."""
+    """Return posterior mean, covariance and `known`; sums as in `consensus.fuse`, `speakers` is (N, 1)."""
     posterior, posterior_cov, after = update_matrix(prior, prior_cov, known, info_vec_sum, info_mat_sum)
     size = np.linalg.norm(prior_cov, axis=(-2, -1))[:, None]
     pull = np.einsum("nkl,nl->nk", posterior_cov, prior_sum - speakers * prior) * (beta / (size + 1.0))

@@ -1,7 +1,8 @@
 """The process model r(t+1) = A r(t) + w(t), w ~ N(0, Q) (Eqs. state and multistate).
 
 One small object carries A and Q to every filter. A is a number, a vector (diagonal) or a d x d matrix; Q is a
-vector of variances or a d x d covariance. The diagonal form of a filter takes the diagonals, the matrix form all.
+vector of variances or a d x d covariance. The diagonal form of a filter takes the diagonals, the matrix form the full
+matrices.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class ProcessModel:
 
     @classmethod
     def of(cls, transition: object, process_var: object) -> ProcessModel:
-        """Build from anything array-like and check it."""
+        """Build a model from anything array-like, and check it."""
         a = np.asarray(transition, dtype=np.float64)
         q = np.atleast_1d(np.asarray(process_var, dtype=np.float64))
         if q.ndim not in (1, 2) or (q.ndim == 2 and q.shape[0] != q.shape[1]):
             raise BadInput(f"process variance has shape {q.shape}; allowed: (d,) or (d, d).")
         d = q.shape[0]
         if d == 0:
-            raise BadInput("process variance is empty; give one number a region, of at least one region.")
+            raise BadInput("process variance is empty; give one number per region, for at least one region.")
         if a.ndim > 2 or (a.ndim == 1 and a.shape != (d,)) or (a.ndim == 2 and a.shape != (d, d)):
             raise BadInput(f"transition has shape {a.shape}; allowed for {d} regions: (), ({d},) or ({d}, {d}).")
         if not (np.isfinite(a).all() and np.isfinite(q).all()):

@@ -21,7 +21,7 @@ ROUNDING = 1.0 / 12.0
 
 
 def observation_var(kind: Observation, share: Floats, process_var: Floats, expected: Floats) -> Floats:
-    """Variance of a server's counts around H r, broadcast to (N, d).
+    """Return the variance of a server's counts around H r, broadcast to (N, d).
 
     expected  the population's counts as the server expects them, (N, d); only "binomial" looks at it
     """

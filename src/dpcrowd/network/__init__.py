@@ -1,7 +1,7 @@
-"""Who hears whom: graphs, how they are drawn, sums over neighbours, and what talking costs.
+"""Networks: graphs, how they are drawn, who hears whom, sums over neighbours, and the costs of communication.
 
 A batch of runs is one network: the disjoint union of the runs' graphs. Every array of the engine has a leading axis
-of runs * servers entries, run by run, so that one sparse product serves the whole batch. The layer is pure: no I/O,
+of runs * servers entries, run by run, so that one sparse product serves the complete batch. The layer is pure: no I/O,
 no clock, and no random number that does not come from a generator passed in.
 """
 

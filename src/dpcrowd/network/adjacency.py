@@ -1,6 +1,6 @@
 """A network from the text of a file: a list of links, or a 0/1 matrix.
 
-    a,b,latency_ms          one link a line, servers numbered from 0; the header and the latency may be left out
+    a,b,latency_ms          one link per line, servers numbered from 0; the header and the latency may be left out
     0,1,100.5
 
     0 1 1                   row i says whom server i hears; symmetric, zeros on the diagonal
@@ -27,7 +27,7 @@ Line = tuple[int, list[str]]  # (line number in the file, fields)
 
 
 def parse_adjacency(text: str, servers: int | None = None) -> Graph:
-    """The network that `text` describes; `servers`, if given, is the number of servers it must have."""
+    """Return the network that `text` describes; `servers`, if given, is the number of servers that it must have."""
     if servers is not None:
         check_servers(servers)
     lines = [
@@ -78,22 +78,22 @@ def _matrix(lines: list[Line], servers: int | None) -> Graph:
 
 def _links(lines: list[Line], servers: int | None) -> Graph:
     width = len(lines[0][1])
-    seen: dict[tuple[int, int], int] = {}
+    line_of: dict[tuple[int, int], int] = {}
     delays: list[float] = []
     for number, fields in lines:
         if len(fields) != width or width not in (2, 3):
-            wanted = f"{width} as in the first line" if width in (2, 3) else "2 or 3 (a,b[,latency_ms])"
-            raise BadInput(f"line {number}: {len(fields)} fields; allowed: {wanted}.")
+            allowed = f"{width} as in the first line" if width in (2, 3) else "2 or 3 (a,b[,latency_ms])"
+            raise BadInput(f"line {number}: {len(fields)} fields; allowed: {allowed}.")
         a, b = (_server(number, field, servers) for field in fields[:2])
         if a == b:
             raise BadInput(f"line {number}: server {a} is linked to itself; leave self-loops out.")
         pair = (min(a, b), max(a, b))
-        if pair in seen:
-            raise BadInput(f"line {number}: the link {a},{b} is already on line {seen[pair]}; give each link once.")
-        seen[pair] = number
+        if pair in line_of:
+            raise BadInput(f"line {number}: the link {a},{b} is already on line {line_of[pair]}; give each link once.")
+        line_of[pair] = number
         if width == 3:
             delays.append(_delay(number, fields[2]))
-    ends = np.array(list(seen), dtype=np.int64)
+    ends = np.array(list(line_of), dtype=np.int64)
     size = int(ends.max()) + 1 if servers is None else servers
     linked = np.unique(ends)  # not a table of all numbers: a mistyped server must not cost memory
     if linked.size < size:

@@ -1,4 +1,4 @@
-"""Refusals of bad networks: one line each, with the servers' numbers."""
+"""Checks that refuse bad networks; each message is one line that names the servers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ SHOWN = 5
 
 
 def name_servers(servers: NDArray[Any]) -> str:
-    """'server 3' or 'servers 3, 7, 9, 12, 15 and 4 more'."""
-    shown = ", ".join(str(int(server)) for server in servers[:SHOWN])
+    """Return 'server 3', or 'servers 3, 7, 9, 12, 15 and 4 more'."""
+    names = ", ".join(str(int(server)) for server in servers[:SHOWN])
     more = f" and {servers.size - SHOWN} more" if servers.size > SHOWN else ""
-    return f"server{'s' if servers.size > 1 else ''} {shown}{more}"
+    return f"server{'s' if servers.size > 1 else ''} {names}{more}"
 
 
 def check_servers(servers: int, least: int = 2) -> None:
-    """A network has a whole number of servers, at least `least`."""
+    """Refuse anything but a whole number of servers, at least `least`."""
     if isinstance(servers, bool) or not isinstance(servers, (int, np.integer)) or servers < least:
         raise BadInput(f"a network of {servers} servers was asked for; allowed: a whole number of at least {least}.")
 
 
 def check_size(servers: int, links: int) -> None:
-    """Neighbour lists are indexed by 32-bit integers, which also bounds their memory."""
+    """Refuse networks that are too large: neighbour lists are indexed by 32-bit integers, which bounds their memory."""
     if 2 * links + servers > MOST_ENTRIES:
         raise BadInput(
             f"{servers} servers with {links} links need {2 * links + servers} entries; at most {MOST_ENTRIES} fit "
@@ -47,14 +47,14 @@ def check_size(servers: int, links: int) -> None:
 
 
 def check_runs(servers: int, runs: int) -> int:
-    """The number of servers of each run in a union of `runs` equal networks."""
+    """Return the number of servers of each run in a union of `runs` equal networks."""
     if runs < 1 or servers % runs:
         raise BadInput(f"a network of {servers} servers cannot be {runs} runs of equal size; give a divisor.")
     return servers // runs
 
 
 def check_edges(servers: int, sources: NDArray[Any], targets: NDArray[Any]) -> None:
-    """Ends of links are one-dimensional, of equal length, whole numbers, known servers and not the same server."""
+    """Refuse ends of links that are not two equally long lists of numbers of existing servers, or are one server."""
     if sources.ndim != 1 or sources.shape != targets.shape:
         raise BadInput(f"links have ends of shapes {sources.shape} and {targets.shape}; allowed: two equal lists.")
     if sources.size == 0:
@@ -71,7 +71,7 @@ def check_edges(servers: int, sources: NDArray[Any], targets: NDArray[Any]) -> N
 
 
 def check_latency(latency_ms: NDArray[np.float32] | None, links: int) -> None:
-    """One positive, finite delay a link."""
+    """Refuse anything but one positive, finite delay per link."""
     if latency_ms is None:
         return
     if latency_ms.shape != (links,):
@@ -82,13 +82,13 @@ def check_latency(latency_ms: NDArray[np.float32] | None, links: int) -> None:
 
 
 def check_isolated(degree: NDArray[Any]) -> None:
-    """Every server has a neighbour."""
+    """Refuse a network in which a server has no neighbour."""
     isolated = np.flatnonzero(degree == 0)
     if isolated.size:
         raise BadInput(f"no link at {name_servers(isolated)}; link every server to at least one other.")
 
 
 def check_bounds(latency: tuple[float, float] | None) -> None:
-    """Bounds between which link latencies are drawn."""
+    """Refuse bounds of link latencies that are not 0 < low <= high."""
     if latency is not None and not (0 < latency[0] <= latency[1] < np.inf):
         raise BadInput(f"link latency between {latency[0]} and {latency[1]} ms; allowed: 0 < low <= high, finite.")

@@ -1,10 +1,10 @@
-"""What talking costs: packets, bytes and delay of a slot, by one hop or by flooding.
+"""The costs of communication: packets, bytes and delay of a slot, by one hop or by flooding.
 
 One hop: a server that speaks sends one packet on each of its links; the slot's latency is the slowest of these links.
 Flooding: every server of the speaker's connected component forwards a new message once on all its links, so a message
 costs the sum of the degrees of the component; the latency is the last arrival, over shortest paths of link delays.
 
-A graph is a union of `runs` networks of equal size, run by run; what depends on the graph alone is a value a server
+A graph is a union of `runs` networks of equal size, run by run; what depends on the graph alone is one value per server
 (`degree`, `flood_cost`, `link_reach`, `flood_reach`), to be computed once for a graph that stays; what depends on who
 speaks is then a sum or a maximum over each run.
 """
@@ -42,16 +42,16 @@ __all__ = [
 # Sizes as the live format has them (`dpcrowd.node.wire`, or what a record of relay needs); tests measure them.
 
 HEADER_BYTES = 140
-"""Of every packet: version, digest, server, slot, round, counters of five neighbours, and the sender's signature."""
+"""Bytes of every packet: version, digest, server, slot, round, counters of five neighbours, and a signature."""
 
 RECORD_BYTES = 75
-"""Of the values that a packet carries: their origin and its signature."""
+"""Bytes besides the values that a packet carries: their origin and its signature."""
 
 RELAYED_RECORD_BYTES = 90
-"""Of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature."""
+"""Bytes of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature."""
 
 DENSE_SERVERS = 300
-"""Up to so many servers a run, all shortest paths are found at once in a dense table."""
+"""Up to this many servers per run, all shortest paths are found at once in a dense table."""
 
 MOST_SOURCES = 256
 SOURCE_WORK = 4_000_000
@@ -59,48 +59,51 @@ DENSE_CELLS = 1 << 16  # of one table: it stays in the cache
 
 
 def message_bytes(values: int) -> int:
-    """Size of a message whose values take so many bytes."""
+    """Return the size of a message whose values take `values` bytes."""
     return HEADER_BYTES + RECORD_BYTES + values
 
 
 def relayed_bytes(packets: NDArray[Any], records: NDArray[Any], value_bytes: NDArray[Any]) -> Floats:
-    """Size of packets with records that are passed on, whose integers take so many bytes."""
+    """Return the size of packets with records that are passed on, whose integers take `value_bytes` bytes."""
     return np.asarray(HEADER_BYTES * packets + RELAYED_RECORD_BYTES * records + value_bytes, dtype=np.float64)
 
 
 def varint_bytes(values: NDArray[np.floating]) -> Ints:
-    """Bytes of whole numbers written as variable-length integers: zigzag, seven bits per byte."""
+    """Return the bytes of whole numbers written as variable-length integers: zigzag, seven bits per byte."""
     zigzag = np.where(values < 0, -2.0 * values - 1.0, 2.0 * values)
     bits = np.frexp(zigzag)[1]  # 0 for 0
     return np.asarray(np.maximum(-(-bits // 7), 1), dtype=np.int64)
 
 
 def packets(cost: NDArray[np.integer], speaks: Bools, runs: int) -> Ints:
-    """Packets in each run if a message of server i costs cost[i]; `speaks` (N,) or (slots, N) gives (..., runs)."""
+    """Return the packets in each run if a message of server i costs cost[i].
+
+    `speaks` is (N,) or (slots, N), and the result (..., runs).
+    """
     each = check_runs(cost.size, runs)
-    spent: Ints = np.where(speaks, cost, 0).reshape(*speaks.shape[:-1], runs, each).sum(axis=-1, dtype=np.int64)
-    return spent
+    totals: Ints = np.where(speaks, cost, 0).reshape(*speaks.shape[:-1], runs, each).sum(axis=-1, dtype=np.int64)
+    return totals
 
 
 def last_arrival(reach: Floats, speaks: Bools, runs: int) -> Floats:
-    """Latency in each run, shaped as in `packets`: the largest reach of a speaker; NaN where no message travels."""
+    """Return the latency in each run, shaped as in `packets`: the largest reach of a speaker; NaN without messages."""
     each = check_runs(reach.size, runs)
     latest = np.where(speaks, reach, 0.0).reshape(*speaks.shape[:-1], runs, each).max(axis=-1)
     return np.where(latest > 0.0, latest, np.nan)
 
 
 def one_hop_packets(graph: Graph, speaks: Bools, runs: int) -> Ints:
-    """Link transmissions by the servers that speak."""
+    """Return the link transmissions by the servers that speak."""
     return packets(graph.degree, speaks, runs)
 
 
 def flood_packets(graph: Graph, speaks: Bools, runs: int) -> Ints:
-    """Link transmissions when every message is flooded."""
+    """Return the link transmissions when every message is flooded."""
     return packets(flood_cost(graph), speaks, runs)
 
 
 def components(graph: Graph) -> NDArray[np.int32]:
-    """A label for the connected component of each server."""
+    """Return a label for the connected component of each server."""
     from scipy.sparse.csgraph import connected_components
 
     # In a symmetric graph the strong components are the components, and need no transposed copy.
@@ -109,7 +112,7 @@ def components(graph: Graph) -> NDArray[np.int32]:
 
 
 def flood_cost(graph: Graph) -> Ints:
-    """Packets of one flooded message by its origin: the sum of degrees in the origin's component."""
+    """Return the packets of one flooded message by its origin: the sum of degrees in the origin's component."""
     labels = components(graph)
     # float64 adds whole numbers exactly up to 2^53
     cost: Ints = np.bincount(labels, weights=graph.degree)[labels].astype(np.int64)
@@ -117,7 +120,7 @@ def flood_cost(graph: Graph) -> Ints:
 
 
 def link_reach(graph: Graph) -> Floats:
-    """The slowest link of each server in ms; 0 for a server without links."""
+    """Return the slowest link of each server in ms; 0 for a server without links."""
     reach = np.zeros(graph.servers)
     linked = graph.degree > 0
     if linked.any():
@@ -126,9 +129,9 @@ def link_reach(graph: Graph) -> Floats:
 
 
 def flood_reach(graph: Graph, runs: int) -> Floats:
-    """When a message of each server has reached its whole component, in ms.
+    """Return when a message of each server has reached its complete component, in ms.
 
-    Exact (to float32) up to 300 servers a run. Beyond, paths start from evenly spread servers only (256, fewer in
+    Exact (to float32) up to 300 servers per run. Beyond, paths start from evenly spread servers only (256, fewer in
     very large networks): exact for these, and for the others the farthest of these, which is a lower bound.
     """
     each = check_runs(graph.servers, runs)
@@ -140,7 +143,7 @@ def flood_reach(graph: Graph, runs: int) -> Floats:
 
 
 def _dense_reach(graph: Graph, first: int, last: int, each: int) -> Floats:
-    """Floyd-Warshall on runs first .. last - 1 side by side."""
+    """Run Floyd-Warshall on runs first .. last - 1 side by side."""
     part = graph.part(first * each, (last - first) * each)
     apart = np.full((last - first, each, each), np.inf, dtype=np.float32)
     rows = np.repeat(np.arange(part.servers), part.degree)
@@ -160,7 +163,7 @@ def _dense_reach(graph: Graph, first: int, last: int, each: int) -> Floats:
 
 
 def _sampled_reach(graph: Graph) -> Floats:
-    """Dijkstra from evenly spread sources, one at a time: memory stays linear in the servers."""
+    """Run Dijkstra from evenly spread sources, one at a time: memory stays linear in the servers."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 

@@ -1,4 +1,4 @@
-"""Which link probability gives a wanted density, when isolated servers are joined afterwards.
+"""The link probability that gives a density, when isolated servers are joined afterwards.
 
 G(n, p) has K isolated servers; joining them adds ceil(K / 2) links (see `repair`). The expected number of links is
 
@@ -21,26 +21,29 @@ from dpcrowd.errors import BadInput
 __all__ = ["expected_links", "link_probability", "lowest_density"]
 
 EXACT_SERVERS = 300
-"""Up to here P(K odd) is exact; beyond, K counts as Poisson, which is off by at most a quarter of a link."""
+"""Up to here P(K odd) is exact; beyond, K counts as Poisson, which is off by at most a quarter of a link.
+
+That quarter is a tenth of p for 12 servers of density 0.1, and another p gives other graphs for every seed.
+"""
 
 SLACK = 1e-9
 """Relative rounding that is forgiven at the two ends of the range."""
 
 
 def lowest_density(servers: int) -> float:
-    """The density of the sparsest graph without an isolated server: 1/(n-1) for even n, a little more for odd."""
+    """Return the density of the sparsest graph without an isolated server: 1/(n-1) for even n, a bit more for odd n."""
     return 2.0 * math.ceil(servers / 2) / (servers * (servers - 1))
 
 
 def expected_links(servers: int, p: float) -> float:
-    """Expected number of links of a repaired G(servers, p)."""
+    """Return the expected number of links of a repaired G(servers, p)."""
     alone = servers * (1.0 - p) ** (servers - 1)
     return p * servers * (servers - 1) / 2 + (alone + _odd(servers, p, alone)) / 2
 
 
 @lru_cache(maxsize=256)
 def link_probability(servers: int, density: float) -> float:
-    """The p for which the expected density after the repair is `density`."""
+    """Return the p for which the expected density after the repair is `density`."""
     lowest = lowest_density(servers)
     if not lowest * (1 - SLACK) <= density <= 1 + SLACK:
         raise BadInput(
@@ -48,11 +51,11 @@ def link_probability(servers: int, density: float) -> float:
         )
     if density >= 1 - SLACK:
         return 1.0
-    wanted = density * servers * (servers - 1) / 2
+    links = density * servers * (servers - 1) / 2
     low, high = 0.0, density  # the repair only adds links
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if expected_links(servers, middle) < wanted:
+        if expected_links(servers, middle) < links:
             low = middle
         else:
             high = middle
@@ -62,7 +65,7 @@ def link_probability(servers: int, density: float) -> float:
 
 
 def _odd(servers: int, p: float, alone: float) -> float:
-    """Probability that the number of isolated servers is odd."""
+    """Return the probability that the number of isolated servers is odd."""
     if p >= 1.0:
         return 0.0
     if servers > EXACT_SERVERS:

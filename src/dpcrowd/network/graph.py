@@ -57,10 +57,10 @@ class Graph:
 
     @classmethod
     def from_edges(cls, servers: int, sources: Any, targets: Any, latency_ms: Any = None, check: bool = True) -> Graph:
-        """The graph of undirected links (sources[e], targets[e]), each given once, in any order.
+        """Return the graph of undirected links (sources[e], targets[e]), each given once, in any order.
 
         With `check` a self-loop, a duplicate, an unknown server, an isolated server or a latency that is not a
-        positive number is refused; without it the caller vouches for all of that.
+        positive number is refused; without it the caller is responsible for all of that.
         """
         check_servers(servers, least=1)
         ends = np.asarray(sources), np.asarray(targets)
@@ -78,7 +78,7 @@ class Graph:
 
     @classmethod
     def alone(cls, servers: int) -> Graph:
-        """Servers without any link: what a scheme that never talks runs on."""
+        """Return servers without any link: the network of a scheme that sends nothing."""
         check_servers(servers, least=1)
         none = np.zeros(0, dtype=np.int32)
         return cls(servers, np.zeros(servers + 1, dtype=np.int32), none, np.zeros(0, dtype=np.float32))
@@ -103,17 +103,17 @@ class Graph:
         return 2.0 * self.edges / max(1, self.servers * (self.servers - 1))
 
     def neighbours(self, server: int) -> Ints32:
-        """The one-hop neighbours of a server, ascending."""
+        """Return the one-hop neighbours of a server, ascending."""
         return self.indices[self.indptr[server] : self.indptr[server + 1]]
 
     def pairs(self) -> tuple[Ints32, Ints32, Floats32 | None]:
-        """Every link once: (lower server, higher server, latency), sorted by the lower, then the higher one."""
+        """Return every link once, as (lower server, higher server, latency), sorted by these servers."""
         rows = np.repeat(np.arange(self.servers, dtype=np.int32), self.degree)
         once = rows < self.indices
         return rows[once], self.indices[once], None if self.latency_ms is None else self.latency_ms[once]
 
     def part(self, first: int, servers: int) -> Graph:
-        """Servers first .. first + servers - 1 as a graph of their own: the inverse of `union`."""
+        """Return servers first .. first + servers - 1 as a graph of their own: the inverse of `union`."""
         begin, end = int(self.indptr[first]), int(self.indptr[first + servers])
         indices = self.indices[begin:end] - np.int32(first)
         if indices.size and not (indices.min() >= 0 and indices.max() < servers):
@@ -144,7 +144,7 @@ class Graph:
 
 
 def union(graphs: Sequence[Graph]) -> Graph:
-    """The disjoint union: the servers of graphs[0], then those of graphs[1], and so on; no links in between."""
+    """Return the disjoint union: the servers of graphs[0], then those of graphs[1], and so on; no links in between."""
     if not graphs:
         raise BadInput("a union of 0 graphs was asked for; give at least 1.")
     if len({graph.latency_ms is None for graph in graphs}) > 1:
@@ -162,7 +162,7 @@ def union(graphs: Sequence[Graph]) -> Graph:
 
 
 def _assemble(servers: int, sources: Ints32, targets: Ints32, latency_ms: Floats32 | None) -> Graph:
-    """Both directions of every link, bucketed by row in linear time; duplicates melt together."""
+    """Return the graph of both directions of every link, sorted by row in linear time; duplicates become one."""
     from scipy.sparse import coo_array
 
     rows = np.concatenate((targets, sources))

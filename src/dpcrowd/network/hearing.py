@@ -2,7 +2,7 @@
 
 A message is a row of numbers; what a server hears is a sum of rows. One hop sums over J_i = N_i and i itself;
 flooding over the server's connected component; a central filter over all servers of a run. The last two give many
-servers the same sum, so it is taken once an audience and handed to each of its members.
+servers the same sum, so it is computed once per audience and given to each of its members.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.gather import neighbour_sums
 
 if TYPE_CHECKING:
@@ -31,48 +32,48 @@ class Hearing:
     matrix    sparse (audiences, messages) of ones, columns ascending; None: every server hears itself alone
     audience  (N,) which row of `matrix` is a server's; None: row i is server i's
     gain      beta of the consensus term, a number or (N, 1)
-    engine    "scipy" or "numba"; see `dpcrowd.network.gather`
+    engine    how sums are computed; see `dpcrowd.kernels.engine`
     one_hop   for a central filter: what the servers themselves hear, beside it
     graph     for records that travel: the links of this slot
-    same_links  whether they are those of the slot before
+    same_links  whether these are the links of the slot before
     mutual    whether row i of `matrix` also says who hears server i: links work both ways
     """
 
     matrix: Any = None
     audience: NDArray[np.integer] | None = None
     gain: Floats | float = 0.0
-    engine: str = "scipy"
+    engine: Engine = "numpy"
     one_hop: Hearing | None = None
     mutual: bool = False
     graph: Graph | None = None
     same_links: bool = False
 
     def sums(self, table: Floats) -> Floats:
-        """For each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
+        """Return for each server the sum of the rows of `table` that it hears, in ascending order of the senders."""
         if self.matrix is None:
             return table
         sums = neighbour_sums(self.matrix, table, self.engine)
         return sums if self.audience is None else sums[self.audience]
 
 
-def one_hop_hearing(graph: Graph, gain: Floats | float, engine: str = "scipy") -> Hearing:
-    """Each server hears its neighbours and itself."""
+def one_hop_hearing(graph: Graph, gain: Floats | float, engine: Engine = "numpy") -> Hearing:
+    """Return the hearing of a slot in which each server hears its neighbours and itself."""
     return Hearing(graph.hearing, None, gain, engine, mutual=True)
 
 
 def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:
-    """Each server hears its whole connected component; `labels` numbers the components from 0."""
+    """Return the hearing of flooding: each server hears its connected component; `labels` numbers these from 0."""
     return Hearing(_membership(labels), labels, 0.0)
 
 
 def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> Hearing:
-    """One central filter a run hears all servers of the run; `one_hop` is what the servers hear of each other."""
+    """Return the hearing of one central filter per run; `one_hop` is what the servers hear of each other."""
     labels = np.repeat(np.arange(runs), servers)
-    return Hearing(_membership(labels), labels, 0.0, "scipy", one_hop)
+    return Hearing(_membership(labels), labels, 0.0, "numpy", one_hop)
 
 
 def inbox_hearing(messages: int, gain: float) -> Hearing:
-    """One live server that hears `messages` messages, its own among them, in ascending order of their senders."""
+    """Return the hearing of one live server with `messages` messages, its own included, in order of their senders."""
     from scipy.sparse import csr_matrix
 
     return Hearing(csr_matrix(np.ones((1, messages))), None, gain)

@@ -47,11 +47,11 @@ class RandomGraph:
         link_probability(self.servers, self.density)
 
     def draw(self, rng: np.random.Generator) -> Graph:
-        """One graph."""
+        """Draw one graph."""
         return self.draw_unions([rng], 1)[0]
 
     def draw_unions(self, rngs: Sequence[np.random.Generator], slots: int) -> list[Graph]:
-        """For each of `slots` slots, the union over the runs of freshly drawn graphs; run b draws from rngs[b] only.
+        """Draw, for each of `slots` slots, the union over the runs of fresh graphs; run b draws from rngs[b] only.
 
         The graphs of a run do not depend on the other runs of the batch. They do depend on how the slots are cut into
         calls, because a call reads each generator for all its slots together: use the same `slots` sequence to get
@@ -61,16 +61,16 @@ class RandomGraph:
         if runs < 1 or slots < 1:
             raise BadInput(f"graphs of {runs} runs and {slots} slots were asked for; allowed: at least 1 of each.")
         check_size(slots * runs * n, math.ceil(slots * runs * n * (n - 1) // 2 * self.density))
-        found = [self._links(rng, slots, run, runs) for run, rng in enumerate(rngs)]
-        low, high = (np.concatenate([links[end] for links in found]) for end in (0, 1))
+        by_run = [self._links(rng, slots, run, runs) for run, rng in enumerate(rngs)]
+        low, high = (np.concatenate([links[end] for links in by_run]) for end in (0, 1))
         one, other, added_run = self._repair(low, high, rngs, slots)
         added = np.bincount(added_run, minlength=runs)
-        delays = self._delays(rngs, [links[0].size for links in found], added.tolist())
+        delays = self._delays(rngs, [links[0].size for links in by_run], added.tolist())
         ends = np.concatenate((low, one)), np.concatenate((high, other))
         return _cut(Graph.from_edges(slots * runs * n, *ends, delays, check=False), slots)
 
     def _links(self, rng: np.random.Generator, slots: int, run: int, runs: int) -> tuple[Ints32, Ints32]:
-        """The links of one run before the repair, numbered as in the union over (slot, run, server).
+        """Return the links of one run before the repair, numbered as in the union over (slot, run, server).
 
         Run by run, because arrays of a few thousand links stay in the cache and out of the page allocator.
         """
@@ -87,12 +87,12 @@ class RandomGraph:
     def _repair(
         self, low: Ints32, high: Ints32, rngs: Sequence[np.random.Generator], slots: int
     ) -> tuple[Ints32, Ints32, Ints]:
-        """Links for the isolated servers, ordered by run and then slot, and the run of each."""
+        """Return links for the isolated servers, ordered by run and then slot, and the run of each."""
         n, runs = self.servers, len(rngs)
-        heard = np.zeros(slots * runs * n, dtype=np.bool_)
-        heard[low] = True
-        heard[high] = True
-        isolated = np.flatnonzero(~heard)
+        linked = np.zeros(slots * runs * n, dtype=np.bool_)
+        linked[low] = True
+        linked[high] = True
+        isolated = np.flatnonzero(~linked)
         slot, run = np.divmod(isolated // n, runs)
         by_run = np.argsort(run, kind="stable")
         counts = np.bincount(run, minlength=runs)
@@ -103,24 +103,24 @@ class RandomGraph:
         return (server + base).astype(np.int32), (partner + base).astype(np.int32), added_run
 
     def _delays(
-        self, rngs: Sequence[np.random.Generator], found: Sequence[int], added: Sequence[int]
+        self, rngs: Sequence[np.random.Generator], before: Sequence[int], added: Sequence[int]
     ) -> Floats32 | None:
-        """Delays of the links found in each run, then of those added by the repair; drawn run by run."""
+        """Draw, run by run, the delays of the links before the repair, then of those added by it."""
         if self.latency is None:
             return None
-        drawn = [draw_latency(rng, a + b, self.latency) for rng, a, b in zip(rngs, found, added, strict=True)]
-        first = [delays[:a] for delays, a in zip(drawn, found, strict=True)]
-        return np.concatenate(first + [delays[a:] for delays, a in zip(drawn, found, strict=True)])
+        by_run = [draw_latency(rng, a + b, self.latency) for rng, a, b in zip(rngs, before, added, strict=True)]
+        first = [delays[:a] for delays, a in zip(by_run, before, strict=True)]
+        return np.concatenate(first + [delays[a:] for delays, a in zip(by_run, before, strict=True)])
 
 
 def draw_latency(rng: np.random.Generator, links: int, bounds: tuple[float, float]) -> Floats32:
-    """Uniform link delays in ms."""
+    """Return uniform link delays in ms."""
     low, high = np.float32(bounds[0]), np.float32(bounds[1])
     return low + (high - low) * rng.random(links, dtype=np.float32)
 
 
 def decode_pairs(index: Ints) -> tuple[Ints, Ints]:
-    """The pair (i, j), i < j, with number j(j-1)/2 + i; exact for up to 2^30 servers.
+    """Return the pair (i, j), i < j, with number j(j-1)/2 + i; exact for up to 2^30 servers.
 
     From about 2^26 servers on the square root may round j up or down by one; then i leaves 0 .. j-1 and tells.
     """
@@ -135,12 +135,12 @@ def decode_pairs(index: Ints) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=4)
 def _table(servers: int) -> tuple[Ints, Ints]:
-    """All pairs of a small network: looking a pair up is cheaper than decoding it."""
+    """Return all pairs of a small network: looking a pair up is cheaper than decoding it."""
     return decode_pairs(np.arange(servers * (servers - 1) // 2))
 
 
 def _successes(rng: np.random.Generator, trials: int, p: float) -> Ints:
-    """The places of the successes in `trials` independent trials of probability p, ascending."""
+    """Return the places of the successes in `trials` independent trials of probability p, ascending."""
     if p >= 1.0:
         return np.arange(trials)
     if p <= 0.0:
@@ -164,7 +164,7 @@ def _successes(rng: np.random.Generator, trials: int, p: float) -> Ints:
 
 
 def _cut(chunk: Graph, slots: int) -> list[Graph]:
-    """The union over all slots, slot by slot."""
+    """Cut the union over all slots into one graph per slot."""
     size = chunk.servers // slots
     bounds = chunk.indptr[::size]
     graphs = []

@@ -1,4 +1,4 @@
-"""No server stays alone: isolated servers are joined to each other in random pairs, an odd one out to anybody.
+"""Links for isolated servers: they are joined to each other in random pairs, and an odd one out to any server.
 
 K isolated servers cost ceil(K / 2) new links, the fewest that can serve them, so that a sparse graph stays as sparse
 as it was asked to be. None of the new links can exist already, because one of its ends had no link at all.
@@ -17,14 +17,14 @@ __all__ = ["join_isolated", "repair_draws"]
 
 
 def repair_draws(rng: np.random.Generator, isolated: int) -> NDArray[np.float64]:
-    """The random numbers that `join_isolated` needs for so many isolated servers, shape (2, isolated)."""
+    """Draw the random numbers that `join_isolated` needs for `isolated` isolated servers, shape (2, isolated)."""
     return rng.random((2, isolated)) if isolated else np.zeros((2, 0))
 
 
 def join_isolated(
     servers: int, graph: NDArray[Any], isolated: NDArray[Any], draws: NDArray[np.float64]
 ) -> tuple[Ints, Ints, Ints]:
-    """New links (graph, server, server) for the isolated servers of many graphs of equal size at once.
+    """Return new links (graph, server, server) for the isolated servers of many graphs of equal size at once.
 
     graph     (K,) which graph each isolated server is in
     isolated  (K,) its number within that graph, 0 .. servers - 1

@@ -19,11 +19,11 @@ from dpcrowd.errors import BadInput
 __all__ = ["check_interval", "due", "samples_due", "samples_in_horizon", "samples_in_window", "spread_phases"]
 
 
-_MOST_PHASES = 256  # more would not be told apart by any graph, and would cost memory for every server
+_MOST_PHASES = 256  # no graph tells more of them apart, and each costs memory for every server
 
 
 def check_interval(interval: int) -> int:
-    """A whole number of slots >= 1."""
+    """Return the interval, or refuse anything but a whole number of slots >= 1."""
     is_number = issubclass(type(interval), Real) and type(interval) is not bool
     if not is_number or not 1 <= interval < float("inf") or interval != int(interval):
         raise BadInput(f"sampling interval must be a whole number of slots >= 1; given {interval}.")
@@ -31,7 +31,7 @@ def check_interval(interval: int) -> int:
 
 
 def due(slot: int, interval: int, phases: Ints) -> NDArray[np.bool_]:
-    """Which servers sample in `slot`, shape of `phases`."""
+    """Return which servers sample in `slot`, in the shape of `phases`."""
     return np.asarray((slot - phases) % interval == 0)
 
 
@@ -45,20 +45,20 @@ def samples_due(slot: int | Ints, samples: int, length: int, offsets: Ints) -> N
 
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:
-    """How many samples each server takes in slots 0 .. horizon - 1."""
+    """Return how many samples each server takes in slots 0 .. horizon - 1."""
     return -(-(horizon - phases % interval) // interval)
 
 
 def samples_in_window(window: int, interval: int) -> int:
-    """The most samples that any window of consecutive slots can hold: ceil(w/I)."""
+    """Return the most samples that any window of consecutive slots can hold: ceil(w/I)."""
     return -(-window // interval)
 
 
 def spread_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], interval: int) -> Ints:
-    """Phases 0 .. I - 1 for staggered sampling, so that nobody is long without a voice.
+    """Return phases 0 .. I - 1 for staggered sampling, so that every server often hears fresh data.
 
-    Greedy, in ascending id: a server takes the phase that fewest of its listeners (its neighbours and itself) hear from
-    somebody already; ties go to the phase heard least often, then to the one rarest in the whole network so far.
+    The choice is greedy, in ascending id: a server takes the phase in which fewest of its listeners (its neighbours and
+    itself) hear a sample already; ties go to the phase heard least often, then to the one rarest in the network so far.
     (To look at the neighbours' own phases only is worse than chance on a grid: two neighbours of one listener need not
     be neighbours.) Of phases that are still tied, the smallest suits short intervals, and the one farthest around
     the circle of I slots from all that is heard suits long ones: both are tried, and the result with less silence on
@@ -74,26 +74,26 @@ def _greedy_phases(indptr: NDArray[np.integer], indices: NDArray[np.integer], wi
     servers = len(indptr) - 1
     circle = np.arange(width)
     phases = np.empty(servers, dtype=np.int64)
-    heard = np.zeros((servers, width), dtype=np.int32)  # by whom, in which phase, how many
+    voices = np.zeros((servers, width), dtype=np.int32)  # how many samples each server hears in each phase
     overall = np.zeros(width, dtype=np.int64)
     for server in range(servers):
         listeners = np.append(indices[indptr[server] : indptr[server + 1]], server)
-        around = heard[listeners]
+        around = voices[listeners]
         last = circle
         if farthest:
             apart = np.abs(circle[:, None] - np.flatnonzero(around.any(axis=0)))
             last = -np.minimum(apart, width - apart).min(axis=1, initial=width)
         phase = int(np.lexsort((last, overall, around.sum(axis=0), np.count_nonzero(around, axis=0)))[0])
         phases[server] = phase
-        heard[listeners, phase] += 1
+        voices[listeners, phase] += 1
         overall[phase] += 1
     return phases
 
 
 def _silence(indptr: NDArray[np.integer], indices: NDArray[np.integer], width: int, phases: Ints) -> int:
-    """Slots from the one to the next voice in the longest silence of each server, summed over the servers."""
+    """Return the longest time between two samples that a server hears, in slots, summed over the servers."""
     total = 0
     for server in range(len(indptr) - 1):
-        heard = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
-        total += int(np.diff(np.append(heard, heard[0] + width)).max())
+        voices = np.sort(phases[np.append(indices[indptr[server] : indptr[server + 1]], server)])
+        total += int(np.diff(np.append(voices, voices[0] + width)).max())
     return total

@@ -1,4 +1,4 @@
-"""What every scheme is: five steps, the same for a batch of a million servers and for one live server.
+"""The interface of every scheme: five steps, the same for a batch of a million servers and for one live server.
 
     plan     which regions are sampled in this slot, and at what epsilon; from public facts and past releases only
     perturb  noisy counts of those regions, paid at the ledger: the only step that sees raw counts
@@ -7,15 +7,16 @@
     release  estimate, variance, sampled, epsilon charged
 
 Arrays have N servers first and regions last; a batch of runs is one network of N = runs x servers. The driver
-(simulator or live server) brings counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps what
-changes; steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that is
-passed in.
+(simulator or live server) provides counts, noise, messages and time. A scheme keeps its parameters, a `State` keeps
+what changes; steps update the state in place. There is no clock, no I/O and no randomness in here but the noise that
+is passed in.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -24,12 +25,11 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
-from dpcrowd.grouping import Grouper
+from dpcrowd.kernels.engine import Engine, check_engine
 from dpcrowd.network.hearing import Hearing, Reach
 from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Accounting, Guarantee, Noise
 from dpcrowd.privacy.units import from_nano
-from dpcrowd.sampling.pid_loop import PidLoop
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
@@ -53,7 +53,7 @@ Z95 = 1.959963984540054
 
 
 def half_width(variance: Floats, factor: float = Z95) -> Floats:
-    """Half of an interval of so many standard deviations; of a 95% interval, unless said otherwise."""
+    """Return half the width of an interval of `factor` standard deviations on each side; by default a 95% interval."""
     return factor * np.sqrt(variance)
 
 
@@ -69,15 +69,16 @@ class Peers:
 class Setting:
     """The public configuration under which a scheme runs; the same for every server of the network.
 
-    servers   N, over all runs of a batch
-    model     A and Q
-    guarantee what is promised; None only for schemes without privacy
-    grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
-    pid_loop  the controllers' loop, compiled (`dpcrowd.sampling.pid_loop`); None: array operations
-    phases    (N,) public phases, for staggered sampling only
-    runs      of how many runs the batch is made
-    samples   per window or horizon, where the scheme leaves that open (relay)
-    peers     of one server on its own: the network that it is in (relay)
+    servers    N, over all runs of a batch
+    model      A and Q
+    guarantee  what is promised; None only for schemes without privacy
+    phases     (N,) public phases, for staggered sampling only
+    runs       how many runs the batch consists of
+    samples    per window or horizon, where the scheme leaves that open (relay)
+    peers      for one server on its own: the network that it belongs to (relay)
+    engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
+               saved
+    grouper, pid_loop   deprecated and ignored; give `engine` instead
     """
 
     servers: int
@@ -87,14 +88,19 @@ class Setting:
     observation: Observation = "paper"
     accounting: Accounting = "sound"
     form: Form = "diagonal"
-    grouper: Grouper | None = None
+    grouper: InitVar[object] = None
     phases: Ints | None = None
-    pid_loop: PidLoop | None = None
+    pid_loop: InitVar[object] = None
     runs: int = field(default=1, metadata={"later": True})
     samples: int | None = field(default=None, metadata={"later": True})
     peers: Peers | None = field(default=None, metadata={"later": True})
+    engine: Engine = field(default="numpy", compare=False, metadata={"saved": False})
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, grouper: object, pid_loop: object) -> None:
+        for name, value in (("grouper", grouper), ("pid_loop", pid_loop)):
+            if value is not None:
+                text = f"Setting({name}=...) is ignored, and goes in version 0.3: engine='numba' takes compiled loops."
+                warnings.warn(text, DeprecationWarning, stacklevel=3)
         if self.servers < 1:
             raise BadInput(f"a network needs at least 1 server; given {self.servers}.")
         for kind, value, allowed in (
@@ -104,21 +110,22 @@ class Setting:
         ):
             if value not in allowed:
                 raise unknown_name(kind, value, allowed)
+        check_engine(self.engine)
 
     @property
     def regions(self) -> int:
         return self.model.regions
 
     def need_guarantee(self) -> Guarantee:
-        """The guarantee, for schemes that cannot be without one."""
+        """Return the guarantee, or refuse a setting without one."""
         if self.guarantee is None:
-            raise BadInput("this scheme needs a privacy guarantee: give epsilon and a window or a horizon.")
+            raise BadInput("this scheme needs a privacy guarantee; give epsilon, and a window or a horizon.")
         return self.guarantee
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was decided before the raw counts are looked at.
+    """What is decided before the raw counts are read.
 
     due     (N, 1) or (N, d): which regions are sampled; (N, 1) means all regions of a server alike
     amount  nano-epsilon of each sample, broadcastable to `due`; > 0 where due
@@ -141,7 +148,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came out of the raw counts: noisy and paid.
+    """What was read from the raw counts: noisy, and paid for.
 
     noisy      (N, d) noisy counts, 0 where not sampled
     noise_var  variance of their noise, broadcastable to (N, d)
@@ -158,7 +165,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Release:
-    """What a slot publishes, (N, d) each unless said otherwise. `of` gives one server's, without the first axis.
+    """What a slot publishes, (N, d) each unless stated otherwise. `of` gives one server's, without the first axis.
 
     estimate  NaN where a server has no information yet; never clamped
     variance  NaN where the scheme gives none
@@ -199,11 +206,11 @@ class Release:
 
     @property
     def epsilon(self) -> float:
-        """The same in epsilon."""
+        """`nano` in units of epsilon."""
         return from_nano(self.nano)
 
     def of(self, server: int) -> Release:
-        """What one of the servers publishes, one number per region; a copy, since the scheme goes on with its own."""
+        """Return what one server publishes, one number per region, as a copy: the scheme still changes its own."""
         return Release(
             slot=self.slot,
             estimate=self.estimate[server].copy(),
@@ -218,9 +225,9 @@ class Scheme(ABC):
     """A composition of privacy, filters, sampling, grouping and network."""
 
     name: ClassVar[str]
-    """On the command line."""
+    """The name on the command line."""
     kinds: ClassVar[frozenset[str]]
-    """The guarantees that fit: "finite", "window"; empty for a scheme without privacy."""
+    """The kinds of guarantee that it supports: "finite", "window"; empty for a scheme without privacy."""
     summary: ClassVar[tuple[str, str, str, str]]
     """Architecture, sampling and budget, fusion, guarantee: a row of `dpcrowd schemes`."""
     reach: Reach = "alone"
@@ -238,63 +245,63 @@ class Scheme(ABC):
 
     @abstractmethod
     def start(self, setting: Setting) -> Any:
-        """The state before the first slot."""
+        """Return the state before the first slot."""
 
     @abstractmethod
     def plan(self, state: Any, slot: int, shares: Floats) -> Plan:
-        """Decide what to sample; `shares` is (N, 1)."""
+        """Decide what to sample, from public facts and past releases; `shares` is (N, 1)."""
 
     @abstractmethod
     def perturb(self, state: Any, plan: Plan, counts: NDArray[np.int64], noise: Noise) -> Reading:
-        """Read the raw counts (N, d), pay, and add noise."""
+        """Pay, read the raw counts (N, d), and add noise."""
 
     @abstractmethod
     def message(self, state: Any, plan: Plan, reading: Reading) -> Any:
-        """The messages of all N servers; see `dpcrowd.schemes.messages`."""
+        """Return the messages of all N servers; see `dpcrowd.schemes.messages`."""
 
     @abstractmethod
     def fuse(self, state: Any, plan: Plan, reading: Reading, messages: Any, hearing: Hearing) -> None:
-        """Take in what was heard."""
+        """Update the state with the messages that each server hears."""
 
     @abstractmethod
     def release(self, state: Any, plan: Plan, reading: Reading) -> Release:
-        """What this slot publishes."""
+        """Return what this slot publishes."""
 
     def message_numbers(self, regions: int, form: Form) -> int:
-        """How many numbers of 8 bytes a message holds, for counting bytes."""
+        """Return how many numbers of 8 bytes a message holds, for counting bytes."""
         return self.message_vectors * regions
 
     def value_bytes(self, regions: int, form: Form) -> int:
-        """Bytes of the values in a message; a scheme whose values are not all of 8 bytes says so here."""
+        """Return the bytes of the values in a message; a scheme whose values are not all of 8 bytes overrides this."""
         return 8 * self.message_numbers(regions, form)
 
     def check(self, setting: Setting) -> None:
-        """Refuse a guarantee that does not fit."""
+        """Refuse a guarantee of a kind that the scheme does not support."""
         if not self.kinds:
             return
         guarantee = setting.need_guarantee()
         if guarantee.kind not in self.kinds:
-            wanted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
-            given = "window" if guarantee.kind == "window" else "horizon"
-            raise BadInput(f"scheme '{self.name}' takes {wanted}; given a {given} of {guarantee.length} slots.")
+            accepted = "a horizon (a finite stream)" if "finite" in self.kinds else "a window (w-event privacy)"
+            span = "window" if guarantee.kind == "window" else "horizon"
+            raise BadInput(f"scheme '{self.name}' takes {accepted}; given a {span} of {guarantee.length} slots.")
 
 
 def any_region(mask: Bools) -> Bools:
-    """Of a mask (N, 1) or (N, d): which servers have any region, (N,)."""
+    """Return which servers have any region in a mask (N, 1) or (N, d), (N,)."""
     if mask.shape[1] == 1:
         return mask[:, 0]
     return np.asarray(mask.any(axis=1))
 
 
 def every_region(mask: Bools, regions: int) -> Bools:
-    """A mask (N, 1) or (N, d) as (N, d)."""
+    """Return a mask (N, 1) or (N, d) as (N, d)."""
     return mask if mask.shape[1] == regions else np.broadcast_to(mask, (len(mask), regions))
 
 
 def run_slot(
     scheme: Scheme, state: Any, slot: int, shares: Floats, counts: NDArray[np.int64], noise: Noise, hearing: Hearing
 ) -> Release:
-    """All five steps of one slot, for a driver that has every server in one place."""
+    """Run all five steps of one slot, for a driver that has every server in one place."""
     plan = scheme.plan(state, slot, shares)
     reading = scheme.perturb(state, plan, counts, noise)
     messages = scheme.message(state, plan, reading)

@@ -1,6 +1,6 @@
 """Schemes without a filter: a server's estimate of the population is its last release divided by its share.
 
-Base of Uniform, Sample, BD, BA and PeGaSus. They talk to nobody; `dpcrowd.schemes.flooding` makes the D- versions.
+Base of Uniform, Sample, BD, BA and PeGaSus. They send nothing; `dpcrowd.schemes.flooding` makes the D- versions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DirectState:
 
 
 def direct_start(setting: Setting) -> dict[str, Any]:
-    """The fields of a `DirectState` before the first slot."""
+    """Return the fields of a `DirectState` before the first slot."""
     shape = (setting.servers, setting.regions)
     guarantee = setting.need_guarantee()
     return {
@@ -44,17 +44,17 @@ def direct_start(setting: Setting) -> dict[str, Any]:
 
 
 class DirectScheme(Scheme):
-    """A release every slot or now and then, the last value in between."""
+    """Base of schemes that release in some slots, and repeat the last value in between."""
 
     kinds = frozenset({"window"})
 
     def message(self, state: DirectState, plan: Plan, reading: Reading) -> EstimateMessages:
-        """Nothing: these servers are alone."""
+        """Return silent messages: these servers work alone."""
         silent = np.zeros(state.setting.servers, dtype=np.bool_)
         return EstimateMessages(silent, state.last, state.variance)
 
     def fuse(self, state: Any, plan: Plan, reading: Reading, messages: EstimateMessages, hearing: Hearing) -> None:
-        """Nothing is heard."""
+        """Do nothing: no message arrives."""
 
     def release(self, state: DirectState, plan: Plan, reading: Reading) -> Release:
         silent = np.zeros(state.setting.servers, dtype=np.bool_)

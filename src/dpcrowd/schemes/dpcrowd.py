@@ -16,5 +16,5 @@ class DPCrowd(SampledScheme):
 
     name = "dpcrowd"
     kinds = frozenset({"finite"})
-    summary = ("one hop, intermittent", "PID or fixed, ε/T_s a sample", "KCIF", "finite")
+    summary = ("one hop, intermittent", "PID or fixed, ε/T_s per sample", "KCIF", "finite")
     reach = "one-hop"

@@ -18,7 +18,7 @@ class DPCrowdW(SampledScheme):
 
     name = "dpcrowd-w"
     kinds = frozenset({"window"})
-    summary = ("one hop, intermittent", "DPCrowd on blocks of w slots, ε/2 a block", "KCIF", "window")
+    summary = ("one hop, intermittent", "DPCrowd on blocks of w slots, ε/2 per block", "KCIF", "window")
     reach = "one-hop"
 
     def __init__(self, sampling: Sampling = "adaptive", interval: int | None = None, blocks: str = "half") -> None:

@@ -1,4 +1,4 @@
-"""FAST (Fan and Xiong): one server alone, PID sampling with epsilon/T_s a sample, Kalman filter (Eq. stdKF)."""
+"""FAST (Fan and Xiong): one server alone, PID sampling with epsilon/T_s per sample, Kalman filter (Eq. stdKF)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["FAST"]
 
 
 class FAST(SampledScheme):
-    """A server that filters its own samples and talks to nobody."""
+    """A server that filters its own samples and sends nothing."""
 
     name = "fast"
     kinds = frozenset({"finite"})
-    summary = ("alone", "PID or fixed, ε/T_s a sample", "Kalman", "finite")
+    summary = ("alone", "PID or fixed, ε/T_s per sample", "Kalman", "finite")
     live = False

@@ -24,14 +24,19 @@ from dpcrowd.filters import (
     predict,
     predict_matrix,
 )
+from dpcrowd.kernels.engine import compiled
+from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
+from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
-from dpcrowd.schemes.absorb_few import absorb_few, few_speak
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["FilterScheme", "FilterState", "filter_start"]
+__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start"]
+
+_FEW = 0.4
+"""Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
 
 
 @dataclass
@@ -46,7 +51,7 @@ class FilterState:
 
 
 def filter_start(setting: Setting) -> dict[str, Any]:
-    """The fields of a `FilterState` before the first slot: no information."""
+    """Return the fields of a `FilterState` before the first slot: no information."""
     servers, regions = setting.servers, setting.regions
     matrix = setting.form == "matrix"
     return {
@@ -61,7 +66,7 @@ def filter_start(setting: Setting) -> dict[str, Any]:
 
 
 class FilterScheme(Scheme):
-    """Base of all schemes with a filter. Subclasses say when to sample and at what price, and adapt afterwards."""
+    """Base of all schemes with a filter. Subclasses decide when to sample and at what price, and adapt afterwards."""
 
     message_vectors = 3  # info_vec, info_mat and the prior
 
@@ -71,7 +76,7 @@ class FilterScheme(Scheme):
         return known + (values if form == "diagonal" else values + 8 * regions * (regions - 1))
 
     def predict(self, state: FilterState) -> tuple[Floats, Floats]:
-        """The prior of this slot."""
+        """Return mean and variance of the prior of this slot."""
         model = state.setting.model
         if state.setting.form == "diagonal":
             return predict(state.posterior, state.posterior_var, model)
@@ -116,7 +121,7 @@ class FilterScheme(Scheme):
         return group_info(reading.group_noisy, plan.shares, alpha * reading.group_var + group_spread, members)
 
     def _speaks(self, plan: Plan) -> Bools:
-        """Who sampled and has somebody to tell, (N,)."""
+        """Return which servers send a message, (N,): those that sampled, unless they work alone."""
         sampled = any_region(plan.due)
         return np.zeros_like(sampled) if self.reach == "alone" else sampled
 
@@ -127,7 +132,7 @@ class FilterScheme(Scheme):
 
     @staticmethod
     def absorb(state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> None:
-        """The posterior from a prior and from what is heard (Eqs. kgain, posterior)."""
+        """Set the posterior from a prior and the messages heard (Eqs. kgain, posterior)."""
         if state.setting.form == "diagonal" and few_speak(messages, hearing):
             state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing)
             return
@@ -157,3 +162,32 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
+
+
+def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:
+    """Whether `absorb_few` applies, and is faster than reading what each server hears."""
+    if not hearing.mutual or compiled(add_to_hearers, hearing.engine) is None:
+        return False
+    return bool(np.count_nonzero(messages.speaks) < _FEW * messages.speaks.size)
+
+
+def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> tuple[Floats, Floats]:
+    """Return the posterior means and variances, (N, d), as `FilterScheme.absorb` does, by `dpcrowd.kernels.fusion`."""
+    add = compiled(add_to_hearers, hearing.engine) or add_to_hearers
+    combine = compiled(fuse_sums, hearing.engine) or fuse_sums
+    matrix, gain = hearing.matrix, np.asarray(hearing.gain)
+    sums = np.zeros(4 * prior.size)
+    add(
+        unsigned(matrix.indptr),
+        unsigned(matrix.indices),
+        messages.speaks,
+        messages.info_vec,
+        messages.info_mat,
+        messages.prior,
+        messages.prior_known,
+        sums,
+    )
+    beta = gain if gain.shape == prior.shape else np.broadcast_to(gain, prior.shape)
+    mean, var = np.empty(prior.shape), np.empty(prior.shape)
+    combine(*(array.reshape(-1) for array in (prior, prior_var, sums, beta, mean, var)))
+    return mean, var

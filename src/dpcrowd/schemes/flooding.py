@@ -1,12 +1,12 @@
-"""Flooding and averaging: every server runs a scheme alone, floods its estimate, and all average what they hear.
+"""Flooding and averaging: every server runs a scheme alone, floods its estimate, and averages all that it hears.
 
 The paper's straightforward extension of single-server schemes (Section "Basic Idea"): DFAST, DRescueDP, DBD, DBA,
-DPeGaSus, and ours of the baselines. A server floods in every slot ("continuous" in the paper's table of schemes). The
-average never feeds back into the scheme below, so each server's own estimate is the one it would have alone.
+DPeGaSus, and our versions of the baselines. A server floods in every slot ("continuous" in the paper's table of
+schemes). The average never feeds back into the scheme below: each server's own estimate is the one it has alone.
 
 The variance of the average of n independent errors is the sum of their variances over n^2. The errors of filters are
-not independent: all miss the same move of the truth. For these the square of the mean standard deviation is given,
-which no correlation can exceed.
+not independent: all miss the same change of the truth. For these, the variance released is the square of the mean
+standard deviation, which no correlation can exceed.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class Flooding(Scheme):
     ) -> None:
         sums = hearing.sums(messages.table())
         regions = (sums.shape[1] - 1) // 3
-        heard = sums[:, -1:]
+        senders = sums[:, -1:]
         with np.errstate(invalid="ignore", divide="ignore"):
-            state.average = sums[:, :regions] / heard
+            state.average = sums[:, :regions] / senders
             if self.inner.independent_errors:
-                state.average_var = sums[:, regions : 2 * regions] / (heard * heard)
+                state.average_var = sums[:, regions : 2 * regions] / (senders * senders)
             else:
-                state.average_var = np.square(sums[:, 2 * regions : -1] / heard)
+                state.average_var = np.square(sums[:, 2 * regions : -1] / senders)
 
     def release(self, state: FloodingState, plan: Plan, reading: Reading) -> Release:
         local = self.inner.release(state.inner, plan, reading)

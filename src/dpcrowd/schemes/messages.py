@@ -1,4 +1,4 @@
-"""Messages: what a scheme's servers say, a row a server, and how rows become sums.
+"""Messages: what a scheme's servers send, one row per server, and how rows become sums.
 
 `InfoMessages` are those of the Kalman-consensus filters: info_vec, info_mat and the prior (Section "Message
 Exchange"). `EstimateMessages` are those of flooding schemes: each server's own estimate. A single live server sends
@@ -22,17 +22,17 @@ __all__ = ["EstimateMessages", "InfoMessages", "Messages"]
 
 @dataclass(frozen=True)
 class Messages:
-    """Rows of messages; `speaks` (M,) says which servers say anything."""
+    """Rows of messages; `speaks` (M,) says which servers send anything."""
 
     speaks: Bools
 
     def row(self, server: int) -> Self:
-        """The message of one server, as a batch of one."""
+        """Return the message of one server, as a batch of one."""
         return type(self)(**{f.name: getattr(self, f.name)[server : server + 1] for f in fields(self)})
 
     @classmethod
     def stack(cls, messages: Sequence[Self]) -> Self:
-        """One batch from several, in the order given."""
+        """Join several batches into one, in the order given."""
         return cls(**{f.name: np.concatenate([getattr(m, f.name) for m in messages]) for f in fields(cls)})
 
     def check_shapes(self, own: Messages, sender: int) -> None:
@@ -46,10 +46,10 @@ class Messages:
                 )
 
     def check_values(self, sender: str) -> None:
-        """Refuse numbers that no honest server sends."""
+        """Refuse numbers that a correct server never sends."""
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All fields by name."""
+        """Return all fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
@@ -68,13 +68,13 @@ class InfoMessages(Messages):
                 raise BadInput(f"{sender} sent {name} with NaN or infinity; allowed: finite numbers.")
         least = self.info_mat.min(initial=0.0) if self.info_mat.ndim == 2 else _smallest_eigenvalue(self.info_mat)
         if least < 0.0:
-            raise BadInput(f"{sender} sent an info_mat that is not positive semi-definite: no measurement has that.")
+            raise BadInput(f"{sender} sent an info_mat that is not positive semi-definite, as every measurement is.")
         if self.info_mat.ndim == 3 and (self.prior_known != self.prior_known[:, :1]).any():
-            # With full matrices the consensus pulls at all regions together, and counts who takes part once.
+            # With full matrices the consensus pulls at all regions together, and counts each participant once.
             raise BadInput(f"{sender} sent a prior of some regions; allowed with full matrices: of all, or of none.")
 
     def table(self) -> Floats:
-        """Columns to be summed: info_vec, info_mat, the priors that take part in the consensus, and their number."""
+        """Return the columns to be summed: info_vec, info_mat, the priors in the consensus, and their number."""
         rows, regions = self.info_vec.shape
         width = self.info_mat.size // rows
         counted = self.prior_known & self.speaks[:, None]
@@ -86,7 +86,7 @@ class InfoMessages(Messages):
         return table
 
     def split(self, sums: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Summed columns back into info_vec, info_mat, priors and speakers."""
+        """Split summed columns into info_vec, info_mat, priors and speakers."""
         rows, regions = len(sums), self.info_vec.shape[1]
         width = sums.shape[1] - 3 * regions
         info_mat = sums[:, regions : regions + width].reshape(rows, *self.info_mat.shape[1:])
@@ -99,7 +99,7 @@ class InfoMessages(Messages):
 
 
 def _smallest_eigenvalue(matrices: Floats) -> float:
-    """The smallest one of all, relative to the largest; 0 stands for what rounding leaves around it."""
+    """Return the smallest eigenvalue of all, relative to the largest; 0 if it is negative by rounding only."""
     if not np.allclose(matrices, matrices.swapaxes(-1, -2)):
         return -1.0
     values = np.linalg.eigvalsh(matrices)
@@ -121,8 +121,8 @@ class EstimateMessages(Messages):
             raise BadInput(f"{sender} sent an estimate that is not finite, or a negative variance.")
 
     def table(self) -> Floats:
-        """Columns to be summed: estimates, variances, standard deviations, and how many there are."""
-        heard = self.speaks[:, None]
-        variance = np.where(heard, self.variance, 0.0)
-        estimate = np.where(heard, self.estimate, 0.0)
-        return np.concatenate([estimate, variance, np.sqrt(variance), heard.astype(np.float64)], axis=1)
+        """Return the columns to be summed: estimates, variances, standard deviations, and how many there are."""
+        speaks = self.speaks[:, None]
+        variance = np.where(speaks, self.variance, 0.0)
+        estimate = np.where(speaks, self.estimate, 0.0)
+        return np.concatenate([estimate, variance, np.sqrt(variance), speaks.astype(np.float64)], axis=1)

@@ -1,4 +1,4 @@
-"""NonPrivate (Algorithm 1): every server sends its exact counts to its neighbours in every slot. No promise at all."""
+"""NonPrivate (Algorithm 1): every server sends its exact counts to its neighbours in every slot. It is not private."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NonPrivate"]
 
 
 class NonPrivate(FilterScheme):
-    """The filter without noise: what the private schemes are measured against. For the simulator only."""
+    """The filter without noise, to compare the private schemes with; for the simulator only."""
 
     name = "non-private"
     kinds = frozenset()

@@ -1,7 +1,7 @@
 """Reading raw counts: pay first, then draw. The one path from counts to noisy values for all filtering schemes.
 
 A group of regions is read as one sum with one draw. In the diagonal form each member gets a part of its noisy sum back
-(even parts 1/n, or those that the plan says), so a part p carries p^2 of the noise's variance, and all members of a
+(equal parts 1/n, or those of the plan), so a part p carries p^2 of the noise's variance, and all members of a
 group carry the same draw.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["check_counts", "group_totals", "perturb_counts"]
 
 
 def perturb_counts(ledger: Ledger, plan: Plan, counts: Ints, noise: Noise, sensitivity: int) -> Reading:
-    """Noisy counts of the regions that are due, paid at the ledger before they are drawn.
+    """Return noisy counts of the regions that are due, paid at the ledger before they are drawn.
 
     >>> from dpcrowd import Guarantee, Plan, SeededNoise, noise_var, open_ledger
     >>> ledger = open_ledger(Guarantee.window(2, epsilon=1.0), servers=1, regions=2)
@@ -62,7 +62,7 @@ def _perturb_groups(plan: Plan, counts: Ints, noise: Noise, sensitivity: int, ch
 
 
 def group_totals(values: NDArray[np.int64], pivot: Ints) -> tuple[Ints, Ints]:
-    """Sums of the groups' members and their sizes, each at the group's pivot, (N, d)."""
+    """Return the sums of the groups' members and their sizes, each at the group's pivot, (N, d)."""
     servers, regions = values.shape
     place = (np.arange(servers)[:, None] * regions + pivot).ravel()
     length = servers * regions
@@ -72,17 +72,17 @@ def group_totals(values: NDArray[np.int64], pivot: Ints) -> tuple[Ints, Ints]:
 
 
 def check_counts(counts: object, regions: int) -> Ints:
-    """One server's counts as a (1, d) integer array; refuses what is not a count, without printing any value."""
+    """Return one server's counts as a (1, d) integer array, or refuse them without printing any value."""
     array = np.asarray(counts)
     if array.shape != (regions,):
-        raise BadInput(f"counts must have shape ({regions},), one number a region; given shape {array.shape}.")
+        raise BadInput(f"counts must have shape ({regions},), one number per region; given shape {array.shape}.")
     if array.dtype.kind not in "iuf":
         raise BadInput(f"counts must be whole numbers; given an array of {array.dtype}.")
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
             raise BadInput("counts must be whole numbers >= 0; given NaN or infinity.")
         if (array != np.floor(array)).any():
-            raise BadInput("counts must be whole numbers; given fractions. Round them before they are counted.")
+            raise BadInput("counts must be whole numbers; given fractions; round them first.")
     if (array < 0).any():
         raise BadInput("counts must be >= 0; given a negative one.")
     if (array > 2**52).any():

@@ -52,7 +52,7 @@ _ALL: tuple[type[Scheme], ...] = (
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}
 
 OWN = frozenset(_ALL)
-"""The schemes that this package answers for; those of other packages are found by `dpcrowd.plugins`."""
+"""The schemes that this package is responsible for; those of other packages are found by `dpcrowd.plugins`."""
 
 
 def takes_interval(scheme: type[Scheme]) -> bool:
@@ -61,7 +61,7 @@ def takes_interval(scheme: type[Scheme]) -> bool:
 
 
 def staggered_interval(scheme: Scheme) -> int | None:
-    """The interval of a scheme that samples staggered; None for all others."""
+    """Return the interval of a scheme that samples staggered, and None for all others."""
     if isinstance(scheme, Flooding):
         return staggered_interval(scheme.inner)
     if isinstance(scheme, Central):
@@ -72,7 +72,7 @@ def staggered_interval(scheme: Scheme) -> int | None:
 
 
 def groups_regions(scheme: Scheme) -> bool:
-    """Whether a scheme joins regions to groups that share one draw."""
+    """Whether a scheme joins regions into groups that share one draw of noise."""
     if isinstance(scheme, Flooding):
         return groups_regions(scheme.inner)
     if isinstance(scheme, Central):
@@ -81,30 +81,30 @@ def groups_regions(scheme: Scheme) -> bool:
 
 
 def make_scheme(name: str, **options: Any) -> Scheme:
-    """One of dpcrowd's own schemes by its name; options that are None are left out."""
+    """Return one of dpcrowd's own schemes by its name; options that are None are left out."""
     if name not in SCHEMES:
         raise unknown_name("scheme", name, SCHEMES)
     return make_from(SCHEMES[name], name, **options)
 
 
 def make_from(scheme: type[Scheme], name: str, **options: Any) -> Scheme:
-    """An instance of a scheme that users call `name`; options that are None are left out."""
-    given = {key: value for key, value in options.items() if value is not None}
-    if scheme is Relay and "sampling" in given:
+    """Return an instance of a scheme that users call `name`; options that are None are left out."""
+    arguments = {key: value for key, value in options.items() if value is not None}
+    if scheme is Relay and "sampling" in arguments:
         raise BadInput(
             f"scheme '{name}' has a schedule of its own, staggered for pinned users and in lockstep for roaming ones; "
-            f"leave sampling '{given['sampling']}' out, and give samples or an interval."
+            f"leave sampling '{arguments['sampling']}' out, and give samples or an interval."
         )
-    if "interval" in given:
+    if "interval" in arguments:
         if not takes_interval(scheme):
             fit = ", ".join(n for n, s in SCHEMES.items() if takes_interval(s))
             raise BadInput(f"scheme '{name}' takes no sampling interval; these do: {fit}.")
         if scheme is not Relay:
-            given.setdefault("sampling", "fixed")
+            arguments.setdefault("sampling", "fixed")
     target = getattr(scheme, "wraps", None) or scheme
     takes_none = target.__init__ is object.__init__
     allowed = set() if takes_none else set(inspect.signature(target.__init__).parameters) - {"self"}
-    for key in given:
+    for key in arguments:
         if key not in allowed:
             raise BadInput(f"scheme '{name}' has no option '{key}'. Allowed: {', '.join(sorted(allowed)) or 'none'}.")
-    return scheme(**given)
+    return scheme(**arguments)

@@ -1,4 +1,4 @@
-"""What BD and BA share (Kellaris et al., budget distribution and budget absorption), w-event privacy.
+"""The common part of BD and BA (Kellaris et al., budget distribution and budget absorption), w-event privacy.
 
 A test asks whether the counts have moved: dis = mean over regions |x - last release|, made noisy at epsilon/(2w). It
 looks at raw counts, so it is paid in every slot in which it runs, whether something is published or not. If dis exceeds
@@ -56,7 +56,7 @@ class RepublishScheme(DirectScheme):
 
     @abstractmethod
     def _price(self, state: RepublishState, slot: int) -> Ints:
-        """epsilon_t of a publication now, (N, 1)."""
+        """Return epsilon_t of a publication in this slot, (N, 1)."""
 
     def plan(self, state: RepublishState, slot: int, shares: Floats) -> Plan:
         guarantee = state.setting.need_guarantee()
@@ -75,8 +75,8 @@ class RepublishScheme(DirectScheme):
         if tested.any():
             state.ledger.spend(plan.slot, test_charge)
             # Where shares change, the last release is brought to today's share, as a whole number like the counts.
-            known = np.rint(state.last * (plan.shares / state.last_share))
-            moved = np.abs(counts - np.where(tested, known, counts)).sum(axis=1, keepdims=True).astype(np.int64)
+            last_counts = np.rint(state.last * (plan.shares / state.last_share))
+            moved = np.abs(counts - np.where(tested, last_counts, counts)).sum(axis=1, keepdims=True).astype(np.int64)
             price = np.maximum(test_charge, 1)
             noisy = noise.noisy(plan.slot, moved, price, guarantee.sensitivity, tested, read=_TEST_READ)
             publish |= tested & (noisy / counts.shape[1] > noise_scale(plan.amount, guarantee.sensitivity))
@@ -92,4 +92,4 @@ class RepublishScheme(DirectScheme):
         return Reading(np.where(publish, fresh, 0.0), plan.noise_var, charge + test_charge)
 
     def _after(self, state: RepublishState, plan: Plan, publish: NDArray[np.bool_]) -> None:
-        """Remember what a publication (or none) means for the budget."""
+        """Update the state after a publication, or a slot without one."""

@@ -24,7 +24,6 @@ from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import rescue, uniform
 from dpcrowd.privacy.units import NANO
 from dpcrowd.sampling import pid
-from dpcrowd.sampling.pid_loop import rescue_step
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
@@ -83,9 +82,9 @@ class RescueScheme(FilterScheme):
         largest = max(least, int(guarantee.total * tuning.epsilon_max))
         if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
             largest = least
-        left = state.ledger.remaining(slot)
-        amount = rescue(left, state.controllers.interval, tuning.phi, tuning.p_max, largest)
-        amount = np.where(left >= least, np.maximum(amount, least), 0)
+        remaining = state.ledger.remaining(slot)
+        amount = rescue(remaining, state.controllers.interval, tuning.phi, tuning.p_max, largest)
+        amount = np.where(remaining >= least, np.maximum(amount, least), 0)
         if setting.accounting == "sound":
             amount = np.where(ask, amount, 0).max(axis=1, keepdims=True)
             due = amount >= least
@@ -106,9 +105,8 @@ class RescueScheme(FilterScheme):
         if self.grouping == "none" or setting.regions == 1 or not due.any():
             return None
         allowed = np.ascontiguousarray(np.broadcast_to(due, (setting.servers, setting.regions)))
-        loop = {} if setting.grouper is None else {"grouper": setting.grouper}
         own = shares[:, :, None] * state.history
-        return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, **loop)
+        return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, setting.engine)
 
     def adapt(self, state: RescueState, plan: Plan, reading: Reading) -> None:
         if not plan.due.any():
@@ -126,9 +124,9 @@ class RescueScheme(FilterScheme):
         self._remember(state, any_region(plan.due), release)
         rows, error = rows[compared], np.abs(released - before)[compared]
         error = error * plan.shares[rows // release.shape[1], 0]
-        left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
-        loop = state.setting.pid_loop
-        rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, loop)
+        remaining = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
+        engine = state.setting.engine
+        pid.rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, remaining, engine)
 
     @staticmethod
     def _remember(state: RescueState, sampled: Bools, release: Floats) -> None:
@@ -139,7 +137,7 @@ class RescueScheme(FilterScheme):
 
 
 def _parts(release: Floats, pivot: Ints) -> Floats:
-    """Each region's part of its group, in proportion to releases (at least 1, so that nobody is left with nothing)."""
+    """Return each region's part of its group, in proportion to releases, each taken as at least 1."""
     servers, regions = pivot.shape
     weight = np.maximum(release, 1.0)
     rows = np.arange(servers)[:, None]
@@ -149,7 +147,7 @@ def _parts(release: Floats, pivot: Ints) -> Floats:
 
 
 def _smallest_in_group(amount: Ints, due: Bools, pivot: Ints) -> Ints:
-    """Each due region's amount replaced by the smallest of its group."""
+    """Return the amounts, with each due region's replaced by the smallest of its group."""
     servers, regions = due.shape
     rows = np.arange(servers)[:, None]
     place = np.where(due, pivot, np.arange(regions))

@@ -8,7 +8,7 @@ __all__ = ["RescueDP"]
 
 
 class RescueDP(RescueScheme):
-    """A server that filters its own samples and talks to nobody."""
+    """A server that filters its own samples and sends nothing."""
 
     name = "rescuedp"
     summary = ("alone", "Rescue PID, budget of the window, grouping", "Kalman", "window")

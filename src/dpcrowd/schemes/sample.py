@@ -1,4 +1,4 @@
-"""Sample: the whole epsilon once a window, the last value in between."""
+"""Sample: the complete epsilon once per window, the last value in between."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Sample"]
 
 
 class Sample(Uniform):
-    """The whole budget at slots 0, w, 2w, ..."""
+    """The complete budget is spent at slots 0, w, 2w, ..."""
 
     name = "sample"
-    summary = ("alone", "once a window, the whole ε", "last value", "window")
+    summary = ("alone", "once per window, all of ε", "last value", "window")
     independent_errors = False  # an old value misses the same drift everywhere
 
     def _price(self, setting: Setting, slot: int) -> int:

@@ -4,13 +4,14 @@
     fixed(I), lockstep(I)   the same slots for all servers, epsilon/(number of samples)
     staggered(I)            every server its own public phase, epsilon/(number of its own samples)
 
-For a window guarantee the adaptive rule works on blocks of w slots and pays epsilon/2 a block, because a sliding
+For a window guarantee the adaptive rule works on blocks of w slots and pays epsilon/2 per block, because a sliding
 window can straddle two blocks; schedules pay epsilon/ceil(w/I), which holds for any window.
 
 With several regions and sound accounting, a slot is sampled if any region is due, and then all regions are: at
 that price they are free. With per-region accounting (the paper's) each region has samples of its own.
 
-With roaming users the adaptive rule pays epsilon/T (epsilon/w) a sample, whoever takes it, and may sample in any slot.
+With roaming users the adaptive rule pays epsilon/T (epsilon/w) per sample, whichever server takes it, and may sample
+in any slot.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample, uniform
 from dpcrowd.sampling import pid
-from dpcrowd.sampling.pid_loop import fast_step
 from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
@@ -82,7 +82,7 @@ class SampledScheme(FilterScheme):
         )
 
     def _amount(self, guarantee: Guarantee, setting: Setting) -> Ints:
-        """Nano-epsilon of one sample, shape (1, 1) or (N, 1)."""
+        """Return the nano-epsilon of one sample, shape (1, 1) or (N, 1)."""
         total, length = guarantee.total, guarantee.length
         if self.interval is None:
             if guarantee.users == "roaming":  # servers choose their own slots: cap what any slot may cost
@@ -95,11 +95,11 @@ class SampledScheme(FilterScheme):
         if guarantee.kind == "window":
             return np.array([[per_sample(total, samples_in_window(length, self.interval))]])
         samples = np.maximum(samples_in_horizon(length, self.interval, phases), 1)
-        per_sample(total, int(samples.max()))  # refuses a budget too small for so many
+        per_sample(total, int(samples.max()))  # refuses a budget too small for this many
         return total // samples
 
     def _phases(self, setting: Setting) -> Ints:
-        """(1, 1): slot 0 for all, or (N, 1) if staggered."""
+        """Return the phases: (1, 1), slot 0 for all, or (N, 1) if staggered."""
         if self.sampling != "staggered":
             return np.zeros((1, 1), dtype=np.int64)
         if setting.phases is None:
@@ -115,7 +115,7 @@ class SampledScheme(FilterScheme):
 
     @staticmethod
     def _most_samples(setting: Setting) -> int:
-        """T_s: of the horizon, or of a block of w slots; all slots where the price of a slot is capped anyway."""
+        """Return T_s of the horizon or of a block of w slots; all slots where the price of a slot is capped anyway."""
         if setting.need_guarantee().users == "roaming":
             return setting.need_guarantee().length
         return max(1, int(setting.tuning.sample_fraction * setting.need_guarantee().length))
@@ -137,7 +137,7 @@ class SampledScheme(FilterScheme):
 
     @staticmethod
     def _open_block(state: SampledState, guarantee: Guarantee, slot: int, before: int) -> None:
-        """In the first slot of a block of w slots every controller begins anew; what the filter knows is kept.
+        """Start every controller anew in the first slot of a block of w slots; the filter keeps its estimates.
 
         before  the slot planned before this one; a server may skip slots, the first one of a block too
         """
@@ -158,12 +158,12 @@ class SampledScheme(FilterScheme):
         assert plan.prior is not None and plan.prior_var is not None and plan.known is not None
         intervals = state.controllers.interval.reshape(-1)
         had_prior = self._had_prior(plan, rows)
-        if not had_prior.all():  # nothing to compare with yet: look again in the next slot
+        if not had_prior.all():  # nothing to compare with yet: sample again after the same interval
             pid.schedule(state.controllers, plan.slot, rows[~had_prior], intervals[rows[~had_prior]])
             rows = rows[had_prior]
         error = pid.relative_error(plan.prior.reshape(-1)[rows], state.posterior.reshape(-1)[rows], tuning.floor)
-        loop = state.setting.pid_loop
-        fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, loop)
+        engine = state.setting.engine
+        pid.fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, engine)
 
     @staticmethod
     def _had_prior(plan: Plan, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -1,17 +1,17 @@
-"""One server, slot by slot: the interface on which a live node stands.
+"""One server, slot by slot: the interface that a live node uses.
 
     message = server.observe(slot, counts)     the server's own counts of the slot; a message for the others, or None
     release = server.hear(messages)            what arrived, by sender; estimate, variance, interval, sampled?, epsilon
 
 The arithmetic is the batch's own with N = 1: a simulated and a live server that get the same counts, noise and messages
-release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` gives the
-whole state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between them
-goes on with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the same
-under another setting: other regions, another share.
+release the same bits. There is no clock and no I/O in here; slots may be skipped, never repeated. `save` returns the
+complete state, also between the two calls, and `restore` takes it back exactly, so a server that was killed between
+them continues with the noisy values it has already paid for and never draws twice for one slot. `take_over` does the
+same under another setting: other regions, another share.
 
-A live server spends from an account that outlives it (`privacy.account_ledger`): it is given a fresh one before every
-slot, and its state holds none of it. So it can go on in a new horizon (`begin_horizon`), and go back to earlier slots
-after a clock that was ahead has come back (`begin_again`); that none of them is drawn a second time, the account knows.
+A live server spends from an account that outlives it (`privacy.account_ledger`): it gets a fresh one before every slot,
+and its state contains none of it. So it can continue in a new horizon (`begin_horizon`), and return to earlier slots
+after a clock that was ahead has been corrected (`begin_again`); the account ensures that none is drawn a second time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Server", "ServerHistory", "saved_slot"]
 
 @dataclass(frozen=True)
 class ServerHistory:
-    """What one server says of past slots now: slots (T,), and (T, d) numbers, NaN where it knew nothing."""
+    """What one server now estimates of past slots: slots (T,), and (T, d) numbers, NaN where it has no estimate."""
 
     slots: NDArray[np.int64]
     estimate: Floats
@@ -60,8 +60,8 @@ class Server:
     number      its place in the network's order of servers; sums run in this order
     share       the public part of the population that it sees, 0 < share <= 1
     max_degree  the largest number of neighbours of any server in the network, which sets the consensus step
-    beta        the consensus step itself, instead
-    account     from which it spends; without one, it has a ledger of its own, as in a simulation
+    beta        the consensus step itself, instead of `max_degree`
+    account     the account from which it spends; without one, it has a ledger of its own, as in a simulation
 
     Noise that is not private is refused, unless `allow_simulated_noise` says that this is a test or a simulation.
 
@@ -95,7 +95,7 @@ class Server:
         if not isinstance(share, int | float | np.floating) or not 0 < share <= 1:
             raise BadInput(f"share must be above 0 and at most 1; given {share}.")
         if scheme.reach == "central":
-            raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place: simulate it instead.")
+            raise BadInput(f"scheme '{scheme.name}' needs every server's samples in one place; simulate it instead.")
         if scheme.reach == "relay":
             _check_peers(setting.peers, int(number), float(share))
         self.scheme = scheme
@@ -120,14 +120,14 @@ class Server:
 
     @property
     def mailbox(self) -> Mailbox:
-        """The records that it has, and how many it has refused; of a scheme that passes records on."""
+        """The records that it holds and the number that it has refused; only for a scheme that passes records on."""
         mailbox = self._relay()[1].mailbox
         assert mailbox is not None
         return mailbox
 
     @property
     def account(self) -> Account | None:
-        """From which it spends, with what it has spent itself since; None: it has a ledger of its own."""
+        """The account from which it spends, including its own payments; None: it has a ledger of its own."""
         return None if self._ledger is None else self._ledger.account
 
     def use(self, account: Account) -> None:
@@ -140,21 +140,21 @@ class Server:
         return self._horizon
 
     def begin_horizon(self) -> None:
-        """Sample for the horizon that its account is in: sampling begins anew, the estimates go on.
+        """Sample for the horizon that its account is in: sampling starts anew, the estimates continue.
 
         A slot that was open is released without messages first.
         """
         first = self._need_account().first
         if first is None:
-            raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could begin anew.")
+            raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could start anew.")
         self._begin_sampling()
         self._horizon = first
 
     def begin_again(self, last: int) -> None:
-        """Go on after slot `last`, although later ones were observed: sampling begins anew, the estimates go on.
+        """Continue after slot `last`, although later ones were observed: sampling starts anew, the estimates continue.
 
         A slot that was open is released without messages first. Slots that were sampled before are not sampled again:
-        its account, a fresh one, knows them.
+        its account knows them.
         """
         if not -1 <= last < self._slot:
             raise BadInput(f"slot {last} is not before slot {self._slot}, the last one that was observed.")
@@ -165,18 +165,18 @@ class Server:
 
     def _begin_sampling(self) -> None:
         if not self.scheme.live:
-            raise BadInput(f"scheme '{self.scheme.name}' cannot begin its sampling anew; only live schemes can.")
+            raise BadInput(f"scheme '{self.scheme.name}' cannot start its sampling anew; only live schemes can.")
         if self._pending is not None:
             self.hear()
         self._state = estimates_only(self._state, self._run.start())
 
     def _need_account(self) -> AccountLedger:
         if self._ledger is None:
-            raise BadInput("this server has a ledger of its own: make it with an account.")
+            raise BadInput("this server has a ledger of its own; create it with an account.")
         return self._ledger
 
     def remaining(self, slot: int) -> int:
-        """Nano-epsilon that may still be spent in a slot that is not over yet."""
+        """Return the nano-epsilon that may still be spent in a slot that is not over yet."""
         ledger = getattr(self._state, "ledger", None)
         return 0 if ledger is None else int(ledger.left_in(slot).min())
 
@@ -201,7 +201,7 @@ class Server:
             ledger.first = first
 
     def observe(self, slot: int, counts: object | None, room: int | None = None) -> Messages | None:
-        """Take this slot's counts (d whole numbers); give the message for the others, or None if nothing is said.
+        """Take this slot's counts (d whole numbers); return the message for the others, or None if none is sent.
 
         Without counts (None: the server was down, or may not pay) nothing is sampled in this slot.
 
@@ -245,14 +245,14 @@ class Server:
         return None if self._pending is None else self._slot
 
     def open_sample(self) -> tuple[int, Floats] | None:
-        """Of the open slot: nano-epsilon paid, and the noisy values (d,); None if nothing was sampled."""
+        """Return nano-epsilon paid and noisy values (d,) of the open slot; None if nothing was sampled."""
         if self._pending is None or not self._pending[1].charge.any():
             return None
         reading = self._pending[1]
         return int(reading.charge.max()), reading.noisy[0]
 
     def pending_message(self) -> Messages | None:
-        """The message of the open slot again, from the values already drawn; None if there is nothing to say."""
+        """Return the message of the open slot again, from the values already drawn; None if none is sent."""
         if self._pending is None:
             return None
         message = self._own_message(*self._pending)
@@ -265,26 +265,28 @@ class Server:
     def hear(self, messages: Mapping[int, Messages] | None = None) -> Release:
         """Fuse the messages of other servers, by their numbers, and release: vectors of one number per region.
 
-        Who sent a message and of which slot it is, the caller has checked; the numbers in it are checked here.
+        The caller has checked the sender and the slot of each message; the numbers in it are checked here.
         """
         if self._pending is None:
             raise BadInput("no slot is open: call observe() first.")
-        heard = dict(messages or {})
-        if self.number in heard:
+        by_sender = dict(messages or {})
+        if self.number in by_sender:
             raise BadInput(f"server {self.number} was given its own message as a neighbour's.")
-        if heard and self.scheme.reach == "alone":
-            raise BadInput(f"scheme '{self.scheme.name}' works alone and hears nobody; given {len(heard)} messages.")
+        if by_sender and self.scheme.reach == "alone":
+            raise BadInput(
+                f"scheme '{self.scheme.name}' works alone and takes no messages; given {len(by_sender)} messages."
+            )
         if self.scheme.reach == "one-hop":
-            self._check_neighbours(len(heard))
+            self._check_neighbours(len(by_sender))
         plan, reading = self._pending
         own = self._own_message(plan, reading)
-        heard[self.number] = own
-        for sender, message in heard.items():
+        by_sender[self.number] = own
+        for sender, message in by_sender.items():
             _check_message(sender, message, own)
-        heard = {sender: m for sender, m in heard.items() if m.speaks.any() or sender == self.number}
-        inbox = type(own).stack([heard[sender] for sender in sorted(heard)])
+        by_sender = {sender: m for sender, m in by_sender.items() if m.speaks.any() or sender == self.number}
+        inbox = type(own).stack([by_sender[sender] for sender in sorted(by_sender)])
         sums = self.scheme.reach in ("one-hop", "flooding")
-        hearing = inbox_hearing(len(heard), self._gain) if sums else Hearing()
+        hearing = inbox_hearing(len(by_sender), self._gain) if sums else Hearing()
         self.scheme.fuse(self._state, plan, reading, inbox, hearing)
         release = self.scheme.release(self._state, plan, reading)
         self._pending = None
@@ -293,15 +295,15 @@ class Server:
             release = silent_on(release, self._blank)
         return release.of(0)
 
-    def _check_neighbours(self, heard: int) -> None:
-        if self._gain * heard * self.setting.model.growth > 0.5:
+    def _check_neighbours(self, neighbours: int) -> None:
+        if self._gain * neighbours * self.setting.model.growth > 0.5:
             raise BadInput(
-                f"server {self.number} was given messages of {heard} neighbours, too many for its consensus step "
-                f"{self._gain:.6g}: say with max_degree how many neighbours a server of this network can have."
+                f"server {self.number} was given messages of {neighbours} neighbours, too many for its consensus step "
+                f"{self._gain:.6g}: give max_degree, the largest number of neighbours in this network."
             )
 
     def smoothed(self) -> ServerHistory:
-        """The last L slots up to the last release, estimated with everything that has come since; costs nothing."""
+        """Estimate the last L slots up to the last release with all records that arrived since, at no privacy cost."""
         scheme, state = self._relay()
         posteriors = recent_posteriors(scheme, state)
         estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
@@ -309,17 +311,17 @@ class Server:
         return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)
 
     def suspects(self) -> list[int]:
-        """Numbers of the servers whose records count less here, because they have not agreed with the others'."""
+        """Return the numbers of the servers whose records count less here, because they disagreed with the others'."""
         scheme, state = self._relay()
         return [int(number) for number in np.flatnonzero(scheme.suspects(state)[0])]
 
     def _relay(self) -> tuple[Relay, RelayState]:
         if not isinstance(self.scheme, Relay):
-            raise BadInput(f"scheme '{self.scheme.name}' keeps no records; this needs one that does, such as relay.")
+            raise BadInput(f"scheme '{self.scheme.name}' keeps no records; take a scheme that does, such as relay.")
         return self.scheme, self._state
 
     def save(self) -> bytes:
-        """The whole state as bytes. Refused for schemes whose state holds raw counts."""
+        """Return the complete state as bytes; refused for schemes whose state contains raw counts."""
         if self.scheme.keeps_raw_counts:
             raise BadInput(f"scheme '{self.scheme.name}' keeps raw counts between slots: its state must not be stored.")
         arrays = pack(self._state, "state")
@@ -339,7 +341,7 @@ class Server:
         return fingerprint(self.scheme, self.setting, self.number, float(self._shares[0, 0]))
 
     def restore(self, saved: bytes) -> None:
-        """Take over a state that `save` gave; scheme and setting must be the same."""
+        """Take over a state that `save` returned; scheme and setting must be the same."""
         arrays = from_bytes(saved)
         whose = arrays.get("scheme", np.zeros(0, dtype=np.uint8)).tobytes().decode(errors="replace")
         if whose != self.scheme.name or "slot" not in arrays:
@@ -364,16 +366,16 @@ class Server:
             self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
 
     def take_over(self, saved: bytes, before: Server, places: Sequence[int | None]) -> None:
-        """Go on from what this server saved under an older setting of the same scheme and promise.
+        """Continue from what this server saved under an older setting of the same scheme and guarantee.
 
-        before  a server with the older setting, share and number; it is used up
-        places  for each region its number in the older order; None: a new region, of which nothing is known
+        before  a server with the older setting, share and number; it cannot be used afterwards
+        places  for each region its number in the older order; None: a new region, without information
 
         Slots must be counted from the same epoch, in the same length. A slot that was open is released without messages
         first. What was spent stays spent; a state that does not fit is refused and changes nothing.
         """
         if self._slot != -1:
-            raise BadInput(f"a state is taken over by a server that has done nothing yet; slot {self._slot} is given.")
+            raise BadInput(f"a state is taken over before the first slot; this server has observed slot {self._slot}.")
         before.restore(saved)
         if before.open_slot is not None:
             before.hear()
@@ -397,7 +399,7 @@ def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountL
 
 
 def saved_slot(saved: bytes) -> int:
-    """The last slot that was observed by the server whose state was saved; -1: none."""
+    """Return the last slot that was observed by the server whose state was saved; -1: none."""
     arrays = from_bytes(saved)
     if "slot" not in arrays:
         raise BadInput("the saved state is not that of a server.")
@@ -406,7 +408,7 @@ def saved_slot(saved: bytes) -> int:
 
 def _check_peers(peers: Peers | None, number: int, share: float) -> None:
     if peers is None:
-        raise BadInput("a server that passes records on needs the public shares of its network: give peers.")
+        raise BadInput("a server that passes records on needs the public shares of its network; give peers.")
     if peers.number != number or not number < len(peers.shares) or peers.shares[number] != share:
         raise BadInput(f"server {number} with share {share} is not the one that its peers name: {peers.number}.")
 

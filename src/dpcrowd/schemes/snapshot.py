@@ -18,9 +18,12 @@ __all__ = ["fingerprint", "from_bytes", "load_into", "pack", "to_bytes", "unpack
 
 Arrays = dict[str, NDArray[Any]]
 
+_FORMER_FIELDS = {"form": "grouper", "phases": "pid_loop"}
+"""By the field before it: fields that a `Setting` had, always as None, when the first fingerprints were saved."""
+
 
 def pack(value: Any, name: str) -> Arrays:
-    """All arrays and numbers inside a dataclass (nested), by dotted names. None is left out."""
+    """Return all arrays and numbers inside a (nested) dataclass, by dotted names; fields that are None are left out."""
     if isinstance(value, np.ndarray | np.generic | int | float):
         return {name: np.asarray(value)}
     if isinstance(value, Ledger | Held):
@@ -34,7 +37,7 @@ def pack(value: Any, name: str) -> Arrays:
 
 
 def unpack(kind: type[Any], arrays: Arrays, name: str) -> Any:
-    """A flat dataclass again from what `pack` made of it."""
+    """Return the flat dataclass that `pack` was given."""
     values: dict[str, Any] = {}
     for f in fields(kind):
         array = arrays.get(f"{name}.{f.name}")
@@ -68,19 +71,25 @@ def _check(path: str, old: NDArray[Any], arrays: Arrays) -> None:
 
 
 def fingerprint(scheme: Scheme, setting: Setting, *more: object) -> NDArray[np.uint8]:
-    """A digest of everything that a state depends on: the scheme's options, the setting, and more."""
-    told = hashlib.sha256()
+    """Return a digest of everything that a state depends on: the scheme's options, the setting, and more."""
+    digest = hashlib.sha256()
     for value in (scheme, setting, *more):
-        told.update(repr(_plain(value)).encode())
-    return np.frombuffer(told.digest(), dtype=np.uint8)
+        digest.update(repr(_plain(value)).encode())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 def _plain(value: Any) -> Any:
-    """Arrays by their content; what changes only the speed (compiled loops) is left out."""
+    """Return a value whose `repr` says everything: arrays by their content, dataclasses and schemes by their fields."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value) and not isinstance(value, type):
-        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value) if not _left_out(f, value))
+        pairs: list[tuple[str, Any]] = []
+        for f in fields(value):
+            if _counts(f, value):
+                pairs.append((f.name, _plain(getattr(value, f.name))))
+            if isinstance(value, Setting) and f.name in _FORMER_FIELDS:
+                pairs.append((_FORMER_FIELDS[f.name], None))
+        return tuple(pairs)
     if isinstance(value, dict):
         return tuple((key, _plain(item)) for key, item in sorted(value.items()))
     if isinstance(value, Scheme):
@@ -88,16 +97,22 @@ def _plain(value: Any) -> Any:
     return None if callable(value) else value
 
 
-def _left_out(one: Field[Any], value: Any) -> bool:
-    """A field that came later counts only where it says something: states that were saved before it are still good."""
-    if not one.metadata.get("later"):
+def _counts(one: Field[Any], value: Any) -> bool:
+    """Whether a field is part of the fingerprint.
+
+    A field that concerns speed alone is not. One that came later counts only where it is not the default: states
+    that were saved before it existed are still good.
+    """
+    if not one.metadata.get("saved", True):
         return False
+    if not one.metadata.get("later"):
+        return True
     now = getattr(value, one.name)
-    return now is one.default or (isinstance(now, int) and now == one.default)
+    return not (now is one.default or (isinstance(now, int) and now == one.default))
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Arrays as one block of bytes (MessagePack of type, shape and little-endian content)."""
+    """Return arrays as one block of bytes (MessagePack of type, shape and little-endian content)."""
     from msgspec import msgpack
 
     blocks = {}
@@ -108,7 +123,7 @@ def to_bytes(arrays: Arrays) -> bytes:
 
 
 def from_bytes(saved: bytes) -> Arrays:
-    """The arrays again."""
+    """Return the arrays that `to_bytes` was given."""
     from msgspec import msgpack
 
     try:

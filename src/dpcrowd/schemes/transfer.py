@@ -1,16 +1,16 @@
-"""A scheme's state under another setting: what a server knows of the regions that stay outlives a new list of regions.
+"""A scheme's state under another setting: what a server knows of the regions that stay survives a new list of regions.
 
-A network's next revision may bring, drop or reorder regions, and change shares, A and Q. Which axes of a state's
-arrays count regions is not written down anywhere: it is seen by starting the scheme with one region more. Along those
-axes the regions that stay take their numbers with them (of a covariance that is the marginal: rows and columns), and a
-new region is as the scheme starts it. Everything else belongs to the server and goes on whole, its ledger above all.
+A network's next revision may add, drop or reorder regions, and change shares, A and Q. Which axes of a state's arrays
+are regions is not declared anywhere: starting the scheme with one more region shows it. Along those axes the regions
+that stay keep their numbers (of a covariance, the marginal: rows and columns), and a new region has the scheme's start
+values. Everything else belongs to the server and continues unchanged, its ledger above all.
 
-Three things are no matter of axes:
-- What is still as the old setting starts it (the price of a sample) is as the new one starts it.
-- How many past releases the grouping may look at is one number for all regions, and a new region has none: the server
-  groups again when it has released every region so often.
-- A covariance cannot say "no information" of one region alone. A new region gets a variance beyond anything it could
-  have, so that it tells nobody anything, and is called blank, and not released, until somebody has measured it.
+Three things are not a question of axes:
+- What still has the start value of the old setting (the price of a sample) gets the start value of the new one.
+- The number of past releases for the grouping is one number for all regions, and a new region has none: the server
+  groups again when it has released every region that many times.
+- A covariance cannot express "no information" about one region alone. A new region gets a variance beyond any that it
+  could have, so that it informs nobody. It is called blank, and is not released until a server has measured it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Run", "estimates_only", "measured", "silent_on", "transfer", "withou
 Places = Sequence[int | None]
 
 _COUNT_OF_RELEASES = "state.filled"
-# A blank region's variance, in squares of the whole crowd: far above any count, and far below what would drown the
+# A blank region's variance, in squares of the total crowd: far above any count, and far below what would drown the
 # other regions in rounding where people move between them.
 _WIDE = 1e6
 _LEAST_CROWD = 1e3
@@ -51,7 +51,7 @@ class Run:
     ledger: Ledger | None = None
 
     def start(self) -> Any:
-        """The state before the first slot."""
+        """Return the state before the first slot."""
         return self._start(self.setting)
 
     def _start(self, setting: Setting) -> Any:
@@ -61,7 +61,7 @@ class Run:
         return state
 
     def arrays(self, more_regions: int = 0) -> Arrays:
-        """The state before the first slot, if there were so many regions more."""
+        """Return the arrays of the state before the first slot, with `more_regions` additional regions."""
         setting = self.setting
         if more_regions:
             setting = replace(setting, model=ProcessModel.of(1.0, np.ones(setting.regions + more_regions)))
@@ -69,7 +69,7 @@ class Run:
 
 
 def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tuple[Any, Bools]:
-    """The state with which `new` goes on from a `state` of `old`, and which of its regions are blank.
+    """Return the state with which `new` continues from a `state` of `old`, and which of its regions are blank.
 
     places  for each region of `new` its number in `old`; None: a new region
     """
@@ -92,20 +92,20 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
     now_blank = np.zeros(len(places), dtype=np.bool_)
     if new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
-    begun = new.start()
-    load_into(begun, arrays, "state")
-    return begun, now_blank
+    new_state = new.start()
+    load_into(new_state, arrays, "state")
+    return new_state, now_blank
 
 
 def estimates_only(state: Any, fresh: Any) -> Any:
-    """A fresh state that knows what `state` has learnt of the crowd, and nothing of its account and its sampling."""
+    """Copy the estimates of `state`, but not its account and sampling, into a fresh state, and return that."""
     for name in (part.name for part in fields(FilterState) if part.name not in ("setting", "ledger")):
         setattr(fresh, name, getattr(state, name))
     return fresh
 
 
 def _moved(old: NDArray[Any], fresh: NDArray[Any], axes: list[int], came: list[int], stay: list[int]) -> NDArray[Any]:
-    """Along the axes of regions the numbers of those that stay; elsewhere what a fresh state has."""
+    """Return a fresh array with the old numbers of the regions that stay."""
     moved = fresh.copy()
     every = [range(size) for size in fresh.shape]
     here = np.ix_(*(stay if axis in axes else along for axis, along in enumerate(every)))
@@ -115,7 +115,7 @@ def _moved(old: NDArray[Any], fresh: NDArray[Any], axes: list[int], came: list[i
 
 
 def _widen(arrays: Arrays, places: Places, blank: Bools, new: Run) -> Bools:
-    """Give new regions of a known covariance their variance, in place; which regions are blank now."""
+    """Give new regions of a known covariance their variance, in place; return which regions are blank now."""
     none = np.array([place is None for place in places])
     now_blank = np.array([place is None or bool(blank[place]) for place in places])
     if not arrays["state.known"].all():
@@ -129,38 +129,38 @@ def _widen(arrays: Arrays, places: Places, blank: Bools, new: Run) -> Bools:
 
 
 def measured(messages: Messages) -> Bools:
-    """Which regions somebody has measured, of messages in the matrix form."""
+    """Return which regions the messages, in the matrix form, contain measurements of."""
     assert isinstance(messages, InfoMessages)
     return np.asarray(np.einsum("mkk->mk", messages.info_mat).any(axis=0))
 
 
 def silent_on(release: Release, blank: Bools) -> Release:
-    """The same release, which says nothing of blank regions."""
+    """Return the release without its values of blank regions."""
     estimate, variance = np.where(blank, np.nan, release.estimate), np.where(blank, np.inf, release.variance)
     return replace(release, estimate=estimate, variance=variance)
 
 
 def without_prior(message: Messages) -> Messages:
-    """The same message, whose prior takes no part in the consensus: one of its regions is blank."""
+    """Return the message with a prior that takes no part in the consensus, because one of its regions is blank."""
     assert isinstance(message, InfoMessages)
     return replace(message, prior_known=np.zeros_like(message.prior_known))
 
 
 def _check_runs(old: Run, new: Run) -> None:
     if old.scheme.name != new.scheme.name:
-        given, needed = old.scheme.name, new.scheme.name
-        raise BadInput(f"the state to take over is of scheme '{given}'; this server runs '{needed}': start anew.")
+        before, now = old.scheme.name, new.scheme.name
+        raise BadInput(f"the state to take over is of scheme '{before}'; this server runs '{now}': start anew.")
     if not new.scheme.live:
         raise BadInput(f"scheme '{new.scheme.name}' cannot go on under another setting; only live schemes can.")
     for name in ("guarantee", "form", "accounting"):
-        given, needed = getattr(old.setting, name), getattr(new.setting, name)
-        if given != needed:
-            raise BadInput(f"the state to take over has {name} {given}; this server has {needed}: start anew.")
+        before, now = getattr(old.setting, name), getattr(new.setting, name)
+        if before != now:
+            raise BadInput(f"the state to take over has {name} {before}; this server has {now}: start anew.")
 
 
 def _check_places(places: Places, old: int, new: int) -> None:
     if len(places) != new:
-        raise BadInput(f"one place a region is needed, {new} in all; given {len(places)}.")
+        raise BadInput(f"one place per region is needed, {new} in all; given {len(places)}.")
     came = [place for place in places if place is not None]
     for place in came:
         if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < old:

@@ -47,6 +47,6 @@ class Uniform(DirectScheme):
             spread = observation_var(setting.observation, share, setting.model.noise_var, reading.noisy / share)
             state.last, state.last_share = reading.noisy, share
             state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
-        else:  # an old value drifts away from the truth by Q a slot
+        else:  # an old value drifts away from the truth by Q per slot
             state.variance = state.variance + setting.model.diagonal_var
         return reading

@@ -1,4 +1,4 @@
-"""Everything that defines a simulation, checked once, in one frozen object that travels to the workers."""
+"""Everything that defines a simulation, checked once, in one frozen object that is sent to the workers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Entrant:
 class SimulationConfig:
     """A simulation of several schemes on the same runs.
 
-    burn_in  metrics count slots from this one on
+    burn_in  the first slot that counts in the metrics
     """
 
     data: DataSet
@@ -65,11 +65,11 @@ class SimulationConfig:
         has = f", since '{self.data.name}' has {self.data.slots} slots"
         whole_number("burn-in", self.burn_in, 0, self.data.slots - 1, has)
         if not self.entrants:
-            raise BadInput("no scheme was given.")
+            raise BadInput("no scheme was given; give at least one.")
         labels = [entrant.label for entrant in self.entrants]
         for label in labels:
             if labels.count(label) > 1:
-                raise BadInput(f"scheme '{label}' is given twice; each has to have a name of its own.")
+                raise BadInput(f"scheme '{label}' is given twice; give each a name of its own.")
         if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
             raise BadInput(
                 f"a smoothed history needs a scheme that keeps records, such as relay; given: {', '.join(labels)}."
@@ -97,9 +97,10 @@ def guarantee_for(
     correlation: float = 1.0,
     beside: Sequence[frozenset[str]] = (),
 ) -> Guarantee | None:
-    """The guarantee of one scheme: what was asked for if it fits, the default if nothing was asked for.
+    """Return the guarantee of one scheme: the one asked for, if the scheme supports it, or the default.
 
-    A scheme that takes either follows those `beside` it: a window if all that care want one, else a horizon.
+    A scheme that supports both kinds follows those `beside` it: a window if all others that support one kind only
+    take a window, else a horizon.
     """
     if users not in ("pinned", "roaming"):
         raise unknown_name("kind of users", users, ("pinned", "roaming"))
@@ -122,9 +123,9 @@ def guarantee_for(
     if not scheme.kinds:
         return None
     if guarantee.kind not in scheme.kinds:
-        fits, asked = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
+        accepted, offered = ("horizon", "window") if guarantee.kind == "window" else ("window", "horizon")
         raise BadInput(
-            f"scheme '{scheme.name}' takes a {fits}, not a {asked}; leave --{asked} out or choose another scheme."
+            f"scheme '{scheme.name}' takes a {accepted}, not a {offered}; leave --{offered} out or take another scheme."
         )
     if guarantee.kind == "window" and guarantee.length > slots:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""From what a user asks for to a `SimulationConfig`: names become schemes, data and networks."""
+"""Build a `SimulationConfig` from what a user asks for: names become schemes, data and networks."""
 
 from __future__ import annotations
 
@@ -83,27 +83,27 @@ def configure(
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
-    servers           m; without: 50, or as many as the file of links has
-    density           of the network, 2 links/(m (m - 1)); without: 0.1, or the lowest possible where that is higher;
+    servers           m; default: 50, or as many as the file of links has
+    density           of the network, 2 links/(m (m - 1)); default: 0.1, or the lowest possible where that is higher;
                       ring, grid, complete and a file have their own
-    window, horizon   w or T; without: finite schemes take the whole stream, window schemes 100
-    accounting        "sound", or "per-region" (the paper's, which a moving user pays more for)
+    window, horizon   w or T, in slots; default: the complete stream for finite schemes, 100 for window schemes
+    accounting        "sound", or "per-region" (the paper's, where a user who moves pays more)
     users             "pinned" or "roaming"
-    observation       how counts arise, and the filter's idea of it: "paper" or "binomial"; without: "paper", but
+    observation       how counts arise, in data and filter: "paper" or "binomial"; default: "paper", but
                       "binomial" where every user is at one server (shares="partition", check-ins)
     shares            "uniform", "per-slot", "partition", or a list
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
-    dynamic           draw the graph anew each slot; without: only for the random graph, as in the paper
-    interval          sample every so many slots instead of adaptively; sampling: fixed, staggered or lockstep
-    samples           of relay: how many per window or horizon; without: the number with the least predicted error
-    reach             of relay: how many hops a record travels, or "all" (the default)
-    hops_per_slot     of relay: how many of them in one slot (1), or "all"
-    lag               of relay: how many slots a record may be late (16)
-    beta              consensus step size; without: 1/(2 (1 + max degree))
+    dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
+    interval          sample every `interval` slots instead of adaptively; sampling: fixed, staggered or lockstep
+    samples           of relay: samples per window or horizon; default: the number with the least predicted error
+    reach             of relay: hops that a record travels, or "all"; default: "all"
+    hops_per_slot     of relay: hops per slot, or "all"; default: 1
+    lag               of relay: slots that a record may be late; default: 16
+    beta              consensus step size; default: 1/(2 (1 + max degree))
     servers_per_slot, regions_per_slot, correlation   see `dpcrowd.Guarantee`
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
-    tuning            parameters of sampling, budget and grouping; without: those of the data set; or a file of
-                      `dpcrowd tune`, which brings A and Q, too
+    tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
+                      too; default: those of the data set
     """
     loading = {
         "slots": slots,
@@ -113,7 +113,7 @@ def configure(
         "data_dir": data_dir,
         "regions": regions,
     }
-    data = _loaded(data, {name: value for name, value in loading.items() if value is not None})
+    data = _load_data(data, {name: value for name, value in loading.items() if value is not None})
     if isinstance(tuning, str | os.PathLike):
         tuning = read_tuned(tuning)
     if isinstance(tuning, Tuned):
@@ -129,8 +129,8 @@ def configure(
         one_server = one_server or isinstance(data, CheckIns)
         observation = "binomial" if one_server else "paper"
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
-    relayed = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
-    made = _all_made(_labelled(schemes), options, relayed)
+    relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
+    instances = _make_all(_with_labels(schemes), options, relay_options)
     entrants = tuple(
         Entrant(
             label or scheme.name,
@@ -145,10 +145,10 @@ def configure(
                 servers_per_slot=servers_per_slot,
                 regions_per_slot=regions_per_slot,
                 correlation=correlation,
-                beside=[other.kinds for _, other in made],
+                beside=[other.kinds for _, other in instances],
             ),
         )
-        for label, scheme in made
+        for label, scheme in instances
     )
     config = SimulationConfig(
         data=data,
@@ -163,15 +163,15 @@ def configure(
         form=form,
         beta=beta,
         burn_in=burn_in,
-        tuning=_tuned(data.tuning, tuning),
+        tuning=_merge_tuning(data.tuning, tuning),
         keep_estimates=keep_estimates,
         smoothed=smoothed,
     )
-    return replace(config, entrants=tuple(_planned(config, entrant) for entrant in entrants))
+    return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
 
 
-def _planned(config: SimulationConfig, entrant: Entrant) -> Entrant:
-    """With the number of samples, of a scheme that leaves it open."""
+def _with_samples(config: SimulationConfig, entrant: Entrant) -> Entrant:
+    """Return the entrant with its number of samples, if its scheme leaves that open."""
     scheme, guarantee = entrant.scheme, entrant.guarantee
     if not isinstance(scheme, Relay) or guarantee is None:
         return entrant
@@ -181,46 +181,46 @@ def _planned(config: SimulationConfig, entrant: Entrant) -> Entrant:
 
 
 def _hops(value: int | str | None) -> int | str | None:
-    """A number of hops, also as text."""
+    """Return a number of hops that may be given as text."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
-def _all_made(
-    labelled: list[tuple[str | None, str | Scheme]], options: dict[str, Any], relayed: dict[str, Any]
+def _make_all(
+    labelled: list[tuple[str | None, str | Scheme]], options: dict[str, Any], relay_options: dict[str, Any]
 ) -> list[tuple[str | None, Scheme]]:
-    """The schemes; `relayed` are options of relay alone, also where it is compared with others."""
-    given = [name for name, value in relayed.items() if value is not None]
-    if given and not any(scheme == Relay.name for _, scheme in labelled):
+    """Make the schemes; `relay_options` apply to relay alone, also where it is compared with others."""
+    names = [name for name, value in relay_options.items() if value is not None]
+    if names and not any(scheme == Relay.name for _, scheme in labelled):
         by_hand = any(isinstance(scheme, Relay) for _, scheme in labelled)
-        why = "cannot change a scheme made by hand; give it to Relay()" if by_hand else "is for scheme 'relay' only"
-        raise BadInput(f"{', '.join(given)} {why}.")
+        why = "cannot change a scheme object; pass it to Relay()" if by_hand else "is for scheme 'relay' only"
+        raise BadInput(f"{', '.join(names)} {why}.")
     return [
-        (label, _made(scheme, {**options, **relayed} if scheme == Relay.name else options))
+        (label, _make(scheme, {**options, **relay_options} if scheme == Relay.name else options))
         for label, scheme in labelled
     ]
 
 
-def _made(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:
+def _make(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:
     if isinstance(scheme, str):
         return make_scheme(scheme, **options)
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise BadInput(f"{', '.join(given)} cannot change a scheme made by hand; give it to the scheme instead.")
+    names = [name for name, value in options.items() if value is not None]
+    if names:
+        raise BadInput(f"{', '.join(names)} cannot change a scheme object; pass it to its constructor instead.")
     return scheme
 
 
-def _loaded(data: Data, options: dict[str, Any]) -> DataSet:
+def _load_data(data: Data, options: dict[str, Any]) -> DataSet:
     if isinstance(data, np.ndarray | list):
         return counts_from_array(data, **options)
     if not isinstance(data, DataSet):
         return load(data, **options)
     if options:
-        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; give it to load_data() instead.")
+        raise BadInput(f"{', '.join(options)} cannot change a loaded data set; pass it to load_data() instead.")
     return data
 
 
-def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
-    """(label, scheme) of each scheme that was asked for; a label of None stands for the scheme's own name."""
+def _with_labels(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
+    """Return (label, scheme) of each scheme that was asked for; None stands for the scheme's own name."""
     if isinstance(schemes, str):
         schemes = [name.strip() for name in schemes.split(",") if name.strip()]
     elif isinstance(schemes, Scheme) or not isinstance(schemes, Iterable):
@@ -236,16 +236,18 @@ def _labelled(schemes: Schemes) -> list[tuple[str | None, str | Scheme]]:
     return labelled
 
 
-def _tuned(base: Tuning, given: Tuning | dict[str, Any] | None) -> Tuning:
-    if isinstance(given, Tuning):
-        return given
-    if given is not None and not isinstance(given, dict):
-        raise BadInput(f"tuning must be a Tuning or a dictionary of its parameters, or a tuned file; given {given!r}.")
-    known = [field.name for field in fields(Tuning)]
-    for name in given or {}:
-        if name not in known:
-            raise unknown_name("tuning parameter", name, known)
-    return replace(base, **(given or {}))
+def _merge_tuning(base: Tuning, changes: Tuning | dict[str, Any] | None) -> Tuning:
+    if isinstance(changes, Tuning):
+        return changes
+    if changes is not None and not isinstance(changes, dict):
+        raise BadInput(
+            f"tuning must be a Tuning or a dictionary of its parameters, or a tuned file; given {changes!r}."
+        )
+    names = [field.name for field in fields(Tuning)]
+    for name in changes or {}:
+        if name not in names:
+            raise unknown_name("tuning parameter", name, names)
+    return replace(base, **(changes or {}))
 
 
 def _network(
@@ -256,9 +258,9 @@ def _network(
     plugin = None if own or Path(name).exists() else find_plugin("topology", name)
     if not own and plugin is None and name and (Path(name).suffix or Path(name).exists()):
         return _network_from_file(Path(name), servers, dynamic)
-    known = [topology for topology in TOPOLOGIES if topology != "file"]
-    if name not in known and plugin is None:
-        error = unknown_name("graph", name, [*known, *installed("topology")])
+    names = [topology for topology in TOPOLOGIES if topology != "file"]
+    if name not in names and plugin is None:
+        error = unknown_name("graph", name, [*names, *installed("topology")])
         raise BadInput(f"{error} The path of a file of links is allowed too.")
     servers = _SERVERS if servers is None else servers
     whole_number("servers", servers, 2, _MOST_SERVERS)
@@ -270,7 +272,7 @@ def _network(
 
 def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) -> NetworkSpec:
     if dynamic:
-        raise BadInput(f"the network of '{path}' is always the same and cannot be dynamic; leave that out.")
+        raise BadInput(f"the network of '{path}' is fixed and cannot be dynamic; leave dynamic out.")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

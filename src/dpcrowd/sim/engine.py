@@ -1,7 +1,7 @@
-"""The engine: all schemes of a comparison on one batch of runs, slot by slot.
+"""The simulation loop: all schemes of a comparison on one batch of runs, slot by slot.
 
 A batch of runs is one network of runs x servers: the disjoint union of the runs' graphs. Truth, shares, counts, graphs
-and noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same luck.
+and noise belong to the runs and are drawn once for all schemes, so that schemes are compared on the same draws.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters import ProcessModel
-from dpcrowd.grouping import compiled_grouper
+from dpcrowd.kernels.engine import Engine, best_engine
 from dpcrowd.network.gather import neighbour_sums
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
-from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.history import History
@@ -35,33 +32,18 @@ from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["fast_engine", "fast_noise", "fast_pid", "run_batch"]
-
-
-def fast_engine() -> str:
-    """ "numba" where it is installed, else "scipy"; both give the same bits."""
-    return "numba" if find_spec("numba") is not None else "scipy"
-
-
-def fast_pid() -> PidLoop | None:
-    """The controllers' loop, compiled where Numba is installed."""
-    return compiled_pid() if fast_engine() == "numba" else None
-
-
-def fast_noise() -> NoiseLoop:
-    """How noise is added, compiled where Numba is installed."""
-    return compiled_noise() if fast_engine() == "numba" else add_noise
+__all__ = ["run_batch"]
 
 
 @cache
-def warm_up() -> None:
-    """Compile the loops before anything is timed: a few slots of two servers use them all."""
+def warm_up(engine: Engine) -> None:
+    """Compile the loops before anything is timed: a few slots of two servers use all of them."""
     from scipy.sparse import csr_array
 
-    neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), fast_engine())
-    hearing = one_hop_hearing(Graph.from_edges(2, [0], [1]), np.full((2, 1), 0.1), fast_engine())
-    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1, loop=fast_noise())
-    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), pid_loop=fast_pid())
+    neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), engine)
+    hearing = one_hop_hearing(Graph.from_edges(2, [0], [1]), np.full((2, 1), 0.1), engine)
+    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1, engine=engine)
+    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), engine=engine)
     scheme = DPCrowd()
     state = scheme.start(setting)
     for slot in range(8):
@@ -71,15 +53,19 @@ def warm_up() -> None:
 def run_batch(
     config: SimulationConfig, runs: Sequence[int], tick: Callable[[int], None] | None = None
 ) -> list[RunRecords]:
-    """Simulate the given runs with every scheme; one `RunRecords` a scheme. `tick` hears how many slots are done."""
+    """Simulate the runs with every scheme and return one `RunRecords` per scheme.
+
+    tick  is called with 1 after each slot
+    """
+    engine = best_engine()
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
-    networks = Networks(config.network, config.seed, runs, config.beta, fast_engine(), config.model.growth)
-    racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
+    networks = Networks(config.network, config.seed, runs, config.beta, engine, config.model.growth)
+    scheme_runs = [_SchemeRun(config, entrant, numbers, world, networks) for entrant in config.entrants]
     seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
-    noise = SeededNoise(seeds, config.servers, len(config.data.regions), loop=fast_noise())
+    noise = SeededNoise(seeds, config.servers, len(config.data.regions), engine=engine)
     static = networks.static is not None
-    warm_up()
+    warm_up(engine)
     drawing = 0.0
     for slot in range(config.data.slots):
         began = time.perf_counter()
@@ -87,24 +73,24 @@ def run_batch(
         noise.prepare(slot)
         drawing += time.perf_counter() - began
         shares, counts = world.shares(slot), world.counts[slot]
-        for racer in racers:
+        for scheme_run in scheme_runs:
             began = time.perf_counter()
-            scheme = racer.entrant.scheme
-            release = run_slot(scheme, racer.state, slot, shares, counts, noise, links.hearing(scheme.reach))
-            racer.recorder.seconds += time.perf_counter() - began
-            racer.recorder.add(slot, release, links, static=static)
-            if racer.history is not None:
-                racer.history.add(slot)
+            scheme = scheme_run.entrant.scheme
+            release = run_slot(scheme, scheme_run.state, slot, shares, counts, noise, links.hearing(scheme.reach))
+            scheme_run.recorder.seconds += time.perf_counter() - began
+            scheme_run.recorder.add(slot, release, links, static=static)
+            if scheme_run.history is not None:
+                scheme_run.history.add(slot)
         if tick is not None:
             tick(1)
-    return [racer.recorder.finish(networks.static, drawing, racer.history) for racer in racers]
+    return [scheme_run.recorder.finish(networks.static, drawing, scheme_run.history) for scheme_run in scheme_runs]
 
 
 class _World:
-    """Truth, shares and counts of a batch, laid out for the engine: slots first, then runs x servers, then regions."""
+    """Truth, shares and counts of a batch: slots first, then runs x servers, then regions."""
 
     def __init__(self, config: SimulationConfig, runs: Sequence[int]) -> None:
-        drawn: list[RunData] = [
+        by_run: list[RunData] = [
             draw_run(
                 config.data,
                 seed=config.seed,
@@ -116,17 +102,17 @@ class _World:
             )
             for run in runs
         ]
-        self.truth = np.stack([run.truth for run in drawn], axis=1).astype(np.float64)
-        self.counts = np.concatenate([run.counts for run in drawn], axis=1)
-        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in drawn], axis=1)[..., None]
+        self.truth = np.stack([run.truth for run in by_run], axis=1).astype(np.float64)
+        self.counts = np.concatenate([run.counts for run in by_run], axis=1)
+        self._shares = np.concatenate([np.atleast_2d(run.shares) for run in by_run], axis=1)[..., None]
 
     def shares(self, slot: int) -> Floats:
-        """(runs x servers, 1)"""
+        """Return the shares in a slot, (runs x servers, 1)."""
         return np.asarray(self._shares[slot if len(self._shares) > 1 else 0])
 
 
-class _Racer:
-    """One scheme with its state and its recorder."""
+class _SchemeRun:
+    """One scheme in a batch of runs, with its state and its recorder."""
 
     def __init__(
         self, config: SimulationConfig, entrant: Entrant, runs: Ints, world: _World, networks: Networks
@@ -141,11 +127,10 @@ class _Racer:
             observation=config.observation,
             accounting=config.accounting,
             form=config.form,
-            grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
-            pid_loop=fast_pid(),
             phases=_phases(entrant, interval, networks),
             runs=len(runs),
             samples=entrant.samples,
+            engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)

@@ -1,4 +1,4 @@
-"""Tables to files: CSV with the standard library, Parquet with pyarrow."""
+"""Write tables to files: CSV with the standard library, Parquet with pyarrow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_table_path(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written. Opening it to append is the one test that every system answers truly."""
+    """Refuse a path that cannot be written. Opening it to append is the only reliable test on every system."""
     if not path.parent.is_dir():
         raise BadInput(f"cannot write '{path.name}': the folder '{path.parent}' does not exist.")
     new = not path.exists()
@@ -35,7 +35,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def refuse_failed_write(path: Path) -> Iterator[None]:
-    """Turn an error of the file system into a line for people."""
+    """Turn an error of the file system into a `BadInput` of one line."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
 
 
 def parquet_library(purpose: str = "writing Parquet") -> tuple[Any, Any]:
-    """pyarrow and its Parquet module, or a line that says how to get them."""
+    """Return pyarrow and its Parquet module, or refuse with a line that says how to install them."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,8 +1,8 @@
-"""What is measured (Eqs. are and ace, and design of the evaluation): pure functions on arrays.
+"""The metrics of a simulation (Eqs. are and ace): pure functions on arrays.
 
     ARE        mean over servers, slots and regions of |estimate - r|/max(r, 1)
     ACE        mean of |estimate - average estimate of the run's servers|
-    MSE        mean of (estimate - r)^2, beside which a filter's own variance can be held
+    MSE        mean of (estimate - r)^2, to compare with a filter's own variance
     coverage   share of 95% intervals that contain the truth
 
 Entries without an estimate (NaN) are left out of the means. Shapes: estimates (B, runs, m, d), truth (B, runs, d).
@@ -21,7 +21,7 @@ FLOOR = 1.0  # delta of Eq. (are)
 
 
 def nan_mean(values: Floats, axes: tuple[int, ...]) -> Floats:
-    """Mean over axes without NaN entries; NaN where all are."""
+    """Return the mean over axes without NaN entries; NaN where all are NaN."""
     means: Floats = values.mean(axis=axes)
     if np.isnan(means).any():
         there = ~np.isnan(values)
@@ -31,25 +31,25 @@ def nan_mean(values: Floats, axes: tuple[int, ...]) -> Floats:
 
 
 def relative_error(estimates: Estimates, truth: Floats) -> Floats:
-    """ARE of each slot and run, (B, runs)."""
+    """Return the ARE of each slot and run, (B, runs)."""
     weight = 1.0 / np.maximum(truth, FLOOR)
     return nan_mean(np.abs(estimates - truth[:, :, None, :]) * weight[:, :, None, :], (2, 3))
 
 
 def squared_error(estimates: Estimates, truth: Floats) -> Floats:
-    """Mean squared error of each slot and run, (B, runs)."""
+    """Return the mean squared error of each slot and run, (B, runs)."""
     with np.errstate(over="ignore"):
         return nan_mean(np.square(estimates - truth[:, :, None, :]), (2, 3))
 
 
 def consensus_error(estimates: Estimates) -> Floats:
-    """ACE of each slot and run, (B, runs)."""
+    """Return the ACE of each slot and run, (B, runs)."""
     average = nan_mean(estimates, (2,))
     return nan_mean(np.abs(estimates - average[:, :, None, :]), (2, 3))
 
 
 def covered(estimates: Estimates, variances: Estimates, truth: Floats) -> Floats:
-    """Share of 95% intervals of each slot and run that contain the truth, (B, runs); NaN where there are none."""
+    """Return the share of 95% intervals that contain the truth, of each slot and run, (B, runs); NaN without any."""
     half = half_width(variances)
     error = np.abs(estimates - truth[:, :, None, :])
     inside = np.where(np.isfinite(half) & np.isfinite(error), error <= half, np.nan)

@@ -1,4 +1,4 @@
-"""What a reader has to know about a result: the promise in words, and where figures are not what they seem."""
+"""Remarks for the reader of a result: the promise in words, and where figures can be misread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; o
 
 
 def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
-    """The guarantee in words, with what the simulated setting takes away from it.
+    """Return the guarantee in words, with the limits that the simulated setting puts on it.
 
     The promise of another package's scheme is printed as that package's claim; the checks of `dpcrowd.testing` are made
     first, and a scheme that does not pass them is never printed as if it had.
@@ -46,7 +46,7 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
 
 
 def _standing(scheme: Scheme, package: str) -> str:
-    """Who makes the promise of a scheme that is not dpcrowd's own, and what the checks say of it."""
+    """Return who makes the promise of a scheme of another package, and whether it passes our checks."""
     key = type(scheme), repr(sorted(vars(scheme).items(), key=str))
     if key not in _REPORTS:
         _REPORTS[key] = examine_scheme(scheme)
@@ -57,7 +57,7 @@ def _standing(scheme: Scheme, package: str) -> str:
 
 
 def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
-    """What a scheme ran under, in a row of plain values."""
+    """Return the settings of a scheme's run, as one row of plain values."""
     guarantee = entrant.guarantee
     return {
         "data": config.data.name,
@@ -76,7 +76,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
 
 
 def _sum_of_shares(config: SimulationConfig) -> float:
-    """At how many servers an average user is in one slot."""
+    """Return at how many servers an average user is in one slot."""
     if _is_partition(config):
         return 1.0
     if isinstance(config.shares, str):
@@ -92,16 +92,19 @@ def _is_partition(config: SimulationConfig) -> bool:
 
 
 def _covered(config: SimulationConfig, servers_per_slot: int) -> bool:
-    """Servers that do not split the users among them draw them independently: some user may be at all of them."""
+    """Whether no user is at more servers per slot than the guarantee covers.
+
+    Servers that do not partition the users draw them independently: a user may be at all of them.
+    """
     return _is_partition(config) or servers_per_slot >= config.servers
 
 
 def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
-    """Remarks to print with the result."""
+    """Return the remarks to print with the result."""
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
-        shown = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
-        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {shown}.")
+        names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
+        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {names}.")
     promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
     if not all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         remarks.append(
@@ -116,14 +119,14 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
 
 
 def _planned(config: SimulationConfig) -> list[str]:
-    """How many samples were chosen, where nobody said."""
+    """Return remarks on the numbers of samples that were chosen by prediction."""
     remarks = []
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
             remarks.append(
                 f"{entrant.label} takes {entrant.samples} sample(s) in {guarantee.length} slots, the number with the "
-                "least error as predicted from graph, shares, Q and promise."
+                "least predicted error, given graph, shares, Q and guarantee."
             )
     return remarks
 
@@ -159,13 +162,13 @@ def _incomplete(records: Sequence[RunRecords]) -> list[str]:
 
 
 def _different_promises(config: SimulationConfig) -> list[str]:
-    """Finite and window schemes side by side spend the same epsilon on different things."""
+    """Return a remark if schemes with different spans are compared: the same epsilon covers different things."""
     lengths: dict[str, list[str]] = {}
     for entrant in config.entrants:
         if entrant.guarantee is not None:
-            where = "any window of" if entrant.guarantee.kind == "window" else "a whole stream of"
+            where = "any window of" if entrant.guarantee.kind == "window" else "a complete stream of"
             lengths.setdefault(f"{where} {entrant.guarantee.length} slots", []).append(entrant.label)
     if len(lengths) < 2:
         return []
-    told = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
-    return [f"epsilon covers {told}: their errors are not at the same privacy."]
+    spans = "; ".join(f"{span} for {', '.join(labels)}" for span, labels in lengths.items())
+    return [f"epsilon covers {spans}: their errors are not at the same privacy."]

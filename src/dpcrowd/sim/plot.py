@@ -1,4 +1,4 @@
-"""A plot of the errors over time, with matplotlib's own classes: no global state, no display needed."""
+"""A plot of the errors over time, with matplotlib's classes: without global state, and without a display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_plot_path(path: Path) -> None:
 
 
 def plot_errors(result: SimulationResult, path: Path) -> None:
-    """ARE and ACE of each slot: the mean over the runs and a band for its 95% interval."""
+    """Plot ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval."""
     check_plot_path(path)
     from matplotlib.figure import Figure
 

@@ -1,7 +1,7 @@
-"""Keeps what a scheme releases during a batch of runs and turns it into one number per run and metric.
+"""Record what a scheme releases during a batch of runs, and turn it into one number per run and metric.
 
-Errors are computed for blocks of slots at a time: fast, and the memory does not grow with estimates that nobody
-asked to keep.
+Errors are computed for blocks of slots at a time: fast, and memory does not grow with estimates that are not to
+be kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dpcrowd.schemes.history import History
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error, squared_error
 from dpcrowd.sim.smoothed import Smoothed, smoothed_records
-from dpcrowd.sim.topology import Links
+from dpcrowd.sim.topology import SlotLinks
 
 __all__ = ["Recorder", "RunRecords"]
 
 _BLOCK = 32
-_LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in so many evenly spread slots
+_LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in this many evenly spread slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class RunRecords:
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
-    smoothed                  the history as later records show it, if it was asked for and the scheme keeps records
+    smoothed                  the history as estimated with later records, if asked for and the scheme keeps records
     """
 
     label: str
@@ -63,7 +63,7 @@ class RunRecords:
 
 
 class Recorder:
-    """Of one scheme in one batch."""
+    """The recorder of one scheme in one batch."""
 
     def __init__(self, config: SimulationConfig, entrant: Entrant, runs: Ints, truth: Floats) -> None:
         slots, servers, regions = config.data.slots, config.servers, len(config.data.regions)
@@ -81,12 +81,12 @@ class Recorder:
         self._bytes = np.zeros((slots, len(runs)))
         self._relays = entrant.scheme.reach == "relay"
         self._latency = np.full((slots, len(runs)), np.nan)
-        self._kept: list[tuple[Floats, Floats]] = []
+        self._blocks: list[tuple[Floats, Floats]] = []
         self._stride = -(-(slots - config.burn_in) // _LATENCY_SLOTS)
         self.seconds = 0.0
 
-    def add(self, slot: int, release: Release, links: Links, *, static: bool) -> None:
-        """Take in the release of a slot."""
+    def add(self, slot: int, release: Release, links: SlotLinks, *, static: bool) -> None:
+        """Record the release of a slot."""
         place = slot % _BLOCK
         self._estimates[place] = release.estimate
         self._variances[place] = release.variance
@@ -101,15 +101,15 @@ class Recorder:
         if place == _BLOCK - 1 or slot == len(self._sampled) - 1:
             self._close_block(slot - place, place + 1)
 
-    def _add_costs(self, slot: int, release: Release, links: Links) -> None:
+    def _add_costs(self, slot: int, release: Release, links: SlotLinks) -> None:
         reach = self._entrant.scheme.reach
         self._packets[slot] = packets(self._message_cost(links), release.speaks, links.runs)
         measured = slot >= self._config.burn_in and (slot - self._config.burn_in) % self._stride == 0
         if reach == "one-hop" or (reach == "flooding" and measured):
             self._latency[slot] = last_arrival(self._delay(links), release.speaks, links.runs)
 
-    def _add_traffic(self, slot: int, traffic: Traffic, links: Links) -> None:
-        """Of records that travel: one round begins when the slowest link of the one before is done."""
+    def _add_traffic(self, slot: int, traffic: Traffic, links: SlotLinks) -> None:
+        """Record the traffic of records that travel; a round begins when the slowest link of the last has ended."""
         self._packets[slot] = traffic.packets
         self._bytes[slot] = relayed_bytes(traffic.packets, traffic.records, traffic.value_bytes)
         rounds = [last_arrival(links.one_hop_delay, senders, links.runs) for senders in traffic.senders]
@@ -117,7 +117,7 @@ class Recorder:
             late = np.nansum(rounds, axis=0)
             self._latency[slot] = np.where(late > 0, late, np.nan)
 
-    def _message_cost(self, links: Links) -> NDArray[np.integer]:
+    def _message_cost(self, links: SlotLinks) -> NDArray[np.integer]:
         reach = self._entrant.scheme.reach
         if reach == "one-hop":
             return links.one_hop_cost
@@ -125,7 +125,7 @@ class Recorder:
             return links.flood_cost
         return np.full(self._all, 1 if reach == "central" else 0)
 
-    def _delay(self, links: Links) -> Floats:
+    def _delay(self, links: SlotLinks) -> Floats:
         return links.one_hop_delay if self._entrant.scheme.reach == "one-hop" else links.flood_delay
 
     def _close_block(self, first: int, count: int) -> None:
@@ -139,10 +139,10 @@ class Recorder:
         self._errors[4, first : first + count] = squared_error(estimates, truth)
         self._errors[5, first : first + count] = nan_mean(np.where(np.isinf(variances), np.nan, variances), (2, 3))
         if self._config.keep_estimates:
-            self._kept.append((estimates.copy(), variances.copy()))
+            self._blocks.append((estimates.copy(), variances.copy()))
 
-    def finish(self, static: Links | None, shared_seconds: float, history: History | None = None) -> RunRecords:
-        """All metrics of the batch; `shared_seconds` is the time for drawing networks, which every scheme needs."""
+    def finish(self, static: SlotLinks | None, shared_seconds: float, history: History | None = None) -> RunRecords:
+        """Return all metrics of the batch; `shared_seconds` is the time for drawing networks and noise."""
         start = self._config.burn_in
         slots = len(self._sampled)
         if not self._relays:
@@ -151,7 +151,7 @@ class Recorder:
             size = message_bytes(self._entrant.scheme.value_bytes(self._shape[2], self._config.form))
             self._bytes = self._packets * size
         are, ace, coverage, missing, mse, claimed = (_over_slots(error[start:]) for error in self._errors)
-        kept = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._kept, strict=True)]
+        arrays = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._blocks, strict=True)]
         return RunRecords(
             label=self._entrant.label,
             runs=self._runs,
@@ -160,18 +160,18 @@ class Recorder:
             frequency=_over_slots(self._sampled[start:]),
             packets_per_slot=_over_slots(self._packets[start:]),
             bytes_per_slot=_over_slots(self._bytes[start:]),
-            latency_ms=_over_slots(self._latency[start:]),  # never filled where nobody is sent anything over links
+            latency_ms=_over_slots(self._latency[start:]),  # stays NaN where nothing is sent over links
             coverage95=coverage,
             missing=missing,
             mse=mse,
             claimed_mse=claimed,
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
-            paid=self._paid(),
+            paid=self._worst_payments(),
             seconds=self.seconds + shared_seconds,
             server_slots=slots * self._all,
-            estimates=kept[0] if kept else None,
-            variances=kept[1] if kept else None,
+            estimates=arrays[0] if arrays else None,
+            variances=arrays[1] if arrays else None,
             smoothed=None if history is None else self._smoothed(history),
         )
 
@@ -179,13 +179,13 @@ class Recorder:
         estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())
         return smoothed_records(estimates, variances, self._truth, self._config.burn_in)
 
-    def _static_costs(self, links: Links) -> None:
-        """In a network that stays, costs of all slots at once."""
+    def _static_costs(self, links: SlotLinks) -> None:
+        """Compute the costs of all slots at once, in a network that never changes."""
         self._packets = packets(self._message_cost(links), self._spoke, links.runs).astype(np.float64)
         if self._entrant.scheme.reach in ("one-hop", "flooding"):
             self._latency = last_arrival(self._delay(links), self._spoke, links.runs)
 
-    def _paid(self) -> tuple[Paid, ...]:
+    def _worst_payments(self) -> tuple[Paid, ...]:
         guarantee = self._entrant.guarantee
         if guarantee is None:
             return ()
@@ -195,9 +195,9 @@ class Recorder:
 
 
 def _over_slots(values: Floats) -> Floats:
-    """Means of (slots, runs) over the slots, (runs,).
+    """Return the means of (slots, runs) over the slots, (runs,).
 
     Each run's slots are laid side by side first: NumPy adds up a lone column in another order than one among others,
-    and the last bit of a run's mean would depend on who shares its batch.
+    and the last bit of a run's mean would depend on the other runs of its batch.
     """
     return nan_mean(np.ascontiguousarray(values.T), (1,))

@@ -37,10 +37,10 @@ _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
 class SimulationResult:
     """Results by scheme, in the order in which the schemes were given.
 
-    records     one `RunRecords` a scheme: arrays with the runs first
+    records     one `RunRecords` per scheme: arrays with the runs first
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
-    setup       of each scheme what it ran under: data, servers, epsilon, ...; `write` repeats it in every row
+    setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
 
     >>> import dpcrowd
     >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
@@ -57,11 +57,11 @@ class SimulationResult:
     setup: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """A line a scheme; the arrays themselves would fill many pages."""
+        """Return one line per scheme; the arrays themselves would fill many pages."""
         runs = max((len(record.runs) for record in self.records.values()), default=0)
         lines = [f"SimulationResult of {runs} runs"]
         for row in self.summary():
-            errors = (f"{name.upper()} {_shown(row[name])}" for name in ("are", "ace"))
+            errors = (f"{name.upper()} {_format_metric(row[name])}" for name in ("are", "ace"))
             lines.append(f"  {row['scheme']}: {', '.join(errors)}, frequency {row['frequency']:.3g}")
         return "\n".join(lines)
 
@@ -76,20 +76,20 @@ class SimulationResult:
         return {label: record.smoothed for label, record in self.records.items() if record.smoothed is not None}
 
     def summary(self) -> list[dict[str, Any]]:
-        """One dictionary a scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
+        """Return one dictionary per scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
         return [_summary(record) for record in self.records.values()]
 
     def table(self) -> dict[str, list[Any]]:
-        """A tidy table as columns: a row for each scheme and run."""
+        """Return a tidy table as columns, with one row per scheme and run."""
         rows: dict[str, list[Any]] = {name: [] for name in ("scheme", "run", *METRICS, *_PAID)}
         for record in self.records.values():
             rows["scheme"] += [record.label] * len(record.runs)
             rows["run"] += record.runs.tolist()
             for metric in METRICS:
-                rows[metric] += _listed(getattr(record, metric))
-            paid = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
+                rows[metric] += _as_list(getattr(record, metric))
+            payments = [p.epsilons() for p in record.paid] or [{}] * len(record.runs)
             for name in _PAID:
-                rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in paid]
+                rows[name] += [p.get(name.removeprefix("epsilon_paid_")) for p in payments]
         if self.smoothed:
             for metric in ("are", "coverage95"):
                 rows[f"smoothed_{metric}"] = [
@@ -98,18 +98,18 @@ class SimulationResult:
         return rows
 
     def series(self) -> dict[str, list[Any]]:
-        """A tidy table as columns: mean ARE and ACE over the runs, a row for each scheme and slot."""
+        """Return a tidy table as columns: mean ARE and ACE over the runs, with one row per scheme and slot."""
         rows: dict[str, list[Any]] = {"scheme": [], "slot": [], "are": [], "ace": []}
         for record in self.records.values():
             slots = record.are_by_slot.shape[1]
             rows["scheme"] += [record.label] * slots
             rows["slot"] += range(slots)
-            rows["are"] += _listed(nan_mean(record.are_by_slot, (0,)))
-            rows["ace"] += _listed(nan_mean(record.ace_by_slot, (0,)))
+            rows["are"] += _as_list(nan_mean(record.are_by_slot, (0,)))
+            rows["ace"] += _as_list(nan_mean(record.ace_by_slot, (0,)))
         return rows
 
     def compare(self, first: str, second: str, metric: str = "are") -> Comparison:
-        """How two schemes compare in a metric, paired run by run."""
+        """Compare two schemes in a metric, paired run by run."""
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS)
         return compare_paired(first, second, metric, getattr(self[first], metric), getattr(self[second], metric))
@@ -122,20 +122,20 @@ class SimulationResult:
         return write_table({**columns, **more}, Path(path))
 
 
-def _shown(metric: dict[str, Any]) -> str:
+def _format_metric(metric: dict[str, Any]) -> str:
     if metric["mean"] is None:
         return "undefined"
     half = "" if metric["ci95"] is None else f" ± {(metric['ci95'][1] - metric['ci95'][0]) / 2:.2g}"
     return f"{metric['mean']:.4g}{half}"
 
 
-def _listed(values: Floats) -> list[float | None]:
+def _as_list(values: Floats) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _smoothed_column(record: RunRecords, metric: str) -> list[float | None]:
     smoothed = record.smoothed
-    return [None] * len(record.runs) if smoothed is None else _listed(getattr(smoothed, metric))
+    return [None] * len(record.runs) if smoothed is None else _as_list(getattr(smoothed, metric))
 
 
 def _summary(record: RunRecords) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
     for metric in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms"):
         entry[metric] = mean_with_interval(getattr(record, metric)).mean
-    paid = [p.epsilons() for p in record.paid]
+    payments = [p.epsilons() for p in record.paid]
     entry["epsilon_paid"] = {
-        who: max(p[who] for p in paid) if paid else None for who in ("server", "moving", "roaming")
+        who: max(p[who] for p in payments) if payments else None for who in ("server", "moving", "roaming")
     }
     entry["coverage95"] = mean_with_interval(record.coverage95).mean
     if record.smoothed is not None:
@@ -160,7 +160,7 @@ def _summary(record: RunRecords) -> dict[str, Any]:
 
 
 def merge_records(parts: Sequence[RunRecords]) -> RunRecords:
-    """One record from those of several batches, in ascending order of the runs."""
+    """Merge the records of several batches, in ascending order of the runs."""
     order = np.argsort(np.concatenate([part.runs for part in parts]), kind="stable")
     values: dict[str, Any] = {"label": parts[0].label}
     for f in fields(RunRecords):

@@ -1,4 +1,4 @@
-"""`dpcrowd.simulate`: compare schemes on the same runs, spread over cores."""
+"""`dpcrowd.simulate`: compare schemes on the same runs, distributed over cores."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def simulate(
 ) -> SimulationResult:
     """Simulate one or more schemes on the same runs and compare them.
 
-    schemes   names ("dpcrowd", or "fast,dpcrowd"), schemes made by hand, or a mapping from labels to either
+    schemes   names ("dpcrowd", or "fast,dpcrowd"), scheme objects, or a mapping from labels to either
     data      linear, multi-linear, flu, multi-flu, a file of counts or check-ins, counts as an array (T,) or (T, d),
               or a loaded data set
-    Schemes, data sets and networks of other packages go by their names, too, or by `package:object`.
-    jobs      processes; None: as many as pay off. For a running cluster: parts that the work is cut into
+              (schemes, data sets and networks of plug-ins are given by name, or as `package:object`)
+    jobs      processes; None: as many as are worthwhile. For a running cluster: parts that the work is divided into
     backend   local or dask: where the processes are
     cluster   the address of a running Dask cluster; None: start one on this machine
     progress  called with (work done, all work)
@@ -58,14 +58,14 @@ def simulate(
     total = config.data.slots * config.runs
     parts: list[list[RunRecords]] = []
     if backend == "local" and (len(shared) == 1 or jobs == 1 or _work(config) < _WORTH_A_WORKER):
-        done = 0
+        count = 0
         for runs in shared:
 
             def tick(slots: int, width: int = len(runs)) -> None:
-                nonlocal done
-                done += slots * width
+                nonlocal count
+                count += slots * width
                 if progress is not None:
-                    progress(done, total)
+                    progress(count, total)
 
             parts.append(run_batch(config, runs, tick))
     else:
@@ -82,12 +82,12 @@ def simulate(
 def _run_parallel(
     config: SimulationConfig, shared: list[list[int]], where: Backend, progress: Progress | None, total: int
 ) -> list[list[RunRecords]]:
-    parts, done = [], 0
+    parts, count = [], 0
     for index, records in run_tasks(run_batch, [(config, runs) for runs in shared], where):
         parts.append(records)
-        done += config.data.slots * len(shared[index])
+        count += config.data.slots * len(shared[index])
         if progress is not None:
-            progress(done, total)
+            progress(count, total)
     return parts
 
 
@@ -96,7 +96,7 @@ def _work(config: SimulationConfig) -> int:
 
 
 def batches(config: SimulationConfig, runs: Sequence[int], jobs: int | None) -> list[list[int]]:
-    """Runs in batches; which runs share a batch changes nothing but the speed."""
+    """Divide the runs into batches; which runs share a batch affects nothing but the speed."""
     each = config.servers * len(config.data.regions)
     by_cache = -(-_BATCH_VALUES // each)
     width = len(config.data.regions) if config.form == "matrix" else 1

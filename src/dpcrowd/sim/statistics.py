@@ -23,7 +23,7 @@ class Mean:
 
 
 def mean_with_interval(values: PerRun) -> Mean:
-    """Of the defined values; the interval needs at least two. A run that diverged leaves no mean."""
+    """Return mean and interval of the defined values; the interval needs two. If a run diverged, there is none."""
     there = values[~np.isnan(values)]
     if there.size == 0 or np.isinf(there).any():
         return Mean(None, None)
@@ -35,12 +35,12 @@ def mean_with_interval(values: PerRun) -> Mean:
 
 
 def half_width(values: PerRun, mistakes: float = 0.05) -> float:
-    """Half the width of Student's interval for the mean of two values or more, wrong in so many cases."""
+    """Return half the width of Student's interval for the mean of at least two values; `mistakes` is its error rate."""
     return float(_t_quantile(values.size - 1, mistakes)) * float(values.std(ddof=1)) / math.sqrt(values.size)
 
 
 def means_with_halves(values: Floats) -> tuple[Floats, Floats]:
-    """The same for every column of (runs, n): means, and half the widths of their intervals; NaN where undefined."""
+    """Return, per column of (runs, n), the means and half the widths of their intervals; NaN where undefined."""
     there = np.isfinite(values)
     count = there.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -63,7 +63,7 @@ class Comparison:
 
     ratio         mean(first)/mean(second); below 1: the first has the smaller value
     paired_ratio  geometric mean of first/second over the runs, with its 95% interval `paired_ci95`: a ratio of means is
-                  ruled by the few runs with large values. NaN where a value is not above 0
+                  dominated by the few runs with large values. NaN where a value is not above 0
     difference    mean of first - second over the runs, with its 95% interval `ci95`
     wins          share of runs in which the first is smaller
     decided       whether the interval of the difference excludes 0
@@ -122,7 +122,7 @@ def compare_paired(first: str, second: str, metric: str, a: PerRun, b: PerRun) -
 
 
 def _geometric_mean(a: Floats, b: Floats) -> Mean:
-    """Of a/b, with its interval; none unless all values are above 0."""
+    """Return the geometric mean of a/b with its interval; undefined unless all values are above 0."""
     if not ((a > 0) & (b > 0)).all():
         return Mean(None, None)
     logs = mean_with_interval(np.log(a / b))

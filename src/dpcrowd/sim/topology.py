@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.filters import check_gain, default_gain
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
@@ -26,7 +27,7 @@ from dpcrowd.plugins import Plugin, find_plugin
 from dpcrowd.sampling.schedule import spread_phases
 from dpcrowd.sim.data.seeds import Purpose, generator
 
-__all__ = ["Links", "NetworkSpec", "Networks"]
+__all__ = ["NetworkSpec", "Networks", "SlotLinks"]
 
 # Slots are drawn this many at a time; a constant, because it is part of what the random numbers mean.
 _SLOTS_AT_A_TIME = 16
@@ -36,7 +37,7 @@ _REDRAWN = ("random", "small-world", "scale-free", "geometric")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """Which network to draw.
+    """The network to draw.
 
     name     a topology of `dpcrowd.network.topologies`, "file" with its text, or that of a plug-in
     dynamic  whether it is drawn anew in each slot
@@ -50,9 +51,7 @@ class NetworkSpec:
 
     def __post_init__(self) -> None:
         if self.dynamic and self.name in TOPOLOGIES and self.name not in _REDRAWN:
-            raise BadInput(
-                f"graph '{self.name}' is always the same and cannot be dynamic; these can: {', '.join(_REDRAWN)}."
-            )
+            raise BadInput(f"graph '{self.name}' is fixed and cannot be dynamic; these can: {', '.join(_REDRAWN)}.")
         # Wrong parameters should be refused before any work begins, but a large network is not built twice for that.
         if self.name == "random":
             RandomGraph(self.servers, self.density)
@@ -64,7 +63,7 @@ class NetworkSpec:
         return {} if self.text is None else {"text": self.text}
 
     def draw(self, rng: np.random.Generator) -> Graph:
-        """One network."""
+        """Draw one network."""
         plugin = None if self.name in TOPOLOGIES else find_plugin("topology", self.name)
         if plugin is not None:
             return _draw_plugin(plugin, self.servers, self.density, rng)
@@ -72,7 +71,7 @@ class NetworkSpec:
 
 
 def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Generator) -> Graph:
-    """One network of another package, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
+    """Draw a network of a plug-in, whose function returns a `dpcrowd.Graph`, or the two ends of each link, once.
 
     Links without a latency get one from U(50, 150) ms, as in every other topology.
     """
@@ -89,11 +88,11 @@ def _draw_plugin(plugin: Plugin, servers: int, density: float, rng: np.random.Ge
     return Graph.from_edges(servers, sources, targets, draw_latency(rng, sources.size, LATENCY_MS))
 
 
-class Links:
+class SlotLinks:
     """One slot's graph of a batch of runs and everything derived from it."""
 
     def __init__(
-        self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0, *, same: bool = False
+        self, graph: Graph, runs: int, beta: float | None, engine: Engine, growth: float = 1.0, *, same: bool = False
     ) -> None:
         self.graph = graph
         self.same = same
@@ -104,7 +103,7 @@ class Links:
 
     @cached_property
     def gain(self) -> Floats | float:
-        """beta: the one that was given, or `default_gain` of each run's network."""
+        """beta: the configured one, or `default_gain` of each run's network."""
         if self._beta is not None:
             return self._beta
         largest = self.graph.degree.reshape(self.runs, -1).max(axis=1)
@@ -112,7 +111,7 @@ class Links:
         return np.repeat(gains, self.graph.servers // self.runs)[:, None]
 
     def hearing(self, reach: Reach) -> Hearing:
-        """Who hears whom."""
+        """Return who hears whom in this slot."""
         if reach == "one-hop":
             return self._one_hop
         if reach == "flooding":
@@ -156,7 +155,7 @@ class Links:
 
 
 class Networks:
-    """The links of a batch of runs; ask for slots in ascending order."""
+    """The links of a batch of runs, for slots in ascending order."""
 
     def __init__(
         self,
@@ -164,29 +163,29 @@ class Networks:
         seed: int,
         runs: Sequence[int],
         beta: float | None,
-        engine: str,
+        engine: Engine,
         growth: float = 1.0,
     ) -> None:
         self.spec = spec
         self._growth = growth
         self._rngs = [generator(seed, run, Purpose.GRAPH) for run in runs]
-        self._beta, self._engine = beta, engine
-        self._drawn = -1
+        self._beta, self.engine = beta, engine
+        self._chunk_number = -1
         self._chunk: list[Graph] = []
         self._static = None if spec.dynamic else self._links(union([spec.draw(rng) for rng in self._rngs]))
         if beta is not None:  # a network that changes can give a server every other one for a neighbour
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
-    def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic)
+    def _links(self, graph: Graph) -> SlotLinks:
+        return SlotLinks(graph, len(self._rngs), self._beta, self.engine, self._growth, same=not self.spec.dynamic)
 
     @property
-    def static(self) -> Links | None:
-        """The links of all slots, if they never change."""
+    def static(self) -> SlotLinks | None:
+        """The links of all slots if they never change, else None."""
         return self._static
 
     def phases(self, interval: int) -> Ints:
-        """Public phases of staggered sampling: spread over the graph, or by number where the graph changes."""
+        """Return the public phases of staggered sampling: spread over the graph, or by number if it changes."""
         servers = self.spec.servers
         if self._static is None:
             numbers = np.arange(servers)
@@ -196,14 +195,14 @@ class Networks:
         parts = [graph.part(run * servers, servers) for run in range(len(self._rngs))]
         return np.concatenate([spread_phases(part.indptr, part.indices, interval) for part in parts])
 
-    def at(self, slot: int) -> Links:
-        """The links of a slot."""
+    def at(self, slot: int) -> SlotLinks:
+        """Return the links of a slot."""
         if self._static is not None:
             return self._static
         number, place = divmod(slot, _SLOTS_AT_A_TIME)
-        while self._drawn < number:
+        while self._chunk_number < number:
             self._chunk = self._draw_chunk()
-            self._drawn += 1
+            self._chunk_number += 1
         return self._links(self._chunk[place])
 
     def _draw_chunk(self) -> list[Graph]:

@@ -1,6 +1,6 @@
-"""Parameters that `dpcrowd tune` found: reading its TOML file, checking it, and giving them to a data set.
+"""Parameters that `dpcrowd tune` found: read its TOML file, check it, and apply them to a data set.
 
-A tuned parameter is only as honest as its origin: the file says on which data, slots and seeds it was found, and
+Where a tuned parameter comes from matters: the file says on which data, slots and seeds it was found, and
 `Tuned.apply` leaves a note with every result that says whether these are slots that the result itself covers.
 
     [tuned]   where the parameters come from; every key is required
@@ -42,7 +42,7 @@ class Tuned:
 
     version                which dpcrowd wrote it (the key `dpcrowd` of the file)
     data, regions          the name of the data set and of its regions
-    first, last, slots     tuned on slots first .. last - 1 of so many
+    first, last, slots     tuned on slots first .. last - 1 of `slots`
     method, on             "evolution" or "likelihood"; a sentence that says on which data
     guarantee, length      "finite" or "window", and T or w: with `epsilon`, the privacy that it was tuned for
     are_before, are_after  mean error over the tuning runs with the parameters at the start, and with these
@@ -74,15 +74,15 @@ class Tuned:
     file: str = "these parameters"
 
     def apply(self, data: DataSet) -> DataSet:
-        """The same data with this model and tuning, and a note that says where they come from."""
+        """Return the same data with this model and tuning, and a note that says where they come from."""
         self._check_fits(data)
         about_q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)  # no longer true
         notes = tuple(note for note in data.notes if note not in about_q)
         tuning = replace(data.tuning, **self.tuning)
-        return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.told(data)))
+        return replace(data, model=self.model, tuning=tuning, notes=(*notes, self.note(data)))
 
     def overlap(self, data: DataSet) -> int:
-        """How many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
+        """Return how many of the data's slots it was tuned on; 0 for synthetic data, which are drawn anew."""
         if is_drawn_anew(data):
             return 0
         return max(0, min(self.last, data.first + data.slots) - max(self.first, data.first))
@@ -99,22 +99,22 @@ class Tuned:
             if tuned != used:
                 raise BadInput(f"{self.file} was tuned on region '{tuned}' where the data have '{used}'.")
 
-    def told(self, data: DataSet) -> str:
-        """Which parameters come from it, and whether it was tuned on slots of these data."""
+    def note(self, data: DataSet) -> str:
+        """Return a note: which parameters come from it, and whether it was tuned on slots of these data."""
         own_moves = self.model.transition.ndim == 2 or bool((self.model.transition != 1.0).any())
         names = ["A", "Q", *self.tuning] if own_moves else ["Q", *self.tuning]
-        told = (
+        origin = (
             f"{', '.join(names)} of all schemes are from {self.file}, tuned for {self.scheme} by {self.method} at "
             f"epsilon {self.epsilon:g}"
         )
         if is_drawn_anew(data):
-            return f"{told} on other runs of '{self.data}' than these."
+            return f"{origin} on other runs of '{self.data}' than these."
         covered = self.overlap(data)
         where = f"on slots {self.first} to {self.last - 1}"
         if not covered:
-            return f"{told} {where}, none of which this result covers."
+            return f"{origin} {where}, none of which this result covers."
         note = (
-            f"{told} {where}: {covered} of the {data.slots} that this result covers, and the error in those is an "
+            f"{origin} {where}: {covered} of the {data.slots} that this result covers, and the error in those is an "
             "in-sample one."
         )
         if covered == self.last - self.first and self.sha256 != self._digest(data):
@@ -128,7 +128,7 @@ class Tuned:
 
 
 def counts_digest(counts: Truth) -> str:
-    """SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
+    """Return the SHA-256 of counts: their shape in words, then their values as 64-bit little-endian integers."""
     shape = "x".join(str(length) for length in counts.shape)
     return hashlib.sha256(shape.encode() + b"\n" + np.ascontiguousarray(counts, dtype="<i8").tobytes()).hexdigest()
 
@@ -138,7 +138,7 @@ def read_tuned(path: str | os.PathLike[str]) -> Tuned:
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
-        given = tomllib.loads(text)
+        sections = tomllib.loads(text)
     except UnicodeDecodeError:
         raise BadInput(f"tuning file '{file}' is not UTF-8 text; give a file that 'dpcrowd tune' wrote.") from None
     except OSError as error:
@@ -146,18 +146,18 @@ def read_tuned(path: str | os.PathLike[str]) -> Tuned:
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"tuning file '{file}' is not TOML: {error}.") from None
     for section, keys in SECTIONS.items():
-        values = given.get(section, {} if section == "tuning" else None)
+        values = sections.get(section, {} if section == "tuning" else None)
         if not isinstance(values, dict):
             raise BadInput(f"{file.name} has no section [{section}]; give a file that 'dpcrowd tune' wrote.")
         for key in values:
             if key not in keys:
                 raise unknown_name(f"key in [{section}] of {file.name}", key, keys)
-    for section in given:
+    for section in sections:
         if section not in SECTIONS:
             raise unknown_name(f"section of {file.name}", section, SECTIONS)
-    origin = _origin(given["tuned"], file.name)
-    model = _model(given["model"], file.name, len(origin["regions"]))
-    return Tuned(**origin, model=model, tuning=_tuning(given.get("tuning", {}), file.name), file=file.name)
+    origin = _origin(sections["tuned"], file.name)
+    model = _model(sections["model"], file.name, len(origin["regions"]))
+    return Tuned(**origin, model=model, tuning=_tuning(sections.get("tuning", {}), file.name), file=file.name)
 
 
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
@@ -175,12 +175,12 @@ _ALLOWED = {"scheme": tuple(SCHEMES), "method": METHODS, "guarantee": ("finite",
 _WORDS = {str: "a text", int: "a whole number >= 0", float: "a number", tuple: "a list of texts"}
 
 
-def _origin(given: dict[str, Any], file: str) -> dict[str, Any]:
+def _origin(section: dict[str, Any], file: str) -> dict[str, Any]:
     origin: dict[str, Any] = {}
     for key, (name, kind) in _ORIGIN.items():
-        if key not in given:
+        if key not in section:
             raise BadInput(f"{file} has no '{key}' in [tuned]; give a file that 'dpcrowd tune' wrote.")
-        value = given[key]
+        value = section[key]
         if not _fits(value, kind):
             raise BadInput(f"'{key}' in [tuned] of {file} must be {_WORDS[kind]}; given {value!r}.")
         if key in _ALLOWED and value not in _ALLOWED[key]:
@@ -218,17 +218,17 @@ def _too_large(value: Any) -> bool:
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
-def _model(given: dict[str, Any], file: str, regions: int) -> ProcessModel:
+def _model(section: dict[str, Any], file: str, regions: int) -> ProcessModel:
     for key in _MODEL_KEYS:
-        if key not in given:
+        if key not in section:
             raise BadInput(f"{file} has no '{key}' in [model]; give a file that 'dpcrowd tune' wrote.")
-    process_var = given["process_var"]
+    process_var = section["process_var"]
     if not isinstance(process_var, list) or len(process_var) != regions:
         raise BadInput(f"'process_var' in [model] of {file} must be a list of {regions} numbers, one per region.")
-    if not (_numeric(process_var) and _numeric(given["transition"])):
+    if not (_numeric(process_var) and _numeric(section["transition"])):
         raise BadInput(f"[model] of {file} must hold numbers only.")
     try:
-        return ProcessModel.of(given["transition"], process_var)
+        return ProcessModel.of(section["transition"], process_var)
     except BadInput as error:
         raise BadInput(f"[model] of {file}: {error}") from None
     except ValueError:  # a matrix with rows of different lengths
@@ -241,12 +241,12 @@ def _numeric(value: Any) -> bool:
     return _is_number(value)
 
 
-def _tuning(given: dict[str, Any], file: str) -> dict[str, Any]:
-    for key, value in given.items():
+def _tuning(section: dict[str, Any], file: str) -> dict[str, Any]:
+    for key, value in section.items():
         if _too_large(value):
             raise BadInput(f"'{key}' in [tuning] of {file} is {value}; whole numbers have at most 64 bits.")
     try:
-        Tuning(**given)
+        Tuning(**section)
     except BadInput as error:
         raise BadInput(f"[tuning] of {file}: {error}") from None
-    return dict(given)
+    return dict(section)

@@ -5,8 +5,8 @@
     def test_my_scheme_keeps_its_contract() -> None:
         check_scheme(MyScheme())
 
-`check_scheme` says what its checks show and what they cannot show. `dpcrowd simulate` makes the same checks of every
-scheme that is not dpcrowd's own before it prints what that scheme promises.
+The docstring of `check_scheme` states what its checks show and what they cannot show. `dpcrowd simulate` runs the same
+checks on every scheme that is not dpcrowd's own before it prints what that scheme promises.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Report:
-    """What the checks found.
+    """The results of the checks.
 
-    settings  those that the scheme was tried under
-    refused   those that it refuses with `BadInput`, and its reason
+    settings  the settings under which the scheme was checked
+    refused   the settings that it refuses with `BadInput`, and its reason
     passed    names of the checks that it passed in all of them
     failures  the first failure of each other check
     skipped   checks that the caller left out
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every check was made, and passed."""
+        """Whether every check was run, and passed."""
         return not self.failures and not self.skipped
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Report:
 
 
 def check_scheme(scheme: Scheme | type[Scheme] | str, *, skip: Collection[str] = ()) -> Report:
-    """Check that a scheme keeps its contract and its promise; raise `ContractBroken` with all that is wrong if not.
+    """Check that a scheme keeps its contract and its promise; if not, raise `ContractBroken` with all failures.
 
     scheme  an instance, a class that needs no arguments, a name, or `package:Class`
     skip    names of checks to leave out, for a scheme whose privacy has another proof than the one that is checked
@@ -104,7 +104,7 @@ def check_scheme(scheme: Scheme | type[Scheme] | str, *, skip: Collection[str] =
 
 
 def examine_scheme(scheme: Scheme | type[Scheme] | str, *, skip: Collection[str] = ()) -> Report:
-    """Make all checks of `check_scheme` and report what they found, without raising anything."""
+    """Run all checks of `check_scheme` and return a report, without raising anything."""
     if isinstance(scheme, str):
         scheme = make_scheme(scheme)
     elif isinstance(scheme, type):
@@ -155,7 +155,7 @@ def _checks(scheme: Scheme) -> dict[str, Callable[[Trial], None]]:
 
 
 def _check_distinguishability(trial: Trial) -> None:
-    """See `dpcrowd.testing.distinguish`; one region and pinned users are enough to look at the noise."""
+    """See `dpcrowd.testing.distinguish`; one region and pinned users are enough to examine the noise."""
     guarantee = trial.setting.need_guarantee()
     if trial.world.regions > 1 or guarantee.users == "roaming":
         return
@@ -166,7 +166,7 @@ def _check_distinguishability(trial: Trial) -> None:
 
 
 def _check_refusals(trial: Trial) -> None:
-    """A guarantee that the scheme does not support, or none, is refused with `BadInput`."""
+    """Check that a guarantee that the scheme does not support, or none, is refused with `BadInput`."""
     kinds: dict[str, Guarantee | None] = {
         "finite": Guarantee.finite(40, 1.0),
         "window": Guarantee.window(WINDOW, 1.0),
@@ -186,7 +186,7 @@ def _check_refusals(trial: Trial) -> None:
 
 
 def _trials(scheme: Scheme) -> Iterator[Trial]:
-    """Every setting that is tried; more than one region shows what one hides, and the other way round."""
+    """Yield every setting to try, with one region and with several: each shows what the other hides."""
     for kind in sorted(scheme.kinds) or [""]:
         every: tuple[Users, ...] = ("pinned", "roaming") if kind else ("pinned",)
         for users in every:
@@ -233,7 +233,7 @@ def _trial(
 
 
 def _phases(scheme: Scheme, guarantee: Guarantee | None) -> Ints | None:
-    """Of schemes that sample staggered: public, and spread evenly over the servers."""
+    """Return the public phases of a scheme that samples staggered, spread evenly over the servers."""
     if isinstance(scheme, Relay) and guarantee is not None and guarantee.users == "pinned":
         return np.arange(SERVERS) * guarantee.length // SERVERS
     interval = staggered_interval(scheme)

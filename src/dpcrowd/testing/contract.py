@@ -1,4 +1,4 @@
-"""What every scheme owes the simulator, private or not: shapes, determinism, batches, and hands off its inputs."""
+"""The contract of every scheme with the simulator, private or not: shapes, determinism, batches, unchanged inputs."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def check_values(trial: Trial) -> None:
 
 
 def check_determinism(trial: Trial) -> None:
-    """Same counts and noise, same bits; and what was released does not change later."""
+    """The same counts and noise give the same bits, and what was released does not change later."""
     before = [fingerprint(release) for release in trial.releases]
     if not same(trial.play(), trial.releases):
         raise ContractBroken(
-            "a second run on the same counts and the same noise gives other releases: take randomness from the noise "
-            "that is passed in, time from the slot, and keep what changes in the state that start() returns"
+            "a second run on the same counts and the same noise gives different releases: take randomness from the "
+            "noise that is passed in, time from the slot, and keep what changes in the state that start() returns"
         )
     if before != [fingerprint(release) for release in trial.releases]:
         raise ContractBroken("arrays of a release change after it was made: copy what the state goes on changing")
@@ -74,14 +74,14 @@ def check_batches(trial: Trial) -> None:
     seeds = [np.random.SeedSequence(seed) for seed in (5, 6)]
     scheme, phases = trial.scheme, trial.setting.phases
 
-    def run(chosen: Sequence[int]) -> list[Release]:
-        servers = sum(worlds[i].servers for i in chosen)
-        together = None if phases is None else np.tile(phases, len(chosen))
-        noise = SeededNoise([seeds[i] for i in chosen], worlds[0].servers, regions)
-        state = scheme.start(replace(trial.setting, servers=servers, runs=len(chosen), phases=together))
-        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in chosen], gain)
-        shares = np.concatenate([worlds[i].shares for i in chosen])
-        counts = np.concatenate([worlds[i].counts for i in chosen], axis=1)
+    def run(members: Sequence[int]) -> list[Release]:
+        servers = sum(worlds[i].servers for i in members)
+        together = None if phases is None else np.tile(phases, len(members))
+        noise = SeededNoise([seeds[i] for i in members], worlds[0].servers, regions)
+        state = scheme.start(replace(trial.setting, servers=servers, runs=len(members), phases=together))
+        hearing = hearing_of(scheme, [worlds[i].graph(0) for i in members], gain)
+        shares = np.concatenate([worlds[i].shares for i in members])
+        counts = np.concatenate([worlds[i].counts for i in members], axis=1)
         return [run_slot(scheme, state, t, shares, counts[t], noise, hearing) for t in range(slots)]
 
     batch, singles = run([0, 1]), [run([i]) for i in range(2)]
@@ -89,19 +89,19 @@ def check_batches(trial: Trial) -> None:
         for name in _PARTS:
             alone = np.concatenate([getattr(single[slot], name) for single in singles])
             if bits(getattr(release, name)) != bits(alone):
-                raise ContractBroken(f"{name} of slot {slot} is another one when two runs are simulated in one batch")
+                raise ContractBroken(f"{name} of slot {slot} differs when two runs are simulated in one batch")
 
 
 def check_inputs(trial: Trial) -> None:
-    """Counts and shares are left as they are, since other schemes read them next; the scheme object, too."""
+    """The scheme changes neither counts and shares, which other schemes read next, nor itself."""
     before = digest(trial.scheme, trial.setting).tobytes()
 
     def watched(
         scheme: Scheme, state: Any, slot: int, shares: Any, counts: Any, noise: Noise, hearing: Hearing
     ) -> Release:
-        given = [shares.copy(), counts.copy()]
+        originals = [shares.copy(), counts.copy()]
         release = run_slot(scheme, state, slot, shares, counts, noise, hearing)
-        for name, array, original in zip(("shares", "counts"), (shares, counts), given, strict=True):
+        for name, array, original in zip(("shares", "counts"), (shares, counts), originals, strict=True):
             if not np.array_equal(array, original):
                 raise ContractBroken(f"the scheme writes into the {name} that it was given, in slot {slot}")
         return release
@@ -112,7 +112,7 @@ def check_inputs(trial: Trial) -> None:
 
 
 def check_dropped(trial: Trial) -> None:
-    """Counts are looked at in perturb() only: if they are overwritten afterwards, nothing changes."""
+    """Counts are read in perturb() only: if they are overwritten afterwards, nothing changes."""
 
     def scribbled(
         scheme: Scheme, state: Any, slot: int, shares: Any, counts: Ints, noise: Noise, hearing: Hearing

@@ -1,4 +1,4 @@
-"""Trying to tell a crowd with one user more from one without, by what thousands of servers release.
+"""Try to tell a crowd with one more user from one without, by what thousands of servers release.
 
 For neighbouring streams the log ratio of the probabilities of any event is at most ε. Events are single values and
 tails of every number that leaves a server; each is judged with its own standard error. An honest scheme stays below a
@@ -29,7 +29,7 @@ _SLOTS, _COUNT = 3, 40
 
 
 def excess(without: Floats, with_user: Floats, epsilon: float) -> float:
-    """By how many standard errors the |log ratio| of the worst event exceeds epsilon.
+    """Return by how many standard errors the |log ratio| of the worst event exceeds epsilon.
 
     >>> raw = np.full(1000, 40.0)
     >>> excess(raw, raw + 1, epsilon=1.0)
@@ -41,7 +41,7 @@ def excess(without: Floats, with_user: Floats, epsilon: float) -> float:
     events = [np.concatenate([hits, np.cumsum(hits), np.cumsum(hits[::-1])]) for hits in exactly]  # =, <= and >=
     a, b = events
     if (np.maximum(a, b)[np.minimum(a, b) < _FEWEST] > 4 * _FEWEST * math.exp(epsilon)).any():
-        return math.inf  # common with one, next to impossible with the other
+        return math.inf  # frequent in one crowd, almost impossible in the other
     judged = np.minimum(a, b) >= _FEWEST
     a, b = a[judged], b[judged]
     ratio = np.abs(np.log(a / len(without)) - np.log(b / len(with_user)))
@@ -49,34 +49,34 @@ def excess(without: Floats, with_user: Floats, epsilon: float) -> float:
 
 
 def check_distinguishability(scheme: Scheme, setting: Setting) -> None:
-    """One user in every slot, or not: nothing that leaves a server tells which by more than was charged so far."""
+    """Check that nothing that leaves a server reveals a user by more than the epsilon charged so far."""
     runs = [_released(scheme, setting, user) for user in (0, 1)]
     for slot in range(_SLOTS):
-        (without, paid), (with_user, paid_too) = (run[slot] for run in runs)
-        epsilon = max(paid, paid_too) / 1e9
+        (without, charge), (with_user, other_charge) = (run[slot] for run in runs)
+        epsilon = max(charge, other_charge) / 1e9
         for name, values in without.items():
             worst = excess(values, with_user[name], epsilon)
             if worst > MARGIN:
                 raise ContractBroken(
-                    f"'{name}' of slot {slot} tells whether a user is there by more than the ε = {epsilon:.6g} that "
-                    f"was charged up to then ({worst:.3g} standard errors more)"
+                    f"'{name}' of slot {slot} reveals whether a user is present by more than the ε = {epsilon:.6g} "
+                    f"that was charged up to then ({worst:.3g} standard errors more)"
                 )
 
 
 def _released(scheme: Scheme, setting: Setting, user: int) -> list[tuple[dict[str, Floats], float]]:
-    """By slot: every number that leaves each of many servers, and the nano-epsilon charged so far."""
+    """Return, by slot, every number that leaves each of many servers, and the nano-epsilon charged so far."""
     state = scheme.start(setting)
     noise = SeededNoise([np.random.SeedSequence(11, spawn_key=(user,))], setting.servers, 1)
     hearing, shares = _deaf(scheme), np.full((setting.servers, 1), 0.5)
     counts = np.full((setting.servers, 1), _COUNT + user)
-    slots, paid = [], np.zeros(setting.servers)
+    slots, charge = [], np.zeros(setting.servers)
     for slot in range(_SLOTS):
         plan = scheme.plan(state, slot, shares)
         reading = scheme.perturb(state, plan, counts.copy(), noise)
         message = scheme.message(state, plan, reading)
         scheme.fuse(state, plan, reading, message, hearing)
         release = scheme.release(state, plan, reading)
-        paid += release.charge.max(axis=1)
+        charge += release.charge.max(axis=1)
         numbers: dict[str, Any] = {"reading.noisy": reading.noisy, "release.estimate": release.estimate}
         numbers |= {"release.variance": release.variance, "release.sampled": release.sampled}
         numbers |= {f"message.{name}": array for name, array in message.arrays().items()}
@@ -84,12 +84,12 @@ def _released(scheme: Scheme, setting: Setting, user: int) -> list[tuple[dict[st
             name: np.nan_to_num(np.asarray(array, dtype=np.float64).reshape(setting.servers, -1)[:, 0], nan=-1e300)
             for name, array in numbers.items()
         }
-        slots.append((columns, float(paid.max())))
+        slots.append((columns, float(charge.max())))
     return slots
 
 
 def _deaf(scheme: Scheme) -> Hearing:
-    """Every server hears itself only, so that all of them are independent."""
+    """Return a hearing in which every server hears itself only, so that all are independent."""
     alone = one_hop_hearing(Graph.alone(SERVERS), 0.1)
     if scheme.reach == "one-hop":
         return alone

@@ -1,7 +1,7 @@
-"""What a private scheme owes its users: counts leave through the noise only, and every read is paid, first and in full.
+"""The contract of a private scheme: counts leave through the noise only, and every read is paid for, first and in full.
 
-The strongest check is `composition`. Under noise that does not look at its input, two streams that differ in one user
-lead to the same outputs, so their reads can be laid side by side. Discrete Laplace noise of scale s/ε on an input that
+The strongest check is `composition`. Under noise that ignores its input, two streams that differ in one user lead to
+the same outputs, so their reads can be compared one by one. Discrete Laplace noise of scale s/ε on an input that
 differs by Δ changes the probability of any output by a factor of at most e^(ε|Δ|/s), and the logarithms of all reads
 add up. That sum must be within the budget. For the outputs that were tried this is not a statistic, but the bound
 itself.
@@ -49,12 +49,12 @@ def check_saved_state(trial: Trial) -> None:
         )
 
 
-def _first_difference(trial: Trial, wanted: Callable[[str], bool]) -> str | None:
-    """The name and slot of the first array that other counts change."""
+def _first_difference(trial: Trial, relevant: Callable[[str], bool]) -> str | None:
+    """Return the name and slot of the first array that other counts change."""
     pairs = zip(trial.blind.released, trial.blind_to_others.released, strict=True)
     for slot, (first, second) in enumerate(pairs):
         for name in sorted(first.keys() | second.keys()):
-            if wanted(name) and (name not in first or name not in second or bits(first[name]) != bits(second[name])):
+            if relevant(name) and (name not in first or name not in second or bits(first[name]) != bits(second[name])):
                 return f"'{name}' of slot {slot}"
     return None
 
@@ -70,31 +70,31 @@ def check_charges(trial: Trial) -> None:
     unit = trial.setting.need_guarantee().sensitivity
     noise = BlindNoise(trial.world.noise())
     charged = charges_of(trial.play(noise=noise), trial.world.regions).max(axis=2)
-    spent = np.zeros(charged.shape)
+    costs = np.zeros(charged.shape)
     for read in noise.reads:
-        spent[read.slot] += cost_of(read, unit)
-    short = np.argwhere(spent > charged * (1 + 1e-9))
+        costs[read.slot] += cost_of(read, unit)
+    short = np.argwhere(costs > charged * (1 + 1e-9))
     if len(short):
         slot, server = (int(i) for i in short[0])
         raise ContractBroken(
-            f"in slot {slot} server {server} reads counts for {spent[slot, server] / 1e9:.6g} ε, and its release says "
+            f"in slot {slot} server {server} reads counts for {costs[slot, server] / 1e9:.6g} ε, and its release says "
             f"that {charged[slot, server] / 1e9:.6g} ε were charged"
         )
 
 
 def check_fresh_draws(trial: Trial) -> None:
     """No draw is used for two reads: their difference would be free of noise."""
-    seen: dict[tuple[int, int], Bools] = {}
+    used: dict[tuple[int, int], Bools] = {}
     for read in trial.blind.reads:
         key = (read.slot, read.number)
         where = np.zeros((len(read.where), trial.world.regions), dtype=np.bool_)
         where[:, : read.where.shape[1]] = read.where
-        if (seen.get(key, np.zeros_like(where)) & where).any():
+        if (used.get(key, np.zeros_like(where)) & where).any():
             raise ContractBroken(
                 f"slot {read.slot} is read twice with read={read.number}, which gives the same draw twice: number the "
                 "reads of a slot 0, 1, 2, ..."
             )
-        seen[key] = seen.get(key, np.zeros_like(where)) | where
+        used[key] = used.get(key, np.zeros_like(where)) | where
 
 
 def check_ledger(trial: Trial) -> None:
@@ -125,14 +125,14 @@ def check_ledger(trial: Trial) -> None:
 
 
 def check_budget(trial: Trial) -> None:
-    """Nobody pays more than was promised: one who stays, one who moves (sound), one who roams (roaming users)."""
+    """No user pays more than was promised: one who stays, one who moves (sound), one who roams (roaming users)."""
     guarantee = trial.setting.need_guarantee()
-    paid = worst_paid(charges_of(trial.releases, trial.world.regions), trial.window)
-    who = {"stays in one region": paid.staying}
+    worst = worst_paid(charges_of(trial.releases, trial.world.regions), trial.window)
+    who = {"stays in one region": worst.staying}
     if trial.setting.accounting == "sound":
-        who["moves between regions"] = paid.moving
+        who["moves between regions"] = worst.moving
     if guarantee.users == "roaming":
-        who["roams between servers"] = paid.roaming
+        who["roams between servers"] = worst.roaming
     for user, nano in who.items():
         if nano > guarantee.total:
             raise ContractBroken(
@@ -165,11 +165,11 @@ def check_empty_account(trial: Trial) -> None:
         trial.play(noise=noise, step=step)
     late = [read for read in noise.reads if read.slot >= _EMPTY_FROM and read.where.any()]
     if late:
-        raise ContractBroken(f"counts of slot {late[0].slot} are read although the ledger allows nothing any more")
+        raise ContractBroken(f"counts of slot {late[0].slot} are read although the ledger has no budget left")
 
 
 def check_composition(trial: Trial) -> None:
-    """Of any two streams that differ in one user, all reads together tell no more than ε: see the module's text."""
+    """Of any two streams that differ in one user, all reads together reveal at most ε (see the module's docstring)."""
     guarantee = trial.setting.need_guarantee()
     base = trial.blind.reads
     for user, presence in _users(trial, base):
@@ -177,7 +177,7 @@ def check_composition(trial: Trial) -> None:
         trial.play(noise=noise, counts=trial.world.counts + presence)
         if not _aligned(base, noise.reads):
             raise ContractBroken(
-                f"which counts are read, or at what price, depends on raw counts: it changes if {user} is there"
+                f"which counts are read, or at what price, depends on raw counts: it changes if {user} is present"
             )
         loss = sum(_loss(first, second) for first, second in zip(base, noise.reads, strict=True))
         if loss > guarantee.total * (1 + 1e-9):
@@ -202,10 +202,10 @@ def _aligned(first: list[Read], second: list[Read]) -> bool:
 
 
 def _users(trial: Trial, reads: list[Read]) -> Iterator[tuple[str, Ints]]:
-    """Users as (description, counts that they add): the guarantee's, over a horizon or in some windows.
+    """Yield users as (description, counts that they add), over a horizon or in some windows.
 
-    One stays, one goes in each slot where the reads are dearest, and one is there in every third slot only: deviations
-    from a mean do not show somebody who is always there.
+    One stays, one moves in each slot to where the reads cost most, and one is present in every third slot only, because
+    deviations from a mean do not show a user who is always present.
     """
     guarantee, world = trial.setting.need_guarantee(), trial.world
     servers, regions = world.servers, world.regions

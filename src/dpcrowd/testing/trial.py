@@ -1,4 +1,4 @@
-"""One scheme under one setting, run slot by slot with everything in view: what the checks look at."""
+"""One scheme under one setting, run slot by slot with every step recorded for the checks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["ContractBroken", "Record", "Trial", "cost_of", "ledger_of"]
 
 
 class ContractBroken(AssertionError):
-    """A scheme does not keep what its base class asks for."""
+    """A scheme does not keep its contract."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Everything that a run did to the outside, and with its noise.
+    """Everything that a run released, and how it used its noise.
 
     reads     every call of the noise, in order
-    unpaid    what is wrong with the first read that the ledger had not been charged for; None: all were paid first
+    unpaid    a description of the first read that had not been charged to the ledger; None: all were paid first
     released  by slot: the release, the message and, unless the scheme declares raw counts in it, the state, as arrays
     """
 
@@ -65,16 +65,16 @@ class Trial:
 
     @cached_property
     def blind(self) -> Record:
-        """The standard counts under noise that does not look at them."""
+        """The run on the standard counts, under noise that ignores them."""
         return self.record(self.world.counts)
 
     @cached_property
     def blind_to_others(self) -> Record:
-        """Entirely different counts under the same noise."""
+        """The run on entirely different counts, under the same noise."""
         return self.record(np.random.default_rng(1).integers(0, 5000, self.world.counts.shape))
 
     def record(self, counts: Ints) -> Record:
-        """Run all slots on these counts under blind noise, and look at every step."""
+        """Run all slots on these counts under blind noise, and record every step."""
         noise = BlindNoise(self.world.noise())
         state = self.scheme.start(self.setting)
         ledger = ledger_of(state)
@@ -124,30 +124,30 @@ class _PaidFirst:
         self._cost += cost_of(self._noise.reads[-1], self._unit)
         now = self._remaining()
         assert self._before is not None and now is not None
-        paid = (self._before - now).max(axis=1)
-        if (self._cost > paid * (1 + 1e-9)).any():
-            server = int(np.argmax(self._cost - paid))
+        charge = (self._before - now).max(axis=1)
+        if (self._cost > charge * (1 + 1e-9)).any():
+            server = int(np.argmax(self._cost - charge))
             self._unpaid.append(
                 f"in slot {self._slot} server {server} reads counts for {self._cost[server] / 1e9:.6g} ε when its "
-                f"ledger has been charged {paid[server] / 1e9:.6g} ε for that slot: spend before reading"
+                f"ledger has been charged {charge[server] / 1e9:.6g} ε for that slot: spend before reading"
             )
         return value
 
 
 def cost_of(read: Read, unit: int) -> Floats:
-    """Nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
+    """Return the nano-epsilon that a read costs a user of each server whose presence changes the counts by `unit`."""
     cost = np.where(read.where, read.charge * (unit / np.maximum(read.sensitivity, 1)), 0.0)
     return np.asarray(cost.max(axis=1))
 
 
 def ledger_of(state: Any) -> BatchLedger | None:
-    """The ledger in a state: its field `ledger`, or that of a state inside it."""
+    """Return the ledger in a state: its field `ledger`, or that of a state inside it."""
     own = getattr(state, "ledger", None)
     if isinstance(own, BatchLedger):
         return own
     inside: Sequence[Any] = [getattr(state, f.name) for f in fields(state)] if is_dataclass(state) else []
-    found = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
-    return next((ledger for ledger in found if ledger is not None), None)
+    ledgers = (ledger_of(value) for value in inside if is_dataclass(value) and not isinstance(value, Setting))
+    return next((ledger for ledger in ledgers if ledger is not None), None)
 
 
 def _packed(state: Any) -> dict[str, NDArray[Any]]:

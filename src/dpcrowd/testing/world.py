@@ -1,4 +1,4 @@
-"""A small world in which schemes are tried: servers, shares, counts and networks, and noises that watch.
+"""A small world in which schemes are checked: servers, shares, counts, networks, and noise that records its calls.
 
 A *trial* is one scheme under one setting in one world. Everything is seeded: a trial that fails, fails again.
 """
@@ -95,7 +95,7 @@ def make_world(
     changing: bool = False,
     size: float = 400.0,
 ) -> World:
-    """Counts that wander, one large region and small ones that can be grouped; every server has a neighbour."""
+    """Return a world of drifting counts, one large region and small ones to be grouped, without isolated servers."""
     rng = np.random.default_rng([seed, servers, regions, slots])
     sizes = np.concatenate([[size], np.linspace(20.0, 8.0, regions - 1)])
     truth = np.abs(sizes * np.exp(np.cumsum(rng.normal(0.0, 0.05, (slots, regions)), axis=0)))
@@ -107,7 +107,7 @@ def make_world(
 
 
 def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
-    """Who hears whom when each of the graphs is one run of a batch."""
+    """Return who hears whom when each of the graphs is one run of a batch."""
     graph = union(list(graphs))
     if scheme.reach == "one-hop":
         return one_hop_hearing(graph, gain)
@@ -121,7 +121,7 @@ def hearing_of(scheme: Scheme, graphs: Sequence[Graph], gain: float) -> Hearing:
 
 
 def hearings(scheme: Scheme, world: World) -> list[Hearing]:
-    """Who hears whom, for each graph of a world."""
+    """Return who hears whom, for each graph of a world."""
     return [hearing_of(scheme, [graph], world.gain) for graph in world.graphs]
 
 
@@ -147,17 +147,17 @@ def play(
 
 
 def charges_of(releases: Sequence[Release], regions: int) -> Ints:
-    """Nano-epsilon that each release says was paid, (slots, servers, regions)."""
+    """Return the nano-epsilon that each release says was paid, (slots, servers, regions)."""
     return np.stack([np.broadcast_to(r.charge, (len(r.charge), regions)) for r in releases])
 
 
 def bits(values: NDArray[Any]) -> bytes:
-    """Values with every bit, signs of zeros and NaNs included, and their shape."""
+    """Return values with every bit, signs of zeros and NaNs included, and their shape."""
     return repr(values.shape).encode() + np.ascontiguousarray(values).tobytes()
 
 
 def fingerprint(release: Release) -> tuple[bytes, ...]:
-    """Everything that a release says, to the last bit."""
+    """Return all values of a release, to the last bit."""
     parts = (release.estimate, release.variance, release.sampled, release.charge, release.speaks)
     return tuple(bits(part) for part in parts)
 
@@ -185,7 +185,7 @@ class Read:
 
 
 class WatchedNoise:
-    """Noise that writes down what was asked of it."""
+    """Noise that records its calls."""
 
     private = False
 
@@ -196,15 +196,15 @@ class WatchedNoise:
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         parts = (np.broadcast_to(part, np.shape(where)).copy() for part in (counts, charge, sensitivity, where))
         self.reads.append(Read(slot, read, *parts))
-        return self._noise.noisy(slot, self.seen(counts), charge, sensitivity, where, read)
+        return self._noise.noisy(slot, self.input_of(counts), charge, sensitivity, where, read)
 
-    def seen(self, counts: Any) -> Any:
-        """The counts to which noise is added."""
+    def input_of(self, counts: Any) -> Any:
+        """Return the counts to which noise is added."""
         return counts
 
 
 class BlindNoise(WatchedNoise):
-    """Noise that never looks at the counts it is given: whatever depends on raw counts after it has gone around it."""
+    """Noise that ignores its counts: whatever depends on raw counts under it has bypassed the noise."""
 
-    def seen(self, counts: Any) -> Any:
+    def input_of(self, counts: Any) -> Any:
         return np.full(np.shape(counts), 50)

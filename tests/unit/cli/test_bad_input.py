@@ -49,9 +49,9 @@ dpcrowd --data nan.csv              | nan.csv line 4, column 'north' is NaN
 dpcrowd --data negative.csv         | negative.csv line 4, column 'north' is -3; a count cannot be negative
 dpcrowd --data fraction.csv         | fraction.csv line 4, column 'north' is 2.5, a fraction; counts are whole people
 dpcrowd --data word.csv             | word.csv line 4, column 'north' is 'many', not a count; allowed: whole numbers
-dpcrowd --data empty-cell.csv       | empty-cell.csv line 4, column 'north' is empty: a hole in the data
+dpcrowd --data empty-cell.csv       | empty-cell.csv line 4, column 'north' is empty; fill it in, or end the file
 dpcrowd --data hole.csv             | hole.csv line 4: week '2020-01-19' is missing before '2020-01-26'
-dpcrowd --data twice.csv            | twice.csv line 4: week '2020-01-12' is there twice (first in line 3)
+dpcrowd --data twice.csv            | twice.csv line 4: week '2020-01-12' occurs twice (first in line 3)
 dpcrowd --data empty.csv            | empty.csv is empty; expected a header and one line for each slot
 dpcrowd --data header.csv           | header.csv has a header but no data
 dpcrowd --data counts.csv --slots 41 | slots=41 asked of counts.csv, which has 40; allowed: 1 to 40
@@ -60,7 +60,7 @@ dpcrowd --data checkins.csv --slots 20 --slot-length 1x | slot length
 dpcrowd --data checkins.csv --slots 20 --shares per-slot | users are pinned, but the shares change from slot to slot
 dpcrowd --data multi-linear --regions region-9 | unknown region 'region-9'. Did you mean 'region-6'? Allowed: region-1,
 dpcrowd --data counts.csv --regions nort | unknown region 'nort'. Did you mean 'north'? Allowed: north, south
-dpcrowd --data multi-linear --regions region-1,region-1 | region 'region-1' is asked for twice
+dpcrowd --data multi-linear --regions region-1,region-1 | region 'region-1' is named twice
 dpcrowd --slots 0                   | slots=0 asked of linear; allowed: 1 or more
 dpcrowd --slots 99999999999         | slots=99999999999 asked of linear; allowed: at most 10000000
 dpcrowd --slots ten                 | '--slots': 'ten' is not a whole number. See 'dpcrowd simulate --help'
@@ -108,8 +108,8 @@ dpcrowd --graph loop.txt            | graph file 'loop.txt': line 1: server 0 is
 dpcrowd --graph five.txt            | graph file 'five.txt': no link at server 5 of 6
 dpcrowd --graph lonely.txt --servers 3 | graph file 'lonely.txt': line 3: server 2 has no link
 dpcrowd --graph bytes.txt           | graph file 'bytes.txt' is not UTF-8 text
-dpcrowd --graph ring --dynamic      | graph 'ring' is always the same and cannot be dynamic; these can: random,
-dpcrowd --graph five.txt --servers 5 --dynamic | the network of 'five.txt' is always the same and cannot be dynamic
+dpcrowd --graph ring --dynamic      | graph 'ring' is fixed and cannot be dynamic; these can: random,
+dpcrowd --graph five.txt --servers 5 --dynamic | the network of 'five.txt' is fixed and cannot be dynamic
 dpcrowd --burn-in 30                | burn-in must be a whole number from 0 to 29, since 'linear' has 30 slots; given 30
 dpcrowd --burn-in -1                | burn-in must be a whole number from 0 to 29
 dpcrowd --beta 1                    | beta = 1 can diverge: a server here has up to

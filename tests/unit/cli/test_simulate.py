@@ -248,7 +248,7 @@ def test_windows_and_whole_streams_may_be_mixed_and_the_note_says_so(capsys: pyt
     assert main(["simulate", "--scheme", "dpcrowd,uniform", "--servers", "6", "--slots", "100", "--runs", "2"]) == 0
     out = capsys.readouterr().out
     assert "promise of uniform: Pure 100-event" in out
-    assert "note: epsilon covers a whole stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
+    assert "note: epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform" in out
 
 
 def test_every_window_scheme_takes_its_window(capsys: pytest.CaptureFixture[str]) -> None:

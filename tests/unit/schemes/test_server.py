@@ -142,7 +142,7 @@ def test_a_scheme_that_works_alone_says_and_hears_nothing() -> None:
     for name in ("rescuedp", "uniform", "bd"):
         server = lone_server(name)
         assert server.observe(0, COUNTS) is None
-        with pytest.raises(BadInput, match=f"scheme '{name}' works alone and hears nobody; given 1 message"):
+        with pytest.raises(BadInput, match=f"scheme '{name}' works alone and takes no messages; given 1 message"):
             server.hear({1: neighbour_message()})
         assert server.hear().estimate.shape == (3,)
 

@@ -171,7 +171,7 @@ def test_another_scheme_or_another_servers_state_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ([0, 1, 2], "one place a region is needed, 4 in all; given 3"),
+        ([0, 1, 2], "one place per region is needed, 4 in all; given 3"),
         ([0, 1, 2, 4], "a whole number from 0 to 3, or None; given 4"),
         ([0, 1, 2, -1], "a whole number from 0 to 3, or None; given -1"),
         ([0, 1, 2, 3.0], "a whole number from 0 to 3, or None; given 3.0"),
@@ -192,7 +192,7 @@ def test_only_a_server_that_has_done_nothing_takes_over() -> None:
     used = case.server()
     run(used, OLD, range(1))
     left = used.remaining(6)
-    with pytest.raises(BadInput, match="a server that has done nothing yet; slot 0 is given"):
+    with pytest.raises(BadInput, match="before the first slot; this server has observed slot 0"):
         used.take_over(saved(case), case.server(), places(OLD))
     assert used.remaining(6) == left
 

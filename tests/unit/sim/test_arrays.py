@@ -55,7 +55,7 @@ def test_the_default_density_fits_every_graph(graph: str, servers: int) -> None:
 
 def test_options_do_not_change_schemes_made_by_hand() -> None:
     """An interval that is quietly ignored would give results under a wrong name."""
-    with pytest.raises(BadInput, match="interval cannot change a scheme made by hand"):
+    with pytest.raises(BadInput, match="interval cannot change a scheme object"):
         simulate([DPCrowd()], "linear", interval=5, **SMALL)
 
 

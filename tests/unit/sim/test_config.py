@@ -137,13 +137,13 @@ def test_wrong_settings_are_refused_in_one_line(settings: dict[str, Any], text: 
 
 
 def test_a_configuration_checks_itself() -> None:
-    """`SimulationConfig` is what travels to workers; made by hand it is checked as well."""
+    """`SimulationConfig` is what is sent to workers; one that a caller builds is checked as well."""
     config = configure("fast", **TINY)
     values = {name: getattr(config, name) for name in SimulationConfig.__dataclass_fields__}
     with pytest.raises(BadInput, match="no scheme was given"):
         SimulationConfig(**{**values, "entrants": ()})
     twice = (config.entrants[0], Entrant("fast", dpcrowd.FAST(), None))
-    with pytest.raises(BadInput, match="'fast' is given twice; each has to have a name of its own"):
+    with pytest.raises(BadInput, match="'fast' is given twice; give each a name of its own"):
         SimulationConfig(**{**values, "entrants": twice})
     assert config.model is config.data.model
 
@@ -204,7 +204,7 @@ def test_a_loaded_data_set_is_taken_as_it_is() -> None:
     """Options of loading come too late then; ignoring them would simulate other data than were asked for."""
     data = load("linear", slots=40)
     assert configure("fast", data).data is data
-    with pytest.raises(BadInput, match=r"slots, regions cannot change a loaded data set; give it to load_data\(\)"):
+    with pytest.raises(BadInput, match=r"slots, regions cannot change a loaded data set; pass it to load_data\(\)"):
         configure("fast", data, slots=30, regions=["crowd"])
 
 
@@ -218,7 +218,7 @@ def test_a_file_of_links_brings_its_number_of_servers(tmp_path: Path) -> None:
     assert configure("dpcrowd", graph=file, servers=4).servers == 4
     with pytest.raises(BadInput, match=r"graph file '.*net.txt': no link at server 4 of 5"):
         configure("dpcrowd", graph=file, servers=5)
-    with pytest.raises(BadInput, match=r"net.txt' is always the same and cannot be dynamic"):
+    with pytest.raises(BadInput, match=r"net.txt' is fixed and cannot be dynamic"):
         configure("dpcrowd", graph=file, dynamic=True)
     record = simulate("non-private", graph=file, slots=30, runs=1)["non-private"]
     assert record.packets_per_slot.tolist() == [8.0]
@@ -249,8 +249,8 @@ def test_notes_say_what_a_reader_should_know() -> None:
     assert simulate("dpcrowd", shares="partition", **TINY).notes == ()
     mixed = simulate("dpcrowd,uniform", **{**TINY, "slots": 100}, shares="partition").notes
     assert mixed == (
-        "epsilon covers a whole stream of 100 slots for dpcrowd; any window of 100 slots for uniform: their errors are "
-        "not at the same privacy.",
+        "epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform: their errors "
+        "are not at the same privacy.",
     )
     region = simulate("rescuedp", "multi-linear", window=10, accounting="per-region", **TINY)
     assert any("per-region accounting (the paper's)" in note for note in region.notes)

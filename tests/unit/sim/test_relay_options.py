@@ -72,7 +72,7 @@ def test_options_without_relay_are_refused() -> None:
     """They would be ignored."""
     with pytest.raises(BadInput, match="reach, lag is for scheme 'relay' only"):
         configure("dpcrowd-w", reach=2, lag=3, **WINDOWED)
-    with pytest.raises(BadInput, match=r"reach cannot change a scheme made by hand; give it to Relay\(\)"):
+    with pytest.raises(BadInput, match=r"reach cannot change a scheme object; pass it to Relay\(\)"):
         configure(dpcrowd.Relay(), reach=2, **WINDOWED)
 
 

@@ -13,7 +13,7 @@ LINE = "0,1,10\n1,2,20\n2,3,40\n"
 
 
 def _networks(spec: NetworkSpec, runs: list[int], seed: int = 0, beta: float | None = None) -> Networks:
-    return Networks(spec, seed, runs, beta, "scipy")
+    return Networks(spec, seed, runs, beta, "numpy")
 
 
 def _same(a: Graph, b: Graph) -> bool:
@@ -43,7 +43,7 @@ def test_a_run_has_its_own_graphs_in_any_batch(name: str, dynamic: bool) -> None
 def test_a_fixed_network_cannot_be_dynamic(name: str) -> None:
     """A ring drawn anew each slot is the same ring: whoever asks for it has something else in mind."""
     assert _networks(NetworkSpec(name, 6), [0]).static is not None
-    with pytest.raises(BadInput, match=f"graph '{name}' is always the same and cannot be dynamic; these can: random,"):
+    with pytest.raises(BadInput, match=f"graph '{name}' is fixed and cannot be dynamic; these can: random,"):
         NetworkSpec(name, 6, dynamic=True)
 
 

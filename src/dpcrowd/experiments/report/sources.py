@@ -45,7 +45,7 @@ def data_notes(plan: Plan) -> dict[str, list[str]]:
     """Of the sets in use that have any, by name; what a tuning file has to say is told with the parameters."""
     notes = {
         DATA_NAMES.get(name, name): [
-            note for note in data.notes if name not in plan.tuned or note != plan.tuned[name].told(data)
+            note for note in data.notes if name not in plan.tuned or note != plan.tuned[name].note(data)
         ]
         for name, data in plan.data.items()
     }
@@ -70,7 +70,7 @@ def unused_tuning(plan: Plan) -> list[str]:
 
 def _origin(data: DataSet, tuned: Tuned | None) -> str:
     if tuned is not None:
-        return f"{tuned.told(data)} It was tuned on {tuned.on.removesuffix('.')}."
+        return f"{tuned.note(data)} It was tuned on {tuned.on.removesuffix('.')}."
     if is_drawn_anew(data):
         return "Q (and A) are those of the process that draws the data: known exactly, not tuned."
     if FROM_WHOLE_SERIES in data.notes:

@@ -1,4 +1,4 @@
-"""Where tasks are run: processes of this machine, or a Dask cluster; joblib drives both.
+"""Backends run tasks: processes of this machine, or a Dask cluster; joblib drives both.
 
     for index, result in run_tasks(function, tasks, Backend("dask", jobs=2)):
         ...  # write it to disk: results come one by one, as they finish

@@ -1,4 +1,4 @@
-"""Which workers to use, and what each kind of them has to offer to `run_tasks`."""
+"""The choice of a backend, and the workers that each kind of backend offers to `run_tasks`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Workers:
     """Workers that are ready.
 
     options   of `joblib.Parallel`
-    lost      the errors by which joblib says that workers are gone
+    lost      the errors by which joblib reports that workers are gone
     attempts  how often in a row lost tasks are given to new workers; 0 where the cluster itself has already done so
     patient   whether the error of a task waits for the tasks under way, instead of stopping them
     """
@@ -69,13 +69,13 @@ def open_workers(backend: Backend) -> AbstractContextManager[Workers]:
 
 @contextmanager
 def _local_workers(backend: Backend) -> Iterator[Workers]:
-    """loky's processes. One that dies takes the pool with it, so the pool is made anew and asked again.
+    """Start loky's processes. One that dies breaks the pool, so a new pool is started and gets the remaining tasks.
 
-    Patient, because now and then a thread of loky stumbles over tasks that are taken from it, and says so.
+    `patient`, because a thread of loky sometimes fails, and prints so, when tasks are taken from it.
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    _hush_given_up_tasks()
+    _silence_cancelled_tasks()
     with warnings.catch_warnings():
         # loky renews a worker whose memory has grown, loses nothing by it, and warns each time.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -83,7 +83,7 @@ def _local_workers(backend: Backend) -> Iterator[Workers]:
 
 
 def unreachable(kind: str, address: str, reason: object) -> BadInput:
-    """The error for a cluster that does not answer."""
+    """Return the error for a cluster that does not answer."""
     return BadInput(
         f"no {kind} cluster answers at '{address}' within {CONNECT_SECONDS:g} s ({reason}); check the address and that "
         f"it runs, or leave the cluster out to start one on this machine."
@@ -91,16 +91,16 @@ def unreachable(kind: str, address: str, reason: object) -> BadInput:
 
 
 @cache
-def _hush_given_up_tasks() -> None:
-    """When tasks are given up, loky's own thread may look for one that is gone already, and die of it: no harm done.
+def _silence_cancelled_tasks() -> None:
+    """Suppress the traceback of loky's thread when it looks for a cancelled task that is gone already.
 
-    It would print a traceback, now or a moment later; everything else that dies in a thread is still told.
+    That is harmless. Any other exception in a thread is still reported.
     """
-    told = threading.excepthook
+    default_hook = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs) -> None:
-        named = args.thread is not None and args.thread.name == "ExecutorManagerThread"
-        if not (named and args.exc_type is KeyError):
-            told(args)
+        is_manager = args.thread is not None and args.thread.name == "ExecutorManagerThread"
+        if not (is_manager and args.exc_type is KeyError):
+            default_hook(args)
 
     threading.excepthook = hook

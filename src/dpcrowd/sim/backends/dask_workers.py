@@ -27,12 +27,12 @@ def dask_workers(backend: Backend) -> Iterator[Workers]:
     from joblib._dask import DaskDistributedBackend
 
     class Streaming(DaskDistributedBackend):  # type: ignore[misc]
-        """joblib's backend, whose caller hears of lost tasks too instead of waiting for them for ever."""
+        """joblib's backend, whose caller learns of lost tasks too instead of waiting for them for ever."""
 
         def submit(self, func: Callable[..., Any], callback: Callable[[Any], None] | None = None) -> Future[Any]:
             future: Future[Any] = super().submit(func, callback)
             if callback is not None:
-                future.add_done_callback(lambda done: callback(done) if done.exception() is not None else None)
+                future.add_done_callback(lambda outcome: callback(outcome) if outcome.exception() is not None else None)
             return future
 
         def retrieve_result_callback(self, out: Any) -> Any:
@@ -71,7 +71,7 @@ def _connect(distributed: Any, backend: Backend) -> Any:
 
 
 def _try_address(distributed: Any, address: str) -> None:
-    """Speak to the scheduler before there is a client: one that never connected hangs for a minute when it goes."""
+    """Contact the scheduler before creating a client: one that never connected hangs for a minute when it is closed."""
 
     async def greet() -> None:
         security = distributed.security.Security().get_connection_args("client")

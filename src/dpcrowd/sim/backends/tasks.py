@@ -1,4 +1,4 @@
-"""Run tasks on any backend, hand out each result when it is there, and repeat what a lost worker left unfinished."""
+"""Run tasks on any backend, yield each result when it is ready, and repeat what a lost worker left unfinished."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (index of the task, `function(*task)`) as the tasks finish, in any order.
 
-    An error of a task is raised as it is, and the rest of the tasks is given up (local: after those under way). A
+    An error of a task is raised unchanged, and the remaining tasks are cancelled (local: after the running ones). A
     lost worker costs its unfinished tasks, which are run again; if that does not help, `WorkersLost` is raised.
     Closing the iterator, or Control-C, stops the workers.
     """
     if not tasks:
         return
-    left = dict(enumerate(tasks))
+    remaining = dict(enumerate(tasks))
     with open_workers(backend) as workers:
         failures = 0
-        while left:
+        while remaining:
             try:
-                with closing(_stream(workers, function, left)) as outcomes:
+                with closing(_stream(workers, function, remaining)) as outcomes:
                     for outcome in outcomes:
                         if outcome.error is not None:
                             raise outcome.error
-                        del left[outcome.index]
+                        del remaining[outcome.index]
                         failures = 0
                         yield outcome.index, outcome.value
             except workers.lost as error:
                 failures += 1
                 if failures > workers.attempts:
-                    raise _lost(backend, len(tasks), len(left), error) from None
+                    raise _lost(backend, len(tasks), len(remaining), error) from None
 
 
 def _stream(
-    workers: Workers, function: Callable[..., Any], left: dict[int, tuple[Any, ...]]
+    workers: Workers, function: Callable[..., Any], remaining: dict[int, tuple[Any, ...]]
 ) -> Generator[_Outcome, None, None]:
     from joblib import Parallel, delayed
 
     failed: list[_Outcome] = []
 
     def calls() -> Iterator[Any]:
-        for index, task in list(left.items()):
+        for index, task in list(remaining.items()):
             if failed:
                 return
             yield delayed(_run)(index, (function, task))
@@ -90,7 +90,7 @@ def _stream(
 
 
 def _run(index: int, call: Call) -> _Outcome:
-    """One task, in a worker.
+    """Run one task, in a worker.
 
     Function and arguments come as a tuple, because joblib would store large arguments with one of Dask's workers; if
     that one is lost they are lost too, and with them every task that needs them.
@@ -107,17 +107,17 @@ def _run(index: int, call: Call) -> _Outcome:
 
 
 def _leave_control_c_to_the_caller() -> None:
-    """A terminal sends Control-C to workers too, which would print what they were doing; the caller stops them."""
+    """Ignore Control-C in workers: a terminal sends it to them too, and the caller stops them."""
     import multiprocessing
 
     if multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _lost(backend: Backend, asked: int, left: int, error: BaseException) -> WorkersLost:
+def _lost(backend: Backend, total: int, remaining: int, error: BaseException) -> WorkersLost:
     reason = " ".join(str(error).split()).split(". ")[0][:200].rstrip(".")
     return WorkersLost(
         f"workers of the {backend.name} backend keep dying before they finish a task ({type(error).__name__}: "
-        f"{reason}); {asked - left} of {asked} tasks are finished and keep their results. Often memory is short: "
-        f"take fewer jobs, servers or regions."
+        f"{reason}); {total - remaining} of {total} tasks are finished and keep their results. Often memory is short: "
+        f"use fewer jobs, servers or regions."
     )

@@ -1,4 +1,4 @@
-"""Data for simulations: synthetic streams, files of counts, raw check-ins, and what each server sees of them.
+"""Data for simulations: synthetic streams, files of counts, raw check-ins, and the part that each server sees.
 
 data = load("linear")                                   # or "multi-linear", "flu", "multi-flu", "counts.csv", ...
 run = draw_run(data, seed=0, run=0, servers=50)         # run.truth, run.counts, run.shares

@@ -1,4 +1,4 @@
-"""What `dpcrowd data` lists: each named set's shape, source and terms, and where it is on this machine."""
+"""The list that `dpcrowd data` prints: shape, source and terms of each named set, and where it is on this machine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dpcrowd.errors import BadInput
 from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 
-__all__ = ["CATALOG", "Entry", "located"]
+__all__ = ["CATALOG", "DataSetEntry", "find_location"]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One named data set."""
+class DataSetEntry:
+    """One named data set, as `dpcrowd data` lists it."""
 
     name: str
     slots: int
@@ -25,7 +25,7 @@ class Entry:
 
 
 CATALOG = (
-    Entry(
+    DataSetEntry(
         "linear",
         1000,
         1,
@@ -33,7 +33,7 @@ CATALOG = (
         "drawn anew in each run",
         "no terms",
     ),
-    Entry(
+    DataSetEntry(
         "multi-linear",
         1000,
         6,
@@ -41,7 +41,7 @@ CATALOG = (
         "drawn anew in each run",
         "no terms",
     ),
-    Entry(
+    DataSetEntry(
         "flu",
         791,
         1,
@@ -49,7 +49,7 @@ CATALOG = (
         "CDC FluView, ILINet, column ILITOTAL",
         "US government work; credit CDC",
     ),
-    Entry(
+    DataSetEntry(
         "multi-flu",
         441,
         51,
@@ -60,8 +60,8 @@ CATALOG = (
 )
 
 
-def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
-    """Where a published set's file is; 'built in' for synthetic sets; None if it has to be downloaded."""
+def find_location(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
+    """Return where a published set's file is; 'built in' for synthetic sets; None if it has to be downloaded."""
     if name not in PUBLISHED:
         return "built in"
     try:

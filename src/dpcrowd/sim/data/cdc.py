@@ -52,19 +52,19 @@ class Series:
 
 
 def parse_ilinet(text: str, weeks: tuple[Week, Week] = FLU_WEEKS) -> Series:
-    """National ILITOTAL per week from the text of ILINet.csv."""
-    found: dict[tuple[date, str], int] = {}
+    """Return the national ILITOTAL per week from the text of ILINet.csv."""
+    cells: dict[tuple[date, str], int] = {}
     for line, row in _rows(text, "ILINet.csv", ILINET_COLUMNS):
         if row["region_type"].lower() != "national":
             continue
         end = _week_end(row["year"], row["week"], f"ILINet.csv line {line}")
-        _put(found, end, "count", row["ilitotal"], weeks, f"ILINet.csv line {line}")
-    return _series(found, ("count",), weeks, "ILINet.csv")
+        _put(cells, end, "count", row["ilitotal"], weeks, f"ILINet.csv line {line}")
+    return _series(cells, ("count",), weeks, "ILINet.csv")
 
 
 def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
-    """Deaths with pneumonia or influenza per state and week from the text of table pp7x-dyj2."""
-    found: dict[tuple[date, str], int] = {}
+    """Return deaths with pneumonia or influenza per state and week from the text of table pp7x-dyj2."""
+    cells: dict[tuple[date, str], int] = {}
     areas = {*STATES, CITY}
     for line, row in _rows(text, "table pp7x-dyj2", NCHS_COLUMNS):
         if row["age"].lower() not in ("all", "all ages"):
@@ -76,15 +76,15 @@ def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
         where = f"table pp7x-dyj2 line {line}"
         number = row["mmwr_year_week"]
         end = _week_end(number[:4], number[4:], where)
-        _put(found, end, area, row["deaths_from_pneumonia_and_influenza"], weeks, where)
-    present = {area for _, area in found}
-    series = _series(found, STATES, weeks, "table pp7x-dyj2")
+        _put(cells, end, area, row["deaths_from_pneumonia_and_influenza"], weeks, where)
+    present = {area for _, area in cells}
+    series = _series(cells, STATES, weeks, "table pp7x-dyj2")
     if CITY in present:
-        city = _series(found, (CITY,), weeks, "table pp7x-dyj2").counts[:, 0]
+        city = _series(cells, (CITY,), weeks, "table pp7x-dyj2").counts[:, 0]
         states = series.counts.sum(axis=1)
-        # Should New York ever hold its city already, the national rows say so: never count anybody twice.
+        # Should New York ever include its city already, the national rows show it: never count anybody twice.
         nation = (
-            _series(found, (NATION,), weeks, "table pp7x-dyj2").counts[:, 0] if NATION in present else states + city
+            _series(cells, (NATION,), weeks, "table pp7x-dyj2").counts[:, 0] if NATION in present else states + city
         )
         if abs(states + city - nation).sum() <= abs(states - nation).sum():
             series.counts[:, STATES.index("New York")] += city
@@ -92,16 +92,16 @@ def parse_nchs(text: str, weeks: tuple[Week, Week] = MULTI_FLU_WEEKS) -> Series:
 
 
 def _rows(text: str, file: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row by normalised column name) of each line after the header, wherever the header is."""
+    """Yield (line number, row by normalised column name) of each line after the header, wherever the header is."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
     header: list[str] | None = None
     try:
-        for cells in reader:
+        for row in reader:
             if header is None:
-                names = [re.sub(r"[^a-z0-9]+", "_", cell.strip().lower()).strip("_") for cell in cells]
+                names = [re.sub(r"[^a-z0-9]+", "_", cell.strip().lower()).strip("_") for cell in row]
                 header = names if set(needed) <= set(names) else None
-            elif cells:
-                yield reader.line_num, {name: cell.strip() for name, cell in zip(header, cells, strict=False)}
+            elif row:
+                yield reader.line_num, {name: cell.strip() for name, cell in zip(header, row, strict=False)}
     except csv.Error as error:
         raise BadInput(f"{file} line {reader.line_num} is not CSV: {error}.") from None
     if header is None:
@@ -119,27 +119,27 @@ def _week_end(year: str, week: str, where: str) -> date:
 
 
 def _put(
-    found: dict[tuple[date, str], int], end: date, region: str, cell: str, weeks: tuple[Week, Week], where: str
+    cells: dict[tuple[date, str], int], end: date, region: str, cell: str, weeks: tuple[Week, Week], where: str
 ) -> None:
     if not mmwr_week_end(*weeks[0]) <= end <= mmwr_week_end(*weeks[1]):
         return
     plain = cell.replace(",", "").removesuffix(".0")
     if not (plain.isascii() and plain.isdigit()):
         raise BadInput(f"{where}: '{cell}' is not a count ({region}, week ending {end}).")
-    if (end, region) in found:
-        raise BadInput(f"{where}: the week ending {end} is there twice for {region}.")
-    found[end, region] = int(plain)
+    if (end, region) in cells:
+        raise BadInput(f"{where}: the week ending {end} occurs twice for {region}.")
+    cells[end, region] = int(plain)
 
 
 def _series(
-    found: dict[tuple[date, str], int], regions: tuple[str, ...], weeks: tuple[Week, Week], file: str
+    cells: dict[tuple[date, str], int], regions: tuple[str, ...], weeks: tuple[Week, Week], file: str
 ) -> Series:
     ends = mmwr_range(*weeks)
     counts = np.empty((len(ends), len(regions)), dtype=np.int64)
     for t, end in enumerate(ends):
         for k, region in enumerate(regions):
-            value = found.get((end, region))
+            value = cells.get((end, region))
             if value is None:
-                raise BadInput(f"{file} has no {region} for the week ending {end}; the download may be cut short.")
+                raise BadInput(f"{file} has no {region} for the week ending {end}; the download may be incomplete.")
             counts[t, k] = value
     return Series(tuple(end.isoformat() for end in ends), regions, counts)

@@ -1,10 +1,10 @@
-"""Raw check-ins (user, time, region) into slots, and their users over servers.
+"""Raw check-ins (user, time, region): divide them into slots, and their users among servers.
 
 A user counts in one region per slot: the last check-in of the slot wins (of two at the same instant, the later row).
 That makes the sensitivity of a slot's counts 1. Each (user, slot) belongs to exactly one server, so the servers'
 counts are a partition of the truth:
 
-    pinned   a user belongs to one server for ever, drawn with probability = share
+    pinned   a user always belongs to one server, drawn with probability = share
     roaming  the server is drawn anew for each user and slot
 
 Slots are aligned to UTC: a day starts at 00:00, a week on Monday. A slot without check-ins is a slot of zeros.
@@ -46,7 +46,7 @@ MOST_SLOTS = 1_000_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckIns(DataSet):
-    """One entry for each user and slot in which the user was seen: entry_slot, entry_user, entry_region."""
+    """One entry per user and slot with a check-in: entry_slot, entry_user, entry_region."""
 
     entry_slot: Ints
     entry_user: Ints
@@ -54,11 +54,11 @@ class CheckIns(DataSet):
     users: int
 
     def truth(self, rng: np.random.Generator) -> Truth:
-        """Distinct users per slot and region; the same in every run."""
+        """Return the distinct users per slot and region; the same in every run."""
         return _count(self.entry_slot * len(self.regions) + self.entry_region, (self.slots, len(self.regions)))
 
     def split(self, shares: Shares, users: str, rng: np.random.Generator) -> ServerCounts:
-        """Counts (T, m, d) of the servers; shares (m,) or (T, m) are probabilities that sum to 1."""
+        """Return the counts (T, m, d) of the servers; shares (m,) or (T, m) are probabilities that sum to 1."""
         m, d = shares.shape[-1], len(self.regions)
         if self.slots * m * d > MOST_CELLS:
             raise BadInput(
@@ -85,13 +85,13 @@ def is_checkins(table: Table) -> bool:
 
 
 def checkin_columns(table: Table) -> Table:
-    """The columns user, time and region of a table that may have others, too."""
+    """Return the columns user, time and region of a table that may have others, too."""
     names = [name.lower() for name in table.header]
     if any(names.count(name) != 1 for name in HEADER):
         raise BadInput(f"{table.file}: the first line has to name the columns user, time and region, each once.")
-    kept = [place for place, name in enumerate(names) if name in HEADER]
-    rows = [[row[place] for place in kept] for row in table.rows]
-    return replace(table, header=tuple(table.header[place] for place in kept), rows=rows)
+    places = [place for place, name in enumerate(names) if name in HEADER]
+    rows = [[row[place] for place in places] for row in table.rows]
+    return replace(table, header=tuple(table.header[place] for place in places), rows=rows)
 
 
 def checkins_from_table(
@@ -103,7 +103,7 @@ def checkins_from_table(
     process_var: object | None = None,
     regions: Sequence[str] | None = None,
 ) -> CheckIns:
-    """A data set from raw check-ins."""
+    """Return a data set from raw check-ins."""
     if not table.rows:
         raise BadInput(f"{table.file} has a header but no check-ins.")
     column = {title.lower(): index for index, title in enumerate(table.header)}
@@ -116,17 +116,17 @@ def checkins_from_table(
     # Latest first (later rows first among equals): the first entry of a (slot, user) pair is then the one that wins.
     latest_first = np.argsort(times, kind="stable")[::-1]
     _, first = np.unique((slot * users + user)[latest_first], return_index=True)
-    kept = latest_first[first]
+    winners = latest_first[first]
     used = checked_slots(slots, total, f"{table.file} in slots of {slot_length}")
-    kept = kept[slot[kept] < used]
-    chosen = region_indexes(names, regions)
-    if chosen is not None:
+    winners = winners[slot[winners] < used]
+    columns = region_indexes(names, regions)
+    if columns is not None:
         new_index = np.full(len(names), -1)
-        new_index[chosen] = np.arange(len(chosen))
-        region, names = new_index[region], tuple(names[k] for k in chosen)
-        kept = kept[region[kept] >= 0]
+        new_index[columns] = np.arange(len(columns))
+        region, names = new_index[region], tuple(names[k] for k in columns)
+        winners = winners[region[winners] >= 0]
 
-    truth = _count(slot[kept] * len(names) + region[kept], (used, len(names)))
+    truth = _count(slot[winners] * len(names) + region[winners], (used, len(names)))
     model, change_var, note = series_model(truth, process_var, f"{table.file} in slots of {slot_length}")
     notes = (
         f"Check-ins in slots of {slot_length}: a user counts in one region per slot (the last check-in wins) and at "
@@ -142,21 +142,23 @@ def checkins_from_table(
         notes=notes,
         change_var=change_var,
         slot_labels=tuple(iso_label(origin + t * length) for t in range(used)),
-        entry_slot=slot[kept],
-        entry_user=user[kept],
-        entry_region=region[kept],
+        entry_slot=slot[winners],
+        entry_user=user[winners],
+        entry_region=region[winners],
         users=users,
     )
 
 
-def _slots(times: Ints, length: int, d: int, file: str, shown: str | float) -> tuple[Ints, int, int]:
-    """(slot of each check-in, start of slot 0, number of slots)."""
+def _slots(times: Ints, length: int, d: int, file: str, length_text: str | float) -> tuple[Ints, int, int]:
+    """Return (slot of each check-in, start of slot 0, number of slots)."""
     offset = MONDAY if length % WEEK == 0 else 0
     index = (times - offset) // length
     first, last = int(index.min()), int(index.max())
     total = last - first + 1
     if total > MOST_SLOTS or total * d > MOST_CELLS:
-        raise BadInput(f"{file}: slots of {shown} give {total:,} slots x {d:,} regions, too many; take a longer slot.")
+        raise BadInput(
+            f"{file}: slots of {length_text} give {total:,} slots x {d:,} regions, too many; take a longer slot."
+        )
     return index - first, first * length + offset, total
 
 
@@ -169,14 +171,14 @@ def _filled(table: Table, column: int) -> list[Cell]:
 
 
 def _codes(cells: Iterable[Hashable]) -> tuple[Ints, int]:
-    """Each distinct value's number, by first appearance; works for strings and for ids of any size."""
+    """Number the distinct values by first appearance; strings and ids of any size are allowed."""
     code: dict[Hashable, int] = {}
     numbers = np.array([code.setdefault(cell, len(code)) for cell in cells], dtype=np.int64)
     return numbers, len(code)
 
 
 def _regions(cells: Sequence[Cell]) -> tuple[Ints, tuple[str, ...]]:
-    """Each cell's region, in the order of the names: numeric where all are whole numbers, else alphabetic."""
+    """Return each cell's region, in the order of the names: numeric if all are whole numbers, else alphabetic."""
     distinct = sorted({str(cell) for cell in cells})
     if all(name.isascii() and name.isdigit() for name in distinct):
         distinct.sort(key=int)
@@ -192,7 +194,7 @@ def _count(flat: Ints, shape: tuple[int, ...]) -> Ints:
 
 
 def slot_length_us(length: str | float) -> int:
-    """'15m', '1h', '1d', '1w' or a number of seconds, in microseconds."""
+    """Return the microseconds of '15m', '1h', '1d', '1w' or a number of seconds."""
     text = str(length).strip().lower()
     number, unit = (text[:-1], text[-1]) if text and text[-1] in UNITS else (text, "s")
     try:
@@ -205,7 +207,7 @@ def slot_length_us(length: str | float) -> int:
 
 
 def read_times(table: Table, column: int) -> Ints:
-    """The times of a column; a cell that is no time is named."""
+    """Return the times of a column, in microseconds; an error names the cell that is not a time."""
     cells = table.column(column)
     if all(type(cell) is str and PLAIN.fullmatch(cell) for cell in cells):
         try:  # the usual case in one go; NumPy takes no 'Z'
@@ -218,7 +220,7 @@ def read_times(table: Table, column: int) -> Ints:
 
 
 def iso_label(micros: int) -> str:
-    """2009-04-24 at midnight, else 2009-04-24T13:00:00Z."""
+    """Return a label such as 2009-04-24 at midnight, else 2009-04-24T13:00:00Z."""
     moment = EPOCH + timedelta(microseconds=micros)
     if moment.time() == moment.min.time():
         return moment.date().isoformat()

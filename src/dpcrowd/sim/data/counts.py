@@ -1,11 +1,11 @@
 """Counts as a data set, from a CSV or Parquet file or from memory: one row per slot, one column per region.
 
 A file may have a first column of time labels: it is time if its name says so (week, date, time, slot, ...), if none of
-its cells is a number, or if it only numbers the rows. A file without a header is taken as it is, with made-up region
+its cells is a number, or if it only numbers the rows. A file without a header gets generated region
 names.
 
 A privacy claim rests on sensitivity 1, which holds for whole people only: a fraction, a hole or a negative number is
-refused here and never repaired in silence. `round_counts` is the one repair, on request, and it leaves a note.
+refused here and never silently fixed. `round_counts` is the only fix, on request, and it leaves a note.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def published(
     process_var: object | None = None,
     regions: Sequence[str] | None = None,
 ) -> FixedData:
-    """Flu or Multi-Flu, from where `places` finds it, with the paper's parameters."""
+    """Return Flu or Multi-Flu, from where `places` finds it, with the paper's parameters."""
     file, tuning = PUBLISHED[name]
     table = read_table(find_published(name, file, data_dir))
     data = counts_from_table(table, name, slots=slots, process_var=process_var, regions=regions)
@@ -71,7 +71,7 @@ def counts_from_table(
     regions: Sequence[str] | None = None,
     round_counts: bool = False,
 ) -> FixedData:
-    """A data set from a table of counts."""
+    """Return a data set from a table of counts."""
     if not table.rows:
         raise BadInput(f"{table.file} has a header but no data; expected one {table.unit} for each slot.")
     timed = _has_time(table)
@@ -80,9 +80,9 @@ def counts_from_table(
     labels = read_labels(table, 0) if timed else None
     counts = read_counts(table, columns, round_counts=round_counts)
     used = checked_slots(slots, len(counts), table.file)
-    chosen = region_indexes(names, regions)
-    if chosen is not None:
-        counts, names = counts[:, chosen], tuple(names[k] for k in chosen)
+    selection = region_indexes(names, regions)
+    if selection is not None:
+        counts, names = counts[:, selection], tuple(names[k] for k in selection)
     counts = counts[:used].copy()
     counts.setflags(write=False)  # every run shares this array
     model, change_var, note = series_model(counts, process_var, table.file)
@@ -108,7 +108,7 @@ def counts_from_array(
     regions: Sequence[str] | None = None,
     round_counts: bool = False,
 ) -> FixedData:
-    """A data set from counts (T,) or (T, d) in memory; `regions` names the columns.
+    """Return a data set from counts (T,) or (T, d) in memory; `regions` names the columns.
 
     >>> data = counts_from_array([[40, 7], [42, 5], [39, 9]], regions=["hall", "garden"])
     >>> data.slots, data.regions, data.truth(np.random.default_rng(0))[0].tolist()
@@ -120,15 +120,17 @@ def counts_from_array(
         raise BadInput(f"counts must be numbers of shape (T,) or (T, d); given {array.dtype}{array.shape}.")
     if not np.isfinite(array).all() or (array < 0).any() or (array > 2**53).any():
         raise BadInput("counts must be whole numbers from 0 to 2^53; given a negative, too large or missing one.")
-    whole = np.rint(array)
-    if not round_counts and (whole != array).any():
+    rounded = np.rint(array)
+    if not round_counts and (rounded != array).any():
         raise BadInput("counts must be whole numbers; given fractions. Round them, or give round_counts=True.")
     names = tuple(regions) if regions is not None else tuple(f"region {k}" for k in range(array.shape[1]))
     if len(names) != array.shape[1] or len(set(names)) != len(names):
-        raise BadInput(f"{len(names)} region names were given for {array.shape[1]} columns, or one of them twice.")
+        raise BadInput(
+            f"{len(names)} region names were given for {array.shape[1]} columns; give each column its own name."
+        )
     length = checked_slots(slots, len(array), "the array")
-    kept = whole[:length].astype(np.int64)
-    model, change_var, note = series_model(kept, process_var, "the array")
+    values = rounded[:length].astype(np.int64)
+    model, change_var, note = series_model(values, process_var, "the array")
     return FixedData(
         name="array",
         regions=names,
@@ -137,14 +139,14 @@ def counts_from_array(
         tuning=Tuning(),
         notes=(note,),
         change_var=change_var,
-        counts=kept,
+        counts=values,
     )
 
 
 def write_counts(
     path: Path, counts: Truth, regions: Sequence[str], labels: Sequence[str], label_name: str = "slot"
 ) -> None:
-    """Write a file that `counts_from_table` reads back; complete or not at all."""
+    """Write a file that `counts_from_table` can read, completely or not at all."""
     partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +187,7 @@ def _region_names(table: Table, columns: Sequence[int]) -> tuple[str, ...]:
 
 
 def read_counts(table: Table, columns: Sequence[int], *, round_counts: bool = False) -> Truth:
-    """int64 (T, d) of the given columns."""
+    """Return the counts of some columns, int64 (T, d)."""
     counts = np.empty((len(table.rows), len(columns)), dtype=np.int64)
     for k, column in enumerate(columns):
         for t, cell in enumerate(table.column(column)):
@@ -201,31 +203,31 @@ def _count(cell: Cell, table: Table, row: int, column: int, round_counts: bool) 
     where = table.where(row, column)
     text = "" if cell is None else str(cell).strip()
     if not text:
-        raise BadInput(f"{where} is empty: a hole in the data; fill it or cut the file there.")
+        raise BadInput(f"{where} is empty; fill it in, or end the file before it.")
     if isinstance(cell, bool):
         raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.")
-    whole = _plain_int(text)
-    if whole is None:
+    number = _plain_int(text)
+    if number is None:
         if not is_number(text):
             raise BadInput(f"{where} is '{text}', not a count; allowed: whole numbers from 0.")
-        number = float(text)
-        if math.isnan(number):
-            raise BadInput(f"{where} is NaN: a hole in the data; fill it or cut the file there.")
-        if math.isinf(number) or abs(number) > LARGEST:
+        value = float(text)
+        if math.isnan(value):
+            raise BadInput(f"{where} is NaN; fill it in, or end the file before it.")
+        if math.isinf(value) or abs(value) > LARGEST:
             raise BadInput(f"{where} is {text}, too large for a count; allowed: 0 to 2^53.")
-        if number < 0:
+        if value < 0:
             raise BadInput(f"{where} is {text}; a count cannot be negative.")
-        if number != int(number) and not round_counts:
+        if value != int(value) and not round_counts:
             raise BadInput(f"{where} is {text}, a fraction; counts are whole people. To round them: --round.")
-        return round(number)  # half to even
-    if whole < 0:
+        return round(value)  # half to even
+    if number < 0:
         raise BadInput(f"{where} is {text}; a count cannot be negative.")
-    if whole > LARGEST:
+    if number > LARGEST:
         raise BadInput(f"{where} is {text}, too large for a count; allowed: 0 to 2^53.")
-    return whole
+    return number
 
 
 def _plain_int(text: str) -> int | None:
-    """int(text) for an optional sign and digits only: '1_000', which int() takes, is no count."""
+    """Return int(text) for an optional sign and digits only: '1_000', which int() accepts, is not a count."""
     digits = text[1:] if text[0] in "+-" else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 400 else None

@@ -1,4 +1,4 @@
-"""What every data set offers: names, a process model for the filters, and the truth r(t) of a run.
+"""The interface of every data set: names, a process model for the filters, and the truth r(t) of a run.
 
 A data set is public knowledge of the simulation. `model` is what the filters believe about the process (Eqs. state
 and multistate); `change_var` is the Q_kk that the data themselves follow. The two agree unless a user gives another
@@ -33,7 +33,7 @@ class DataSet(ABC):
     notes        remarks to print with every result, such as where Q comes from
     change_var   (d,) Q_kk of the data themselves; drives the paper's observation noise H^2 Q
     slot_labels  a label for each slot (weeks, days), if the data have one
-    first        where slot 0 is in the whole series, if these are a span of it (`dpcrowd.sim.data.span`)
+    first        where slot 0 is in the complete series, if this set is a span of it (`dpcrowd.sim.data.span`)
     """
 
     name: str
@@ -48,7 +48,7 @@ class DataSet(ABC):
 
     @abstractmethod
     def truth(self, rng: np.random.Generator) -> Truth:
-        """The population's counts of one run, int64 (slots, d). Real data are the same in every run."""
+        """Return the population's counts of one run, int64 (slots, d). Real data are the same in every run."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +62,7 @@ class FixedData(DataSet):
 
 
 def checked_slots(slots: int | None, available: int, name: str) -> int:
-    """How many slots to use: all that are there, or the first `slots` of them."""
+    """Return how many slots to use: all that are available, or the first `slots` of them."""
     if slots is None:
         return available
     if not 1 <= slots <= available:
@@ -70,19 +70,19 @@ def checked_slots(slots: int | None, available: int, name: str) -> int:
     return int(slots)
 
 
-def region_indexes(regions: Sequence[str], wanted: Sequence[str] | None) -> list[int] | None:
-    """Columns of the wanted regions in the order asked for; None for all."""
-    if wanted is None:
+def region_indexes(regions: Sequence[str], selection: Sequence[str] | None) -> list[int] | None:
+    """Return the columns of the selected regions, in that order; None for all."""
+    if selection is None:
         return None
-    if isinstance(wanted, str):
-        wanted = [wanted]
-    if not wanted:
-        raise BadInput("an empty list of regions was given; name at least one, or leave it out for all.")
+    if isinstance(selection, str):
+        selection = [selection]
+    if not selection:
+        raise BadInput("an empty list of regions was given; name at least one, or leave the list out for all.")
     index = {name: column for column, name in enumerate(regions)}
-    for name in wanted:
+    for name in selection:
         if name not in index:
             raise unknown_name("region", name, regions)
-    if len(set(wanted)) < len(wanted):
-        twice = next(name for name in wanted if list(wanted).count(name) > 1)
-        raise BadInput(f"region '{twice}' is asked for twice; name each region once.")
-    return [index[name] for name in wanted]
+    if len(set(selection)) < len(selection):
+        twice = next(name for name in selection if list(selection).count(name) > 1)
+        raise BadInput(f"region '{twice}' is named twice; name each region once.")
+    return [index[name] for name in selection]

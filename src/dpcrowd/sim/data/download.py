@@ -1,7 +1,7 @@
-"""Fetching the CDC series from their publisher, with limits on time and size, and no other dependency.
+"""Download the CDC series from their publisher, with limits on time and size, by the standard library alone.
 
 The addresses are here and nowhere else. A failure is one line: what failed, and how to get the file by hand and
-hand it over (`dpcrowd data NAME --from FILE`).
+import it (`dpcrowd data NAME --from FILE`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NATIONAL = 3  # FluView's number for the national level
 FIRST_SEASON_YEAR = 1960  # FluView numbers the season that starts in year y as y - 1960
 PAGE = 50_000  # the most rows that the Socrata API gives at once
 PAGES = 10
-SILENCE_SECONDS = 30.0  # no byte for so long: give up
+SILENCE_SECONDS = 30.0  # without a byte for this long: give up
 TOTAL_SECONDS = 180.0
 LARGEST_BYTES = 100_000_000
 
@@ -48,7 +48,7 @@ BY_HAND = {
 
 
 class DownloadFailed(DpcrowdError):
-    """The publisher could not be reached, or sent something else than expected."""
+    """The publisher could not be reached, or sent something unexpected."""
 
 
 def fetch(name: str, open_url: Opener = urllib.request.urlopen) -> Series:
@@ -64,7 +64,7 @@ def fetch(name: str, open_url: Opener = urllib.request.urlopen) -> Series:
 
 
 def fetch_flu(open_url: Opener = urllib.request.urlopen) -> Series:
-    """National ILINet data of FluView: a POST that answers with a zip of CSV files."""
+    """Download the national ILINet data of FluView: a POST whose answer is a zip of CSV files."""
     first, last = FLU_WEEKS[0][0] - FIRST_SEASON_YEAR, FLU_WEEKS[1][0] - FIRST_SEASON_YEAR
     question = {
         "AppVersion": "Public",
@@ -75,15 +75,15 @@ def fetch_flu(open_url: Opener = urllib.request.urlopen) -> Series:
     }
     headers = {"Content-Type": "application/json;charset=UTF-8", "Referer": FLUVIEW_PAGE}
     request = urllib.request.Request(FLUVIEW_URL, data=json.dumps(question).encode(), headers=headers, method="POST")
-    return parse_ilinet(_unzip(_read(request, open_url), "ILINet.csv"))
+    return parse_ilinet(_unzip(_download(request, open_url), "ILINet.csv"))
 
 
 def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
-    """Table pp7x-dyj2 of data.cdc.gov, page by page."""
+    """Download table pp7x-dyj2 of data.cdc.gov, page by page."""
     text = ""
     for page in range(PAGES):
         query = urllib.parse.urlencode({"$limit": PAGE, "$offset": page * PAGE, "$order": ":id"})
-        part = _read(urllib.request.Request(f"{NCHS_URL}?{query}"), open_url).decode("utf-8-sig")
+        part = _download(urllib.request.Request(f"{NCHS_URL}?{query}"), open_url).decode("utf-8-sig")
         lines = part.splitlines(keepends=True)
         text += part if page == 0 else "".join(lines[1:])
         if len(lines) - 1 < PAGE:
@@ -92,7 +92,7 @@ def fetch_multi_flu(open_url: Opener = urllib.request.urlopen) -> Series:
 
 
 def convert(name: str, path: Path) -> Series:
-    """The series from a file that the user got from the publisher: CSV, or FluView's zip."""
+    """Read the series from a file that the user got from the publisher: CSV, or FluView's zip."""
     if name == "flu" and path.suffix.lower() == ".zip":
         try:
             return parse_ilinet(_unzip(path.read_bytes(), "ILINet.csv"))
@@ -113,8 +113,8 @@ def _unzip(content: bytes, member: str) -> str:
     raise BadInput(f"the zip file has no {member}")
 
 
-def _read(request: urllib.request.Request, open_url: Opener) -> bytes:
-    """The whole answer. The socket's own timeout sees silence only; the deadline ends an endless trickle too."""
+def _download(request: urllib.request.Request, open_url: Opener) -> bytes:
+    """Return the complete answer; besides the socket's timeout there is a deadline, for an answer that never ends."""
     request.add_header("User-Agent", "dpcrowd")
     deadline = time.monotonic() + TOTAL_SECONDS
     content = bytearray()

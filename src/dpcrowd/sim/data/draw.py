@@ -1,4 +1,4 @@
-"""The way in: `load` a data set by name or path, and `draw_run` what the servers see in one run.
+"""`load` a data set by name or path, and `draw_run` what the servers see in one run.
 
 A run depends on (seed, run) and on what is asked for, never on which runs or schemes are simulated beside it.
 """
@@ -53,13 +53,13 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     regions: Sequence[str] | None = None,
 ) -> DataSet:
-    """A data set by name (linear, multi-linear, flu, multi-flu, or a plug-in's) or from a CSV or Parquet file.
+    """Return a data set by name (linear, multi-linear, flu, multi-flu, or a plug-in's) or from a CSV or Parquet file.
 
-    slots         use the first so many slots
-    process_var   Q that the filters believe: a number, (d,) or (d, d)
+    slots         use only this many slots, from the first on
+    process_var   Q of the filters' model: a number, (d,) or (d, d)
     slot_length   for raw check-ins only: 15m, 1h, 1d (default), 1w, or seconds
     round_counts  round fractions in a file instead of refusing them
-    data_dir      the folder that has flu.csv and multi_flu.csv
+    data_dir      the folder that contains flu.csv and multi_flu.csv
     regions       use only these regions, in this order
 
     >>> data = load("multi-linear", slots=50, regions=["region-1", "region-3"])
@@ -69,7 +69,7 @@ def load(
     name = os.fspath(name_or_path)
     if name in SYNTHETIC or name in PUBLISHED:
         if slot_length is not None:
-            raise BadInput(f"a slot length was given, but '{name}' has its own; it is for files of raw check-ins only.")
+            raise BadInput(f"a slot length was given, but '{name}' has its own; leave it out (it is for check-ins).")
         if name in PUBLISHED:
             return published(name, data_dir, slots=slots, process_var=process_var, regions=regions)
         return _synthetic(name, slots, process_var, regions)
@@ -89,7 +89,7 @@ def load(
             table, name, slot_length=length, slots=slots, process_var=process_var, regions=regions
         )
     if slot_length is not None:
-        raise BadInput(f"a slot length was given, but {path.name} has counts; it is for files of raw check-ins only.")
+        raise BadInput(f"a slot length was given, but {path.name} has counts; leave it out (it is for check-ins).")
     return counts_from_table(
         table, name, slots=slots, process_var=process_var, regions=regions, round_counts=round_counts
     )
@@ -105,7 +105,7 @@ def draw_run(
     observation: str = "paper",
     users: str = "pinned",
 ) -> RunData:
-    """Truth, shares and counts of run number `run`.
+    """Draw truth, shares and counts of run number `run`.
 
     Check-ins are always split over the servers (`observation` is not used): shares drawn as 'uniform' or 'per-slot' are
     divided by their sum, explicit ones have to sum to 1.
@@ -116,13 +116,13 @@ def draw_run(
         raise unknown_name("observation", observation, KINDS)
     checked_users(users)
     truth = data.truth(generator(seed, run, Purpose.TRUTH))
-    drawn = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
+    server_shares = draw_shares(shares, servers, data.slots, generator(seed, run, Purpose.SHARES))
     rng = generator(seed, run, Purpose.OBSERVATION)
     if isinstance(data, CheckIns):
-        drawn = _probabilities(drawn, explicit=not isinstance(shares, str))
-        return RunData(truth, data.split(drawn, users, rng), drawn, partition=True)
-    counts = observe(observation, truth, drawn, data.change_var, rng, users)
-    return RunData(truth, counts, drawn, partition=observation == "binomial" and is_partition(drawn))
+        server_shares = _probabilities(server_shares, explicit=not isinstance(shares, str))
+        return RunData(truth, data.split(server_shares, users, rng), server_shares, partition=True)
+    counts = observe(observation, truth, server_shares, data.change_var, rng, users)
+    return RunData(truth, counts, server_shares, partition=observation == "binomial" and is_partition(server_shares))
 
 
 def _synthetic(name: str, slots: int | None, process_var: object | None, regions: Sequence[str] | None) -> DataSet:
@@ -137,5 +137,5 @@ def _synthetic(name: str, slots: int | None, process_var: object | None, regions
 def _probabilities(shares: Shares, *, explicit: bool) -> Shares:
     if explicit and not is_partition(shares):
         total = float(np.atleast_2d(shares).sum(axis=-1)[0])
-        raise BadInput(f"shares sum to {total:g}; for check-ins each user is at one server, so they have to sum to 1.")
+        raise BadInput(f"shares sum to {total:g}; for check-ins they must sum to 1, since each user is at one server.")
     return normalised(shares)

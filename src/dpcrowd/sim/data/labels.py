@@ -1,8 +1,8 @@
 """Time labels of a table: each slot once, in order, none missing.
 
-Filters and windows count slots, so a missing or doubled week would silently shift time. Labels may be whole numbers,
+Filters and windows count slots, so a missing or repeated week would silently shift time. Labels may be whole numbers,
 weeks (2009w40, in the CDC's or the ISO calendar), months (2009-10), dates or date-times; their step is the most
-common difference between neighbours. Labels of any other form are only checked for doubles.
+common difference between neighbours. Labels of any other form are only checked for duplicates.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class _Kind:
 
 
 def read_labels(table: Table, column: int) -> tuple[str, ...]:
-    """The labels of a column, checked."""
+    """Return the labels of a column, checked."""
     name = table.header[column] or "slot"
     labels = [_text(cell) for cell in table.column(column)]
-    seen: dict[str, int] = {}
+    row_of: dict[str, int] = {}
     for row, label in enumerate(labels):
         if not label:
-            raise BadInput(f"{table.where(row)} has no {name}: a hole in the data; label every slot.")
-        if label in seen:
-            first = table.numbers[seen[label]]
-            raise BadInput(f"{table.where(row)}: {name} '{label}' is there twice (first in {table.unit} {first}).")
-        seen[label] = row
+            raise BadInput(f"{table.where(row)} has no {name}; label every slot.")
+        if label in row_of:
+            first = table.numbers[row_of[label]]
+            raise BadInput(f"{table.where(row)}: {name} '{label}' occurs twice (first in {table.unit} {first}).")
+        row_of[label] = row
     kind = _kind_of(labels, name)
     if kind is MMWR_WEEKS:
         _check_weeks(table, name, labels)
@@ -57,7 +57,7 @@ def read_labels(table: Table, column: int) -> tuple[str, ...]:
 
 
 def _check_weeks(table: Table, name: str, labels: Sequence[str]) -> None:
-    """The calendars differ in which years have 53 weeks; labels do not say which one they mean, so one has to fit."""
+    """Check weeks in both calendars, which differ in the years with 53 weeks; the labels must fit one of them."""
     problems = []
     for kind in (ISO_WEEKS, MMWR_WEEKS):
         try:
@@ -89,21 +89,21 @@ def _check_order(table: Table, name: str, labels: Sequence[str], kind: _Kind) ->
         before, after = labels[row - 1], labels[row]
         where = table.where(row)
         if step == 0:
-            raise BadInput(f"{where}: {name} '{after}' is there twice (as '{before}' just before).")
+            raise BadInput(f"{where}: {name} '{after}' occurs twice (as '{before}' just before).")
         if step < 0:
             raise BadInput(f"{where}: {name} '{after}' comes after '{before}'; sort the rows by time.")
         if step > usual:
             missing = kind.label(positions[row - 1] + usual)
             raise BadInput(
-                f"{where}: {name} '{missing}' is missing before '{after}' (steps are {usual}{kind.unit}): a hole in "
-                "the data; fill it or cut the file there."
+                f"{where}: {name} '{missing}' is missing before '{after}' (steps are {usual}{kind.unit}); fill it "
+                "in, or end the file before it."
             )
         if step < usual:
             raise BadInput(f"{where}: {name} '{after}' is {step}{kind.unit} after '{before}', other steps are {usual}.")
 
 
 def _kind_of(labels: Sequence[str], name: str) -> _Kind | None:
-    """The kind of the first label; every other label has to be of that kind."""
+    """Return the kind of the first label; every other label must be of that kind."""
     first = labels[0]
     if WEEK.fullmatch(first) and (name.lower() == "week" or not first.isdigit()) and not MONTH.fullmatch(first):
         return MMWR_WEEKS
@@ -128,7 +128,7 @@ def _text(cell: Cell) -> str:
     return str(cell).strip()
 
 
-def _whole(label: str) -> int:
+def _number(label: str) -> int:
     if not label.lstrip("-").isdigit():
         raise ValueError(label)
     return int(label)
@@ -170,7 +170,7 @@ def _week_label(end_weekday: int) -> Callable[[int], str]:
     return lambda position: "ending " + date.fromordinal(position * 7 + end_weekday).isoformat()
 
 
-NUMBER = _Kind("a whole number", "", _whole, str)
+NUMBER = _Kind("a whole number", "", _number, str)
 MMWR_WEEKS = _Kind("a week of the CDC's calendar", " weeks", _week(mmwr_week_end), _week_label(6))
 ISO_WEEKS = _Kind("an ISO week", " weeks", _week(iso_week_end), _week_label(0))
 MONTHS = _Kind("a month", " months", _month, _month_label)

@@ -34,7 +34,7 @@ def observe(
     rng: np.random.Generator,
     users: str = "pinned",
 ) -> ServerCounts:
-    """Counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,)."""
+    """Draw counts (T, m, d) from truth (T, d), shares (m,) or (T, m) and process_var (d,)."""
     if kind not in KINDS:
         raise unknown_name("observation", kind, KINDS)
     checked_users(users)
@@ -51,13 +51,13 @@ def observe(
 
 
 def checked_users(users: str) -> None:
-    """BadInput unless users are pinned or roaming."""
+    """Refuse users that are neither pinned nor roaming."""
     if users not in USERS:
         raise unknown_name("kind of users", users, USERS)
 
 
 def _paper(truth: Truth, shares: Shares, process_var: PerRegion, rng: np.random.Generator) -> ServerCounts:
-    """H r + N(0, H^2 Q) = H (r + sqrt(Q) n) with n ~ N(0, 1); computed in place, since this is the largest array."""
+    """Draw H r + N(0, H^2 Q) = H (r + sqrt(Q) n) with n ~ N(0, 1); in place, since this is the largest array."""
     slots, d = truth.shape
     values = rng.standard_normal((slots, shares.shape[-1], d))
     values *= np.sqrt(process_var)
@@ -69,15 +69,15 @@ def _paper(truth: Truth, shares: Shares, process_var: PerRegion, rng: np.random.
 
 
 def _multinomial(truth: Truth, shares: Shares, rng: np.random.Generator) -> ServerCounts:
-    """Server after server takes its binomial part of the people who are left; the last one takes the rest."""
+    """Draw, server by server, a binomial part of the remaining people; the last server gets the rest."""
     slots, d = truth.shape
     m = shares.shape[-1]
     counts = np.empty((slots, m, d), dtype=np.int64)
-    left = truth.copy()
-    left_share = np.cumsum(shares[..., ::-1], axis=-1)[..., ::-1]  # of this server and all after it
+    remaining = truth.copy()
+    remaining_share = np.cumsum(shares[..., ::-1], axis=-1)[..., ::-1]  # of this server and all after it
     for i in range(m - 1):
-        taken = rng.binomial(left, np.minimum(shares[..., i] / left_share[..., i], 1.0)[..., None])
-        counts[:, i, :] = taken
-        left -= taken
-    counts[:, m - 1, :] = left
+        part = rng.binomial(remaining, np.minimum(shares[..., i] / remaining_share[..., i], 1.0)[..., None])
+        counts[:, i, :] = part
+        remaining -= part
+    counts[:, m - 1, :] = remaining
     return counts

@@ -1,4 +1,4 @@
-"""Where the published data sets are looked for, and where `dpcrowd data` puts them.
+"""The folders where published data sets are searched for, and where `dpcrowd data` stores them.
 
 The sets are not part of the package: they belong to their publisher. In order: the folder (or file) given, the folder
 in the environment variable DPCROWD_DATA, ./data, ../shared/data, and the user's cache folder.
@@ -18,7 +18,7 @@ ENVIRONMENT = "DPCROWD_DATA"
 
 
 def cache_dir() -> Path:
-    """The user's cache folder for dpcrowd, by the custom of each platform."""
+    """Return the user's cache folder for dpcrowd, by the convention of each platform."""
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else Path.home() / "AppData" / "Local") / "dpcrowd" / "Cache"
@@ -29,7 +29,7 @@ def cache_dir() -> Path:
 
 
 def search_path(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The folders to look in, best first. A folder given by the caller is the only one."""
+    """Return the folders to search, in order. A folder given by the caller is the only one."""
     if data_dir is not None:
         return [Path(data_dir)]
     from_environment = os.environ.get(ENVIRONMENT)
@@ -38,7 +38,7 @@ def search_path(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def find_published(name: str, file: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The path of a published set's file; BadInput says where it was looked for and how to get it."""
+    """Return the path of a published set's file; BadInput says which folders were searched and how to get it."""
     folders = search_path(data_dir)
     for folder in folders:
         if folder.is_file() and folder.name == file:

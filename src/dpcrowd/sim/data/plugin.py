@@ -37,7 +37,10 @@ def plugin_data(
         data = _with_regions(plugin, data, regions)
     if slots is not None and data.slots != slots:
         if not isinstance(data, FixedData):
-            raise BadInput(f"the data set '{plugin.name}' of the package {plugin.package} has {data.slots} slots only.")
+            raise BadInput(
+                f"the data set '{plugin.name}' of the package {plugin.package} has only {data.slots} slots, and its "
+                "length cannot be changed; leave slots out."
+            )
         data = cut(data, 0, checked_slots(slots, data.slots, f"'{plugin.name}'"))
     if process_var is not None:
         data = replace(data, model=believed(data.model, process_var), notes=(*data.notes, GIVEN_BY_HAND))
@@ -57,7 +60,7 @@ def _checked(plugin: Plugin, value: Any) -> DataSet:
         raise plugin.broken(f"its truth must be int64 counts >= 0 of shape {shape}; given {truth.dtype}{truth.shape}")
     if data.model.regions != len(data.regions) or data.change_var.shape != (len(data.regions),):
         raise plugin.broken(f"its model and change_var must be of {len(data.regions)} regions")
-    source = f"The data set '{plugin.name}' is that of the package {plugin.package}."
+    source = f"The data set '{plugin.name}' comes from the package {plugin.package}."
     return replace(data, notes=(*data.notes, source))
 
 

@@ -24,10 +24,10 @@ class Purpose(IntEnum):
 
 
 def sequence(seed: int, run: int, purpose: Purpose) -> np.random.SeedSequence:
-    """The seed sequence of one purpose of one run."""
+    """Return the seed sequence of one purpose of one run."""
     return np.random.SeedSequence(entropy=seed, spawn_key=(run, int(purpose)))
 
 
 def generator(seed: int, run: int, purpose: Purpose) -> np.random.Generator:
-    """A generator for one purpose of one run."""
+    """Return a generator for one purpose of one run."""
     return np.random.Generator(np.random.PCG64(sequence(seed, run, purpose)))

@@ -1,8 +1,8 @@
 """A process model for a series that comes without one: A = 1 and Q from the one-step changes.
 
 Q_k is the mean square of r_k(t+1) - r_k(t): the variance of the change about 0, since A = 1 expects no change. It
-looks at the whole series, future included. That is fine for a simulation, where Q is taken as public knowledge, and
-wrong for a live network; the note that travels with the data set says so.
+uses the complete series, future included. That is acceptable in a simulation, where Q is taken as public knowledge, and
+wrong in a live network; the note of the data set says so.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ GIVEN_BY_HAND = "The process variance Q of the filters was given by hand; the da
 
 
 def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[ProcessModel, PerRegion, str]:
-    """(model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
+    """Return (model, change_var, note) of a series (T, d); `process_var` replaces Q in the model only."""
     slots, d = counts.shape
     if slots >= 2:
         change_var = one_step_var(counts)
     elif process_var is None:
-        raise BadInput(f"{name} has one slot, too few to see how the counts change; give process_var by hand.")
+        raise BadInput(f"{name} has one slot, too few to see how the counts change; give process_var.")
     else:
         change_var = np.full(d, ROUNDING_VAR)
     if process_var is None:
@@ -40,13 +40,13 @@ def series_model(counts: Truth, process_var: object | None, name: str) -> tuple[
 
 
 def one_step_var(counts: Truth) -> PerRegion:
-    """(d,) mean square of the changes of (T, d) counts from slot to slot, T >= 2."""
+    """Return the mean square (d,) of the changes of (T, d) counts from slot to slot, T >= 2."""
     change = np.diff(counts, axis=0).astype(np.float64)
     return np.asarray(np.maximum(np.square(change).mean(axis=0), ROUNDING_VAR))
 
 
 def believed(model: ProcessModel, process_var: object) -> ProcessModel:
-    """The same A with another Q: one number for all regions, (d,) or (d, d)."""
+    """Return the same A with another Q: one number for all regions, (d,) or (d, d)."""
     d = model.regions
     try:
         q = np.asarray(process_var, dtype=np.float64)

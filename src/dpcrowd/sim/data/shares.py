@@ -25,7 +25,7 @@ SUM_TOLERANCE = 1e-9
 
 
 def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, rng: np.random.Generator) -> Shares:
-    """(servers,) or, for 'per-slot', (slots, servers). An explicit list is checked and returned."""
+    """Return shares (servers,) or, for 'per-slot', (slots, servers). An explicit list is checked and returned."""
     if servers < 1:
         raise BadInput(f"servers={servers}; allowed: 1 or more.")
     if not isinstance(kind, str):
@@ -39,7 +39,7 @@ def draw_shares(kind: str | Sequence[float] | Shares, servers: int, slots: int, 
 
 
 def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -> Shares:
-    """Explicit shares, one per server or one per slot and server, each in (0, 1]."""
+    """Return explicit shares, one per server or per slot and server, or refuse any that is not in (0, 1]."""
     try:
         values = np.array(shares, dtype=np.float64)
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def checked_shares(shares: Sequence[float] | Shares, servers: int, slots: int) -
 
 
 def normalised(shares: Shares) -> Shares:
-    """Divided by their sum (of each slot)."""
+    """Return the shares divided by their sum (of each slot)."""
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 

@@ -1,7 +1,7 @@
 """A span of a data set: slots first .. last - 1 of a series, as a data set of its own.
 
-Parameters are tuned on one span and tried on another. Whatever was computed from the whole series has to be computed
-anew from the span, or the past would know the future: that is Q. A Q that was given by hand stays.
+Parameters are tuned on one span and tried on another. Whatever was computed from the complete series, namely Q, has
+to be computed again from the span, or the past would contain the future. A Q that was given by hand stays.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def is_drawn_anew(data: DataSet) -> bool:
     return isinstance(data, SyntheticData)
 
 
-def read_span(given: Span, slots: int) -> tuple[int, int]:
-    """(first, last) of "0:395", half open, or of fractions of all slots ("0:0.5", any part with a point); or a pair."""
-    shown = given if isinstance(given, str) else ":".join(str(part) for part in given)
-    match = _FORM.fullmatch(shown)
+def read_span(span: Span, slots: int) -> tuple[int, int]:
+    """Return (first, last) of "0:395", half open, of fractions of all slots ("0:0.5", with a point), or of a pair."""
+    text = span if isinstance(span, str) else ":".join(str(part) for part in span)
+    match = _FORM.fullmatch(text)
     if match is None:
-        raise BadInput(f"span '{shown}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
+        raise BadInput(f"span '{text}' is not allowed; give FIRST:LAST in slots (0:395) or as fractions (0:0.5).")
     start, stop = (part or "" for part in match.groups())
     if "." in start + stop:
         bounds = [round(float(part) * slots) for part in (start or "0", stop or "1")]
@@ -45,16 +45,16 @@ def read_span(given: Span, slots: int) -> tuple[int, int]:
         bounds = [int(start or 0), int(stop or slots)]
     first, last = bounds
     if last > slots:
-        raise BadInput(f"span '{shown}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
+        raise BadInput(f"span '{text}' ends at slot {last}, but the data have {slots} slots; allowed: 0:{slots}.")
     if first >= last:
-        raise BadInput(f"span '{shown}' holds no slot of the {slots} that there are; the first must be below the last.")
+        raise BadInput(f"span '{text}' contains none of the {slots} slots; the first must be below the last.")
     return first, last
 
 
 def cut(data: DataSet, first: int, last: int) -> DataSet:
-    """Slots first .. last - 1 of a series; a synthetic set is drawn anew in each run and has none."""
+    """Return slots first .. last - 1 of a series; a synthetic set is drawn anew in each run and has none."""
     if not 0 <= first < last <= data.slots:
-        raise BadInput(f"slots {first}:{last} asked of '{data.name}', which has 0:{data.slots}.")
+        raise BadInput(f"slots {first}:{last} were asked of '{data.name}'; allowed: a span within 0:{data.slots}.")
     if (first, last) == (0, data.slots):
         return data
     labels = None if data.slot_labels is None else data.slot_labels[first:last]
@@ -62,31 +62,31 @@ def cut(data: DataSet, first: int, last: int) -> DataSet:
     if isinstance(data, FixedData):
         shorter = replace(data, counts=data.counts[first:last], slots=last - first, slot_labels=labels)
     elif isinstance(data, CheckIns):
-        kept = (data.entry_slot >= first) & (data.entry_slot < last)
+        inside = (data.entry_slot >= first) & (data.entry_slot < last)
         shorter = replace(
             data,
             slots=last - first,
             slot_labels=labels,
-            entry_slot=data.entry_slot[kept] - first,
-            entry_user=data.entry_user[kept],
-            entry_region=data.entry_region[kept],
+            entry_slot=data.entry_slot[inside] - first,
+            entry_user=data.entry_user[inside],
+            entry_region=data.entry_region[inside],
         )
     else:
         raise BadInput(f"'{data.name}' is drawn anew in each run and has no past; leave the span out, or give slots.")
     return _with_own_variance(replace(shorter, first=data.first + first), data)
 
 
-def _with_own_variance(shorter: DataSet, whole: DataSet) -> DataSet:
+def _with_own_variance(shorter: DataSet, complete: DataSet) -> DataSet:
     if shorter.slots < 2:
-        raise BadInput(f"a span of one slot of '{whole.name}' does not show how counts change; take at least two.")
+        raise BadInput(f"a span of one slot of '{complete.name}' does not show how counts change; give two or more.")
     truth = shorter.truth(np.random.default_rng(0))  # of a fixed series: nothing is drawn
     change_var = one_step_var(truth)
-    if not np.array_equal(whole.model.process_var, whole.change_var):
+    if not np.array_equal(complete.model.process_var, complete.change_var):
         return replace(shorter, change_var=change_var)
-    told = FROM_THE_SPAN.format(first=shorter.first, last=shorter.first + shorter.slots - 1)
+    own_note = FROM_THE_SPAN.format(first=shorter.first, last=shorter.first + shorter.slots - 1)
     return replace(
         shorter,
         change_var=change_var,
-        model=ProcessModel.of(whole.model.transition, change_var),
-        notes=tuple(told if note == FROM_WHOLE_SERIES else note for note in whole.notes),
+        model=ProcessModel.of(complete.model.transition, change_var),
+        notes=tuple(own_note if note == FROM_WHOLE_SERIES else note for note in complete.notes),
     )

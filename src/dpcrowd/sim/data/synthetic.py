@@ -2,7 +2,7 @@
 
     r(t+1) = | A r(t) + w(t) |,   w ~ N(0, Q)
 
-The absolute value reflects at 0, since there are no negative crowds. The state stays unrounded; only what is released
+The absolute value reflects at 0, since a crowd cannot be negative. The state stays unrounded; only what is released
 as the truth is whole numbers, so that rounding does not feed back. The paper gives no r(0), A or Q for Multi-Linear
 and no r(0) for Linear: the values below are ours, and public.
 """
@@ -51,7 +51,7 @@ class SyntheticData(DataSet):
 
     @property
     def expected_level(self) -> PerRegion:
-        """(d,) expected counts on average over the slots; that none are below 0 is left out."""
+        """The expected counts (d,), averaged over the slots; the reflection at 0 is neglected."""
         state, total = self.start, np.zeros_like(self.start)
         for _ in range(self.slots):
             total += state
@@ -71,13 +71,13 @@ class SyntheticData(DataSet):
 
 
 def linear(slots: int | None = None) -> SyntheticData:
-    """Linear: one region, Q = 1e5, r(0) = 20,000, T = 1000."""
+    """Return Linear: one region, Q = 1e5, r(0) = 20,000, T = 1000."""
     process = ProcessModel.of(1.0, [LINEAR_VAR])
     return _build("linear", ("crowd",), LINEAR_START, process, LINEAR_TUNING, (), slots)
 
 
 def multi_linear(slots: int | None = None) -> SyntheticData:
-    """Multi-Linear: six regions between which people move, T = 1000."""
+    """Return Multi-Linear: six regions between which people move, T = 1000."""
     d = len(MULTI_START)
     transition = (1 - MULTI_MOVING) * np.eye(d) + MULTI_MOVING * markov_matrix(d, MARKOV_SEED)
     process = ProcessModel.of(transition, np.square(MULTI_SPREAD * np.array(MULTI_START)))
@@ -90,7 +90,7 @@ def multi_linear(slots: int | None = None) -> SyntheticData:
 
 
 def markov_matrix(d: int, seed: int) -> RegionMatrix:
-    """A random d x d matrix whose columns sum to 1: acting on a column of counts, it keeps the total.
+    """Return a random d x d matrix whose columns sum to 1: acting on a column of counts, it keeps the total.
 
     Column j is where the people of region j go, uniform over the simplex. It is built from uniform numbers by hand
     because only those are the same in every NumPy version.
@@ -100,9 +100,9 @@ def markov_matrix(d: int, seed: int) -> RegionMatrix:
     return np.asarray(exponential / exponential.sum(axis=0))
 
 
-def select_regions(data: SyntheticData, wanted: Sequence[str]) -> SyntheticData:
-    """The same process seen in some of its regions; each run shows the very columns that the whole set would."""
-    columns = region_indexes(data.regions, wanted)
+def select_regions(data: SyntheticData, selection: Sequence[str]) -> SyntheticData:
+    """Return the same process in some of its regions; each run has the columns that the complete set would have."""
+    columns = region_indexes(data.regions, selection)
     assert columns is not None
     model = ProcessModel.of(1.0, data.model.diagonal_var[columns])  # people who come from elsewhere included
     notes = data.notes

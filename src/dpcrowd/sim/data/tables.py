@@ -1,4 +1,4 @@
-"""Reading a CSV (plain or .gz) or a Parquet file into rows of cells that remember where they came from.
+"""Read a CSV (plain or .gz) or a Parquet file into rows of cells whose places are known.
 
 Nothing is interpreted here except the header; a message about a bad cell can name file, line and column because
 `Table` knows them. CSV is read by the standard library alone; Parquet needs the extra `parquet`.
@@ -36,7 +36,7 @@ class Table:
     unit: str
 
     def where(self, row: int, column: int | None = None) -> str:
-        """'flu.csv line 7' or 'flu.csv line 7, column count'."""
+        """Return 'flu.csv line 7', or \"flu.csv line 7, column 'count'\"."""
         place = f"{self.file} {self.unit} {self.numbers[row]}"
         return place if column is None else f"{place}, column '{self.header[column]}'"
 
@@ -47,13 +47,13 @@ class Table:
 def read_table(path: Path, *, skip_blank: bool = False) -> Table:
     """Read any supported file; every problem is one line that names the file.
 
-    skip_blank  pass over blank lines of a CSV: for rows whose order does not matter; in a series, one may be a hole
+    skip_blank  skip blank lines of a CSV, if the order of rows does not matter; in a series, one may be a missing slot
     """
     return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, skip_blank=skip_blank)
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, unpacked if its name ends in .gz."""
+    """Return the text of a file, decompressed if its name ends in .gz."""
     _must_be_file(path)
     try:
         raw = path.read_bytes()
@@ -109,7 +109,7 @@ def _csv(path: Path, *, skip_blank: bool) -> Table:
             raise BadInput(f"{path.name} line {number} has {len(row)} cells, the first line has {width}.")
     header = tuple(cell.strip() for cell in rows[0])
     if _is_data(rows[0]):
-        return Table(path.name, _made_up_header(rows[0]), rows, numbers, "line")
+        return Table(path.name, _generated_header(rows[0]), rows, numbers, "line")
     return Table(path.name, header, rows[1:], numbers[1:], "line")
 
 
@@ -126,7 +126,7 @@ def _is_data(row: Sequence[str]) -> bool:
     return True
 
 
-def _made_up_header(row: Sequence[str]) -> tuple[str, ...]:
+def _generated_header(row: Sequence[str]) -> tuple[str, ...]:
     time = () if is_number(row[0]) else ("time",)
     d = len(row) - len(time)
     return (*time, *(("count",) if d == 1 else (f"region-{k}" for k in range(1, d + 1))))

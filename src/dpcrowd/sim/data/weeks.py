@@ -14,7 +14,7 @@ WEEK = timedelta(days=7)
 
 
 def mmwr_week_end(year: int, week: int) -> date:
-    """The Saturday that ends an MMWR week; ValueError if the year has no such week."""
+    """Return the Saturday that ends an MMWR week; ValueError if the year has no such week."""
     end = _first_mmwr_end(year) + (week - 1) * WEEK
     if week < 1 or end >= _first_mmwr_end(year + 1):
         raise ValueError(f"{year} has no MMWR week {week}")
@@ -22,12 +22,12 @@ def mmwr_week_end(year: int, week: int) -> date:
 
 
 def iso_week_end(year: int, week: int) -> date:
-    """The Sunday that ends an ISO week; ValueError if the year has no such week."""
+    """Return the Sunday that ends an ISO week; ValueError if the year has no such week."""
     return date.fromisocalendar(year, week, 7)
 
 
 def mmwr_range(first: tuple[int, int], last: tuple[int, int]) -> list[date]:
-    """The ends of all weeks from `first` to `last`, both (year, week) and both included."""
+    """Return the ends of all weeks from `first` to `last`, both (year, week) and both included."""
     start, stop = mmwr_week_end(*first), mmwr_week_end(*last)
     return [start + k * WEEK for k in range((stop - start) // WEEK + 1)]
 

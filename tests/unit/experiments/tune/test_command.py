@@ -24,7 +24,7 @@ TABLE = """
 --scheme dpcrowd --method likelihood --transition frequencies | transition frequencies need the counts, which
 --scheme dpcrowd --transition frequencies | 'counts.csv' has one region: nobody moves between regions
 --scheme dpcrowd --span 0:61             | span '0:61' ends at slot 61, but the data have 60 slots; allowed: 0:60
---scheme dpcrowd --span 9:9              | span '9:9' holds no slot of the 60
+--scheme dpcrowd --span 9:9              | span '9:9' contains none of the 60 slots
 --scheme dpcrowd --span half             | span 'half' is not allowed; give FIRST:LAST
 --scheme dpcrowd --span 0:6              | slots 0:6 are 6; tuning needs at least 7, since errors count from slot 5 on
 --scheme dpcrowd --slots 12              | slots 0:6 are 6; tuning needs at least 7

@@ -46,8 +46,8 @@ def test_a_span_is_in_slots_or_in_fractions(given: object, expected: tuple[int, 
     [
         ("0:792", "span '0:792' ends at slot 792, but the data have 791 slots; allowed: 0:791"),
         ("0:1.5", "span '0:1.5' ends at slot 1186, but the data have 791 slots"),
-        ("5:5", "span '5:5' holds no slot of the 791"),
-        ("9:5", "span '9:5' holds no slot"),
+        ("5:5", "span '5:5' contains none of the 791 slots"),
+        ("9:5", "span '9:5' contains none"),
         ("half", "span 'half' is not allowed; give FIRST:LAST in slots"),
         ("-1:5", "span '-1:5' is not allowed"),
         ("1", "span '1' is not allowed"),
@@ -114,7 +114,7 @@ def test_synthetic_data_have_no_past() -> None:
 @pytest.mark.parametrize("bounds", [(-1, 3), (2, 2), (0, 7)])
 def test_slots_that_are_not_there_are_refused(bounds: tuple[int, int]) -> None:
     """Slices would silently give fewer."""
-    with pytest.raises(BadInput, match=r"asked of 'array', which has 0:6"):
+    with pytest.raises(BadInput, match=r"asked of 'array'; allowed: a span within 0:6"):
         cut(counts_from_array(COUNTS), *bounds)
     with pytest.raises(BadInput, match="one slot"):
         cut(counts_from_array(COUNTS), 2, 3)

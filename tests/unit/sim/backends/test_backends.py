@@ -150,8 +150,8 @@ def test_the_thread_of_given_up_tasks_dies_in_silence_and_others_do_not() -> Non
     """After an error or Control-C a traceback of joblib's inside would hide our one line; other errors must be seen."""
     code = """
 import threading
-from dpcrowd.sim.backends.backend import _hush_given_up_tasks
-_hush_given_up_tasks()
+from dpcrowd.sim.backends.backend import _silence_cancelled_tasks
+_silence_cancelled_tasks()
 def dies(error):
     raise error
 loky = "ExecutorManagerThread"

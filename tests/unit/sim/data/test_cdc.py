@@ -82,7 +82,7 @@ def test_ilinet_takes_national_totals_of_the_wanted_weeks() -> None:
         (ilinet(("National", 2014, 53, "X"), ("National", 2015, 1, 2)), r"line 3: 'X' is not a count"),
         (
             ilinet(("National", 2015, 1, 2), ("National", 2015, 1, 2)),
-            r"line 4: the week ending 2015-01-10 is there twice",
+            r"line 4: the week ending 2015-01-10 occurs twice",
         ),
         (ilinet(("National", 2015, 60, 2)), r"'2015' '60' is not a year and MMWR week"),
         ("<html>maintenance</html>", r"no header with the columns region_type, year, week, ilitotal"),

@@ -156,9 +156,9 @@ def test_slot_length_is_for_check_ins_only(tmp_path: Path) -> None:
     """Without this, a slot length for a file of counts would be ignored in silence."""
     path = tmp_path / "x.csv"
     path.write_text("a\n1\n2\n")
-    with pytest.raises(BadInput, match="raw check-ins only"):
+    with pytest.raises(BadInput, match="it is for check-ins"):
         load(path, slot_length="1h")
-    with pytest.raises(BadInput, match="raw check-ins only"):
+    with pytest.raises(BadInput, match="it is for check-ins"):
         load("linear", slot_length="1h")
 
 

@@ -84,7 +84,7 @@ def test_gzip_and_short_slots(tmp_path: Path) -> None:
         ("week,a,\n2020-01-04,1,2\n", r"column 3 has no name"),
         ("a,b\n1,2\n3\n", r"line 3 has 1 cells, the first line has 2"),
         ("a,b\n1,2\n\n3,4\n", r"line 3 has 0 cells"),
-        ("a,b\n1,2\n3,\n", r"line 3, column 'b' is empty: a hole"),
+        ("a,b\n1,2\n3,\n", r"line 3, column 'b' is empty; fill it in"),
         ("a,b\n1,2\n3,nan\n", r"line 3, column 'b' is NaN"),
         ("a,b\n1,2\n-3,4\n", r"line 3, column 'a' is -3; a count cannot be negative"),
         ("a,b\n1,2\n-0.5,4\n", r"line 3, column 'a' is -0\.5; a count cannot be negative"),
@@ -110,7 +110,7 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("2020-01-04 2020-01-11 2020-01-11", r"line 4: week '2020-01-11' is there twice \(first in line 3\)"),
+        ("2020-01-04 2020-01-11 2020-01-11", r"line 4: week '2020-01-11' occurs twice \(first in line 3\)"),
         ("2020-01-04 2020-01-11 2020-01-25 2020-02-01", r"line 4: week '2020-01-18' is missing before '2020-01-25'"),
         ("2020-01-11 2020-01-04 2020-01-18", r"line 3: week '2020-01-04' comes after '2020-01-11'; sort"),
         ("2020-01-04 2020-01-11 2020-01-15 2020-01-22", r"line 4: week '2020-01-15' is 4 days after"),
@@ -124,7 +124,7 @@ def test_bad_cells_are_named(write: Write, text: str, message: str) -> None:
         ),
         ("2019-11 2019-12 2020-02 2020-03", r"week '2020-01' is missing"),
         ("2019-11-01 2019-12-01 2020-02-01 2020-03-01", r"week '2020-01' is missing"),
-        ("2020-01-04T00:00Z 2020-01-04T01:00+01:00 2020-01-05T00:00Z", r"line 3: .* is there twice"),
+        ("2020-01-04T00:00Z 2020-01-04T01:00+01:00 2020-01-05T00:00Z", r"line 3: .* occurs twice"),
     ],
 )
 def test_time_has_no_double_gap_or_disorder(write: Write, labels: str, message: str) -> None:
