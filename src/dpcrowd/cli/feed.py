@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from dpcrowd.cli.stopping import Stop
     from dpcrowd.client.client import Client
     from dpcrowd.client.delivery import Delivery
     from dpcrowd.client.errors import NodeError
     from dpcrowd.client.rows import CheckIn
 
-__all__ = ["feed"]
+__all__ = ["LeftOutLines", "Stop", "feed"]
 
 _WAKE = 0.2
 _WAIT_FOR_THE_DISK = 0.5
@@ -27,6 +30,9 @@ _AGAIN, _LONGEST_PAUSE = 1.0, 2.0  # a node that goes on misses its feed in ever
 _TELL_AGAIN = 60.0
 _PATIENCE, _PATIENCE_OF_A_FOLLOWER = 30.0, 5.0
 _LEFT_OUT, _NO_ANSWER = 1, 4
+_LINES_PER_REPORT, _REPORT_SECONDS = 20, 60.0
+_UNNAMED = "not named by the node"
+_NAP = 0.1
 
 
 @click.command()
@@ -85,8 +91,6 @@ def feed(
     does not answer or cannot take check-ins now, and the message says from which line on nothing was taken; 130 and
     143 after a signal.
     """
-    from dpcrowd.cli.left_out import LeftOutLines
-    from dpcrowd.cli.stopping import Stop
     from dpcrowd.client.client import Client
     from dpcrowd.client.errors import NodeBusy, NodeFailed, NodeUnreachable
     from dpcrowd.client.lines import Undelivered, deliver_lines
@@ -250,3 +254,101 @@ class _Waiting:
 def _said(error: NodeError) -> str:
     """In the words of the command line."""
     return error.message.replace("(ca)", "(--ca)") if error.reason == "untrusted" else error.message
+
+
+class LeftOutLines:
+    """The first lines of each minute are told by number and reason; the totals once per minute, and at the end.
+
+    total  of all lines that were left out
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.total = 0
+        self._now = now
+        self._counts: Counter[str] = Counter()
+        self._named = self._reported = 0
+        self._report_at = now() + _REPORT_SECONDS
+
+    def line(self, number: int, reason: str) -> None:
+        """One line."""
+        self._add(reason, 1)
+        self._named += 1
+        if self._named <= _LINES_PER_REPORT:
+            from dpcrowd.client.delivery import explanation
+
+            click.echo(f"dpcrowd: left out: line {number}: {explanation(reason)}.", err=True)
+
+    def unnamed(self, count: int) -> None:
+        """More of a request than a node names."""
+        self._add(_UNNAMED, count)
+
+    def report(self) -> None:
+        """To be called often: says the totals if a minute has passed and they have changed."""
+        if self._now() < self._report_at:
+            return
+        self._report_at = self._now() + _REPORT_SECONDS
+        self._named = 0
+        if self.total > self._reported:
+            self._say("so far")
+
+    def sum_up(self) -> None:
+        """At the end."""
+        if self.total:
+            self._say("in all")
+
+    def _add(self, reason: str, count: int) -> None:
+        self.total += count
+        self._counts[reason] += count
+
+    def _say(self, when: str) -> None:
+        self._reported = self.total
+        reasons = ", ".join(f"{count} {reason}" for reason, count in self._counts.most_common())
+        lines = "line" if self.total == 1 else "lines"
+        click.echo(f"dpcrowd: left out: {self.total} {lines} {when}: {reasons}.", err=True)
+
+
+class Stop:
+    """Inside a with block, a signal does not interrupt what runs: it is to look at `requested`, and come to an end.
+
+    After the first signal the handlers from before are in place again, so the second one ends the program as it always
+    does. Outside the main thread, where Python takes no signals, nothing is ever requested.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self._number is not None
+
+    def sleep(self, seconds: float) -> None:
+        """Until then, or until a signal comes."""
+        end = time.monotonic() + seconds
+        while not self.requested() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _NAP))
+
+    def finish(self) -> None:
+        """After the with block: end as the signal would have ended the program at once."""
+        if self._number is not None:
+            signal.raise_signal(self._number)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before = {}

@@ -1,7 +1,8 @@
 """`dpcrowd node`: run a live server, and ask, check and back up one.
 
-The group is thin: running is in `dpcrowd.node.live.process`, the checks in `dpcrowd.node.doctor`, showing in
-`dpcrowd.cli.node_show`, and what works on a folder in `dpcrowd.cli.node_ledger`.
+Every command is thin: a server runs in `dpcrowd.node.live.process` and is examined by `dpcrowd.node.doctor`. Commands
+that ask a running server use `dpcrowd.cli.asking`, those that work on a data folder use `dpcrowd.cli.node_folder`, and
+answers are printed by `dpcrowd.cli.node_show`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcrowd.cli import node_ledger
 from dpcrowd.cli import node_options as options
 from dpcrowd.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from dpcrowd.cli.node_folder import Decision
     from dpcrowd.node.config import NodeConfig
 
 __all__ = ["node"]
@@ -252,5 +253,77 @@ def _config(file: Path) -> NodeConfig:
     return load_node(file)
 
 
-for _command in node_ledger.COMMANDS:
-    node.add_command(_command)
+@node.command()
+@options.file_and("to", "FILE", click.Path(path_type=Path))
+@options.as_json
+@options.numbered
+def backup(file: Path, to: Path, as_json: bool) -> None:
+    """Copy the ledger, noisy values and releases into one new file, also while the server runs.
+
+    Check-ins are not in it. A server that is restored from it has lost the payments since; its neighbours notice.
+    """
+    from dpcrowd.cli.node_folder import backup_folder
+
+    counter = backup_folder(file, to)
+    answer = {"file": str(to), "counter": counter}
+    click.echo(json.dumps(answer) if as_json else f"'{to}' holds the ledger up to payment {counter}.")
+
+
+@node.command(name="new-horizon")
+@options.file
+@options.yes
+@options.as_json
+@options.numbered
+def new_horizon(file: Path, yes: bool, as_json: bool) -> int:
+    """Begin a new horizon of a finite guarantee, on a stopped server: a new promise, on top of the old one.
+
+    Says what both promises add up to for a user who is in both, and asks. Logged in the ledger's folder for good. For
+    pinned users only: if users roam, a revision of network.toml begins it at all servers (guarantee.horizon_from_slot).
+    """
+    from dpcrowd.cli.node_folder import new_horizon as decision
+
+    return _decide(decision(file), "Begin a new horizon?", yes, as_json)
+
+
+@node.command()
+@options.file_and("network", "NETWORK", click.STRING)
+@options.yes
+@options.as_json
+@options.numbered
+def withdraw(file: Path, network: str, yes: bool, as_json: bool) -> int:
+    """Withdraw the promise of a NETWORK that has ended, so that it no longer binds the ledger.
+
+    For a ledger that several networks share; their servers on it have to be stopped. What was paid stays paid, and
+    counts for the other networks. Says what it means for that network's users, and asks. Logged for good.
+    """
+    from dpcrowd.cli.node_folder import withdrawal
+
+    return _decide(withdrawal(file, network), f"Withdraw the promise of '{network}'?", yes, as_json)
+
+
+def _decide(decision: Decision, question: str, yes: bool, as_json: bool) -> int:
+    with decision:
+        if not yes:
+            click.echo(decision.text, err=True)
+            if not options.agreed(question):
+                return 1
+        decision.carry_out()
+        click.echo(json.dumps(decision.facts) if as_json else f"Done. {decision.text}")
+    return 0
+
+
+@node.command()
+@options.file
+@options.as_json
+@options.numbered
+def forget(file: Path, as_json: bool) -> None:
+    """Delete the check-ins that a stopped server still holds for the slot in which it was stopped.
+
+    A server that is started again counts them; one that stays down keeps them, as hashes beside their key. The slot
+    that is open at the next start is then not sampled.
+    """
+    from dpcrowd.cli.node_folder import forget_checkins
+
+    folder = forget_checkins(file)
+    text = f"'{folder}' holds no check-ins any more."
+    click.echo(json.dumps({"folder": str(folder), "forgotten": True}) if as_json else text)

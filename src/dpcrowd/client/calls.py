@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,28 +14,16 @@ from typing import Any
 import msgspec
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.client.probe import speaks_tls
 from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = [
-    "Authority",
-    "Settings",
-    "budget",
-    "estimates",
-    "httpx_library",
-    "latest",
-    "metrics",
-    "network",
-    "ready",
-    "region_params",
-    "request",
-]
+__all__ = []
 
 Authority = str | os.PathLike[str] | ssl.SSLContext
 
+_LONGEST_PROBE = 5.0
 _budget = msgspec.json.Decoder(Budget)
 _network = msgspec.json.Decoder(Network)
 _ready = msgspec.json.Decoder(Ready)
@@ -177,3 +166,19 @@ def _authority(path: str | os.PathLike[str]) -> ssl.SSLContext:
     except OSError as error:
         why = error.strerror or "not a certificate"
     raise BadInput(f"ca: '{os.fspath(path)}' cannot be used ({why}); allowed: a file of certificates in PEM.")
+
+
+def speaks_tls(host: str, port: int, seconds: float) -> bool:
+    """Whether a handshake is answered within some seconds, be it with an alert."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=min(seconds, _LONGEST_PROBE)) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in str(error.reason)  # it speaks TLS, and wants something else of it
+    except (OSError, ValueError):
+        return False

@@ -27,9 +27,9 @@ from dpcrowd.client.deliver import send_checkins
 from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
+from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
-from dpcrowd.client.watch import IDLE_SECONDS, Watch
 
 __all__ = ["Client", "reply_of"]
 

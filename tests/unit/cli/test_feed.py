@@ -21,9 +21,8 @@ import pytest
 
 import dpcrowd.cli.feed  # noqa: F401 - the module, which the command of the same name hides
 from client_support import FUTURE, LATE, NewNode, OldNode, serving
-from dpcrowd.cli.left_out import LeftOutLines
+from dpcrowd.cli.feed import LeftOutLines, Stop
 from dpcrowd.cli.main import main
-from dpcrowd.cli.stopping import Stop
 from dpcrowd.client.client import Client
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeBusy, NodeError, NodeUnreachable, NotTaken, RequestRefused

@@ -10,9 +10,8 @@ import pytest
 import dpcrowd
 from client_support import SECONDS, serving
 from dpcrowd.client.errors import NodeFailed, NodeUnreachable, NotAllowed
-from dpcrowd.client.events import Events
 from dpcrowd.client.steps import Reply, Silence
-from dpcrowd.client.watch import Watch
+from dpcrowd.client.stream import Events, Watch
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.stream import _event
 from node_support_api import READ, FakeService, estimates_of

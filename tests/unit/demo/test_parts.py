@@ -16,11 +16,10 @@ import pytest
 from dpcrowd.cli.demo import _show as show_demo
 from dpcrowd.cli.main import main
 from dpcrowd.demo.crowd import Present, SyntheticCrowd
-from dpcrowd.demo.feed import Feeder, checkins_of
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total, total_of
 from dpcrowd.demo.processes import NodeFailed, Processes
-from dpcrowd.demo.run import Demo, ServerRow, SlotRow
+from dpcrowd.demo.run import Demo, Feeder, ServerRow, SlotRow, checkins_of
 from dpcrowd.demo.show import Board, Score, as_json, as_text
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair

@@ -9,12 +9,36 @@ of check-ins: they are for the operator alone.
 from __future__ import annotations
 
 import sys
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from dpcrowd.node.machine.instructions import Unsampled
-from dpcrowd.node.metrics.family import Family
 
-__all__ = ["FAMILIES", "table"]
+__all__ = ["FAMILIES", "Audience", "Family", "Kind", "table"]
+
+Kind = Literal["counter", "gauge", "histogram"]
+Audience = Literal["reader", "operator"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric.
+
+    labels    names of its labels
+    known     values of its only label that are there from the start, at 0, so that the first increase is seen
+    bounds    upper bounds of a histogram's buckets, in seconds
+    audience  "operator": its value depends on how busy the node is, hence on the number of check-ins; it is for whoever
+              may see that number
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    labels: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    audience: Audience = "reader"
+
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Far above the milliseconds in which a node counts, pays and sends, in steps that an operator can act upon."""

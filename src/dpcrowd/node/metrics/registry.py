@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dpcrowd.node.api.prometheus import Buckets, Metric, render
-from dpcrowd.node.metrics.families import FAMILIES
-from dpcrowd.node.metrics.family import Audience, Family
+from dpcrowd.node.metrics.families import FAMILIES, Audience, Family
 
 __all__ = ["Registry", "render_all"]
 

@@ -19,21 +19,61 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.transport.base import OnMessage, OnPresence, TransportFailed
-from dpcrowd.node.transport.lanes import Lane
 from dpcrowd.node.transport.zenoh_settings import key_of_pair
 
-__all__ = ["Links"]
+__all__ = ["Lane", "Links"]
 
 _UNREAD = 256  # messages of one neighbour that the event loop has not taken yet; a flood beyond that is dropped
 _MOST_A_SECOND = 256  # of one neighbour, which has one thing to say in a slot, and says it again when it comes up
 _FAREWELL = 1.0  # seconds that `close` waits for neighbours that do not read: once to hand over, once to part
 _LAST_SECOND = 1.0  # in which an expired certificate is still accepted
 _REFUSED_AFTER = 1.2  # seconds after which it is not, whatever the clocks' last digits
+
+
+class Lane:
+    """Hands payloads over to one neighbour. Lives in the event loop's thread; only `put` runs elsewhere."""
+
+    def __init__(self, put: Callable[[bytes], None], pool: Executor, *, depth: int = 16) -> None:
+        self._put = put
+        self._pool = pool
+        self._waiting: deque[bytes] = deque(maxlen=depth)
+        self._under_way: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Messages that made room for newer ones, or that the transport refused."""
+
+    def offer(self, payload: bytes) -> None:
+        """Queue a message and return at once."""
+        self.dropped += len(self._waiting) == self._waiting.maxlen
+        self._waiting.append(payload)
+        if self._under_way is None:
+            self._under_way = asyncio.get_running_loop().create_task(self._run())
+
+    async def drain(self) -> None:
+        """Wait until everything queued has been handed over."""
+        if self._under_way is not None:
+            await asyncio.shield(self._under_way)
+
+    def abandon(self) -> None:
+        """Forget what is queued; a put that is under way in its thread ends by itself."""
+        self._waiting.clear()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                try:
+                    await loop.run_in_executor(self._pool, self._put, self._waiting.popleft())
+                except Exception:
+                    # A session that is being closed refuses puts; a message that does not leave is a lost message,
+                    # which the protocol allows, and the lane must live on for the next.
+                    self.dropped += 1
+        finally:
+            self._under_way = None
 
 
 class Links:
