@@ -295,5 +295,5 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     line = Line(tmp_path, "ab")
     mine, other = line["a"].files, line["b"].files
     mixed = Server("a", line.ports, CertificateFiles(other.key, mine.certificate, mine.ca))
-    with pytest.raises(TransportFailed, match="do not belong together"):
+    with pytest.raises(TransportFailed, match="do not match"):
         asyncio.run(mixed.open(["b"]))

@@ -1,4 +1,8 @@
-"""Server-sent events of /v1/stream, without I/O: bytes in, releases out."""
+"""The stream of releases without I/O: server-sent events of /v1/stream as releases, and when to connect again.
+
+`Events` turns bytes into releases. `Watch` decides, over several connections, when to go on, how long to wait, and when
+to give up.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from dpcrowd.client.tables import Estimates, from_json
 __all__ = ["IDLE_SECONDS", "Events", "Watch"]
 
 IDLE_SECONDS = 45.0
-"""A node says something every 15 seconds, if only that it is there."""
+"""A node sends something at least every 15 seconds, to keep the connection."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_LINE = 256 << 20
 
@@ -22,7 +26,7 @@ _MOST_LINE = 256 << 20
 class Events:
     """The state of a stream over all its connections.
 
-    last  the slot that was seen last; a new connection goes on after it
+    last  the slot that was received last; a new connection continues after it
     """
 
     def __init__(self, after: int | None) -> None:
@@ -31,9 +35,9 @@ class Events:
         self.begin()
 
     def begin(self) -> None:
-        """A new connection: half an event of the old one is forgotten, and will be sent again."""
+        """Begin a new connection: an incomplete event of the old one is dropped, and will be sent again."""
         self._parts: list[bytes] = []
-        self._held = 0
+        self._size = 0
         self._fields: dict[str, str] = {}
 
     @property
@@ -42,15 +46,15 @@ class Events:
         return {"accept": "text/event-stream", **after}
 
     def feed(self, chunk: bytes) -> Iterator[Estimates]:
-        """Releases that are complete with this chunk."""
+        """Yield the releases that are complete with this chunk."""
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            whole = b"".join([*self._parts, line])
-            self._parts, self._held = [], 0
-            yield from self._line(whole.rstrip(b"\r"))
+            complete = b"".join([*self._parts, line])
+            self._parts, self._size = [], 0
+            yield from self._line(complete.rstrip(b"\r"))
         self._parts.append(rest)
-        self._held += len(rest)
-        if self._held > _MOST_LINE:
+        self._size += len(rest)
+        if self._size > _MOST_LINE:
             raise _not_a_node()
 
     def _line(self, line: bytes) -> Sequence[Estimates]:
@@ -60,10 +64,10 @@ class Events:
             return ()
         fields, self._fields = self._fields, {}
         if fields.get("event") == "lost":
-            self._lost += _decoded(fields.get("data", ""))
+            self._lost += _lost_slots(fields.get("data", ""))
         elif fields.get("event") == "estimates":
             return (self._release(fields),)
-        return ()  # a comment that keeps the connection, or an event of a newer node
+        return ()  # a comment that keeps the connection open, or an event of a newer node
 
     def _release(self, fields: dict[str, str]) -> Estimates:
         number = fields.get("id", "")
@@ -81,19 +85,19 @@ class _Lost(msgspec.Struct):
     slots: int
 
 
-def _decoded(data: str) -> int:
+def _lost_slots(data: str) -> int:
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(data, type=_Lost).slots
     raise _not_a_node()
 
 
 def _not_a_node() -> NodeFailed:
-    text = "the stream is not one of a dpcrowd node of this version."
+    text = "the stream was not sent by a dpcrowd node of a known version; check the URL."
     return NodeFailed(text, status=200, reason="not-a-node", text=text)
 
 
 class Watch:
-    """`now` gives seconds that nobody sets back."""
+    """When a stream goes on, waits or gives up; `now` is a monotonic clock, in seconds."""
 
     def __init__(
         self, after: int | None, seconds: float | None, patience: float | None, now: Callable[[], float]
@@ -101,41 +105,41 @@ class Watch:
         self.events = Events(after)
         self._now, self._patience = now, patience
         self._until = None if seconds is None else now() + seconds
-        self._alone_since: float | None = now()
+        self._silent_since: float | None = now()
         self._failures = 0
 
     @property
-    def left(self) -> float | None:
-        """Seconds to listen."""
+    def remaining(self) -> float | None:
+        """Seconds for which to go on listening; None: for ever."""
         return None if self._until is None else self._until - self._now()
 
     def over(self) -> bool:
         """Whether the time to listen has passed."""
-        left = self.left
-        return left is not None and left <= 0
+        remaining = self.remaining
+        return remaining is not None and remaining <= 0
 
     def connected(self) -> None:
-        """The node answers."""
+        """Begin a new connection: the node has answered."""
         self.events.begin()
 
-    def heard(self, chunk: bytes) -> Iterator[Estimates]:
-        """Releases; whatever came, the node is there."""
-        self._alone_since, self._failures = None, 0
+    def receive(self, chunk: bytes) -> Iterator[Estimates]:
+        """Yield the releases of a chunk; any chunk shows that the node is there."""
+        self._silent_since, self._failures = None, 0
         return self.events.feed(chunk)
 
     def wait(self, failure: Reply | Silence) -> float:
-        """Seconds before the next connection; raises what will not pass, or has not passed for too long."""
+        """Return the seconds before the next connection; raise a failure that lasts, or has lasted for too long."""
         now = self._now()
-        if self._alone_since is None:
-            self._alone_since = now
+        if self._silent_since is None:
+            self._silent_since = now
         wait: float = min(_FIRST_WAIT * 2**self._failures, _LONGEST_WAIT)
         if isinstance(failure, Reply):
             if failure.status not in (429, 502, 503, 504):
                 raise problem(failure)
             wait = max(wait, retry_after(failure.retry_after) or 0.0)
-        elif not failure.passing:
+        elif not failure.temporary:
             raise problem(failure)
-        if self._patience is not None and now + wait - self._alone_since > self._patience:
+        if self._patience is not None and now + wait - self._silent_since > self._patience:
             raise problem(failure)
         self._failures = min(self._failures + 1, 10)
-        return wait if self.left is None else max(0.0, min(wait, self.left))
+        return wait if self.remaining is None else max(0.0, min(wait, self.remaining))
