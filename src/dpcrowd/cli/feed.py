@@ -275,7 +275,7 @@ class _WaitForNode:
         return True
 
     def end(self) -> None:
-        """The node has answered: report it, if the feed was waiting."""
+        """Report that the node has answered, if the feed was waiting."""
         if self._message:
             click.echo("dpcrowd: the node takes check-ins again", err=True)
         self._message = ""

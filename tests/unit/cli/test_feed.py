@@ -321,7 +321,7 @@ def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> No
             sender.send([CheckIn("person-2", REGION)])
         assert told.value.reason == "untrusted"
         ca.write_bytes(new.authority.read_bytes())
-        assert sender.say_idle() == feed_module._RETRY, "tried again soon, and with the file as it is now"
+        assert sender.send_idle() == feed_module._RETRY, "tried again soon, and with the file as it is now"
         assert sender.send([CheckIn("person-2", REGION)]).accepted == 1
         sender.close()
 

@@ -259,5 +259,5 @@ def test_a_certificate_that_cannot_be_read_is_named(file: Path, node: Node, caps
     file.with_name("server-1.crt").write_text("no certificate", encoding="ascii")
     code, _, err = run(capsys, "reload", str(file), "--token", "secret-secret-secret")
     assert code == 2
-    assert "server-1.crt cannot be read as a certificate" in err
+    assert "server-1.crt' is not a readable PEM certificate" in err
     assert node.asked == []

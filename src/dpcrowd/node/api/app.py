@@ -80,7 +80,7 @@ def make_app(
 
 
 def _status_routes(context: Context) -> list[BaseRoute]:
-    """The state of the node. Health and readiness are open to everybody, so that a supervisor needs no token."""
+    """Return the routes for the state of the node; health and readiness need no token, for supervisors."""
     service = context.service
 
     def is_operator(request: Request) -> bool:
@@ -118,7 +118,7 @@ def _status_routes(context: Context) -> list[BaseRoute]:
 
 
 def _admin_routes(context: Context) -> list[BaseRoute]:
-    """The commands of an operator; each answers with a sentence that says what was done."""
+    """Return the routes for an operator's commands, which answer with a sentence that says what was done."""
     service = context.service
 
     def command(carry_out: Callable[[], Awaitable[str]]) -> Callable[[Request], Awaitable[Response]]:

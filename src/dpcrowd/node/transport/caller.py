@@ -63,9 +63,7 @@ class Caller(asyncio.Protocol):
         self.has_sent = False
         self._owner, self._context = owner, context
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject | None = (
-            None  # created with the first TLS record, since it needs more memory than all the rest
-        )
+        self._tls: ssl.SSLObject | None = None  # created with the first TLS record: it needs most of the memory
         self._transport: asyncio.Transport | None = None
         self._session: _Session | None = None
         self._first_bytes = b""
