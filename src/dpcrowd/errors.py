@@ -1,10 +1,10 @@
 """Errors that a person can act on.
 
-Whatever dpcrowd refuses or cannot do is a `DpcrowdError` whose message is one line: what was given, what is allowed,
-what to do. The command line prints that line and exits with code 2; a library user catches one class.
+Everything that dpcrowd refuses or cannot do raises a `DpcrowdError` whose message is one line: what was given, what is
+allowed, what to do. The command line prints that line and exits with code 2; a library user catches one class.
 
-Only `BadInput` is a `ValueError`. A disk that is full, a budget that is spent or a node that does not answer are no
-wrong values: whoever catches `ValueError` around a conversion must not catch those.
+Only `BadInput` is a `ValueError`. A full disk, a spent budget and a node that does not answer are not wrong values:
+`except ValueError` around a conversion must not catch them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = [
 
 
 class DpcrowdError(Exception):
-    """Base of every error that dpcrowd raises on purpose."""
+    """The base class of all errors that dpcrowd raises on purpose."""
 
 
 class BadInput(DpcrowdError, ValueError):
-    """A value that was given is not allowed."""
+    """A value is not allowed."""
 
 
 class MissingExtra(DpcrowdError):
-    """An optional library is needed for what was asked."""
+    """An optional library is needed but not installed."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f'{purpose} needs {library}, which is not installed: pip install "dpcrowd[{extra}]"')
         self._arguments = (library, extra, purpose)
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
-        return type(self), self._arguments  # an error of a worker process has to reach the user whole
+        return type(self), self._arguments  # an error of a worker process has to reach the user complete
 
 
 class BrokenPlugin(DpcrowdError):
@@ -57,14 +57,14 @@ class BrokenPlugin(DpcrowdError):
 
 
 class SlotTaken(DpcrowdError):
-    """The slot has been drawn (or released, or declared lost) before: it is never drawn a second time."""
+    """The slot was sampled, released or declared lost before; it is never sampled a second time."""
 
 
 class BudgetExhausted(DpcrowdError):
     """A ledger refuses to spend: the window (or horizon) has not enough epsilon left.
 
-    All amounts are exact integers of 1e-9 epsilon; `returns_at` is the first slot at which more budget is there
-    than now, or None if none ever comes back (a finite horizon).
+    All amounts are exact integers of 1e-9 epsilon; `returns_at` is the first slot with more budget than now, or None if
+    no budget comes back (a finite horizon).
     """
 
     def __init__(self, message: str, *, requested: int, remaining: int, returns_at: int | None) -> None:
@@ -81,14 +81,14 @@ def _exhausted(message: str, requested: int, remaining: int, returns_at: int | N
     return BudgetExhausted(message, requested=requested, remaining=remaining, returns_at=returns_at)
 
 
-def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> BadInput:
-    """The error for a name that does not exist, with the nearest one that does."""
+def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> BadInput:
+    """Return the error for a name that does not exist, with the most similar one that does."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(given.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
-    original = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1, cutoff=0.5)
+    original = {one.lower(): one for one in names}
     hint = f" Did you mean '{original[near[0]]}'?" if near else ""
-    shown = names if len(names) <= 30 else [*names[:30], f"and {len(names) - 30} more"]
-    return BadInput(f"unknown {kind} '{given}'.{hint} Allowed: {', '.join(shown)}.")
+    listed = names if len(names) <= 30 else [*names[:30], f"and {len(names) - 30} more"]
+    return BadInput(f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(listed)}.")
 
 
 def whole_number(name: str, value: object, least: int, most: int | None = None, why: str = "") -> None:

@@ -1,6 +1,6 @@
-"""Schemes, data sets and topologies of other packages: found by entry points, or named as `package:object`.
+"""Schemes, data sets and topologies of other packages, found by entry points or named as `package:object`.
 
-A package offers them in its `pyproject.toml`, one line each, under the name that users give on the command line:
+A package registers them in its `pyproject.toml`, one line each, under the name that users give on the command line:
 
     [project.entry-points."dpcrowd.schemes"]
     median = "crowd_extras.median:Median"       # a subclass of dpcrowd.Scheme
@@ -9,9 +9,9 @@ A package offers them in its `pyproject.toml`, one line each, under the name tha
     [project.entry-points."dpcrowd.topologies"]
     star = "crowd_extras.star:star"             # a function of servers, density and a random generator
 
-Nothing is imported before its name is asked for, and dpcrowd's own names are looked up first. A plug-in that cannot be
-used raises `BrokenPlugin`, which names the package; everything else keeps working. Live servers run dpcrowd's own
-schemes only.
+Nothing is imported before its name is used, and dpcrowd's own names are looked up first. A plug-in that cannot be used
+raises `BrokenPlugin`, which names the package; everything else keeps working. Live servers run only dpcrowd's own
+schemes.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _REACHES = ("alone", "one-hop", "flooding", "central")
 
 @dataclass(frozen=True)
 class Plugin:
-    """Something that another package offers; `load` imports it.
+    """A scheme, data set or topology that another package registers; `load` imports it.
 
-    name     what users call it: the entry point's name, or `package:object`
+    name     its name for users: that of the entry point, or `package:object`
     package  the distribution that registered it, or the top-level package of a `package:object`
     target   `module:object`
     """
@@ -96,7 +96,7 @@ class Plugin:
         return option in inspect.signature(self.load()).parameters
 
     def broken(self, reason: str) -> BrokenPlugin:
-        """The error that says what is wrong with this plug-in."""
+        """Return the error that says what is wrong with this plug-in."""
         return BrokenPlugin(self.kind, self.name, self.package, reason)
 
     def _check_scheme(self, value: Any) -> None:
@@ -124,12 +124,12 @@ class Plugin:
 
 @cache
 def installed(kind: Kind) -> dict[str, Plugin]:
-    """What the packages of this environment have registered, by name; nothing is imported."""
-    found: dict[str, Plugin] = {}
+    """Return what the packages of this environment have registered, by name; nothing is imported."""
+    plugins: dict[str, Plugin] = {}
     for entry in sorted(entry_points(group=_GROUPS[kind]), key=lambda entry: (entry.name, _distribution(entry))):
-        # Of two packages that take the same name the first in the alphabet has it, on every machine.
-        found.setdefault(entry.name, Plugin(kind, entry.name, _distribution(entry), entry.value))
-    return found
+        # If two packages register the same name, the alphabetically first one gets it, on every machine.
+        plugins.setdefault(entry.name, Plugin(kind, entry.name, _distribution(entry), entry.value))
+    return plugins
 
 
 def _distribution(entry: EntryPoint) -> str:
@@ -137,7 +137,7 @@ def _distribution(entry: EntryPoint) -> str:
 
 
 def find_plugin(kind: Kind, name: str) -> Plugin | None:
-    """The plug-in that a name stands for: a registered one, or `package:object`; None if it is neither."""
+    """Return the plug-in of this name: a registered one, or `package:object`; None if it is neither."""
     plugin = installed(kind).get(name)
     if plugin is None and _REFERENCE.fullmatch(name):
         plugin = Plugin(kind, name, name.partition(":")[0].partition(".")[0], name)
@@ -145,18 +145,18 @@ def find_plugin(kind: Kind, name: str) -> Plugin | None:
 
 
 def scheme_class(name: str) -> type[Scheme]:
-    """A scheme's class by its name; dpcrowd's own first."""
+    """Return the class of a scheme by its name; dpcrowd's own schemes come first."""
     if name in SCHEMES:
         return SCHEMES[name]
     plugin = find_plugin("scheme", name)
     if plugin is None:
         raise unknown_name("scheme", name, [*SCHEMES, *installed("scheme")])
-    loaded: type[Scheme] = plugin.load()
-    return loaded
+    kind: type[Scheme] = plugin.load()
+    return kind
 
 
 def make_scheme(name: str, **options: Any) -> Scheme:
-    """A scheme by its name, that of a plug-in, or `package:Class`; options that are None are left out.
+    """Return a scheme by its name, that of a plug-in, or `package:Class`; options that are None are left out.
 
     >>> make_scheme("dpcrowd", interval=5).sampling
     'fixed'
@@ -169,7 +169,7 @@ def make_scheme(name: str, **options: Any) -> Scheme:
 
 
 def package_of(scheme: Scheme | type[Scheme]) -> str | None:
-    """The package that answers for a scheme; None for dpcrowd's own schemes."""
+    """Return the package that is responsible for a scheme; None for dpcrowd's own schemes."""
     kind = scheme if isinstance(scheme, type) else type(scheme)
     if kind in OWN:
         return None
@@ -181,7 +181,7 @@ def package_of(scheme: Scheme | type[Scheme]) -> str | None:
 
 
 def plugin_digest(value: Any) -> str:
-    """A digest of the source of the package that an object comes from, so that stored results follow its changes."""
+    """Return a digest of the source of an object's package, so that stored results become invalid when it changes."""
     digest = hashlib.sha256()
     module = inspect.getmodule(value)
     top = import_module(module.__name__.partition(".")[0]) if module is not None else None

@@ -16,7 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from dpcrowd.node.api import places, protocol, serve
+from dpcrowd.node.api import places, serve
 from dpcrowd.node.api.serve import make_server
 from node_support_api import CHECKIN, READ, FakeService, app_of, bearer, estimates_of
 from node_support_tls import Authority
@@ -176,7 +176,7 @@ def test_a_request_that_does_not_go_on_is_not_waited_for(first: bytes, monkeypat
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check-ins have a limit with an answer of its own; this is for whatever else takes a body."""
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.4)
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.4)
 
     async def use(address: str) -> None:
         head = f"POST /v1/checkins HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {CHECKIN}\r\n"
@@ -203,7 +203,7 @@ def test_a_header_without_end_is_refused() -> None:
 
 def test_a_client_that_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer, and its file, would stay for ever."""
-    monkeypatch.setattr(protocol, "READ_SECONDS", 0.4)
+    monkeypatch.setattr(serve, "READ_SECONDS", 0.4)
     service = FakeService(slots=range(20_000))
 
     async def use(address: str) -> None:

@@ -1,4 +1,4 @@
-"""The console for tables and progress: as wide as the terminal, or wide enough for a table where there is none."""
+"""The console for tables and progress bars: as wide as the terminal, or wide enough for any table without one."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _GAP = 2
 
 
 def console() -> Any:
-    """A rich console on standard output."""
+    """Return a rich console on standard output."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 170, highlight=False)
 
 
 def print_columns(out: Any, columns: dict[str, list[str]]) -> None:
-    """A table, cut into several below each other where the terminal is too narrow; each begins with the first column.
+    """Print a table; if the terminal is too narrow, as several tables, each of which begins with the first column.
 
     A number that lost its digits to a narrow column would be worse than no number.
     """
     from rich.table import Table
 
     first, *others = columns
-    for names in _fitting(columns, first, others, out.width):
+    for names in _split_to_width(columns, first, others, out.width):
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column(first, no_wrap=True)
         for name in names:
@@ -37,22 +37,23 @@ def print_columns(out: Any, columns: dict[str, list[str]]) -> None:
         out.print(table)
 
 
-def _fitting(columns: dict[str, list[str]], first: str, others: list[str], width: int) -> list[list[str]]:
-    wide = {name: _GAP + max(map(len, [name, *values])) for name, values in columns.items()}
+def _split_to_width(columns: dict[str, list[str]], first: str, others: list[str], width: int) -> list[list[str]]:
+    """Return the names of the columns of each table, apart from the first column."""
+    widths = {name: _GAP + max(map(len, [name, *values])) for name, values in columns.items()}
     tables: list[list[str]] = [[]]
-    used = wide[first]
+    used = widths[first]
     for name in others:
-        if tables[-1] and used + wide[name] > width:
+        if tables[-1] and used + widths[name] > width:
             tables.append([])
-            used = wide[first]
+            used = widths[first]
         tables[-1].append(name)
-        used += wide[name]
+        used += widths[name]
     return tables
 
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on standard error, or nothing where that is no terminal."""
+    """Show a progress bar on standard error; yields None, and shows nothing, if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -63,7 +64,7 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=None)
 
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def update(completed: int, total: int) -> None:
+            bar.update(task, completed=completed, total=total)
 
         yield update

@@ -1,4 +1,4 @@
-"""`dpcrowd data`: list the data sets, write a synthetic one, download a published one."""
+"""`dpcrowd data`: list the data sets, write a synthetic one, or download a published one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ __all__ = ["data"]
 @click.command(name="data")
 @click.argument("name", required=False)
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="A CSV file for a synthetic set, a folder for a published one."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write to this CSV file (synthetic data set), or into this folder (published one).",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a synthetic set.")
-@click.option("--run", type=int, default=0, show_default=True, help="Which run of that seed to write.")
-@click.option("--slots", type=int, help="Length of a synthetic set.  [default: 1000]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a synthetic data set.")
 @click.option(
-    "--from", "source", type=click.Path(path_type=Path), help="Convert a file you got from the publisher; no download."
+    "--run", type=int, default=0, show_default=True, help="Number of the run of that seed to write, from 0 on."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is already there.")
-@click.option("--json", "as_json", is_flag=True, help="List as JSON.")
+@click.option("--slots", type=int, help="Number of slots of a synthetic data set.  [default: 1000]")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Convert this file of the publisher instead of downloading it.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that exists already.")
+@click.option("--json", "as_json", is_flag=True, help="List the data sets as JSON.")
 def data(
     name: str | None,
     out: Path | None,
@@ -36,16 +43,16 @@ def data(
     force: bool,
     as_json: bool,
 ) -> None:
-    """List the data sets, or get one.
+    """List the data sets, write a synthetic one, or download a published one.
 
     \b
-    dpcrowd data                              list names, shapes, sources, terms, and where each one is
-    dpcrowd data linear --out linear.csv      write a synthetic set (multi-linear too)
-    dpcrowd data flu                          download from the CDC into the cache folder (multi-flu too)
-    dpcrowd data flu --from ILINet.csv        convert a file that you downloaded by hand
+    dpcrowd data                            list names, sizes, sources, terms and places
+    dpcrowd data linear --out linear.csv    write a synthetic data set (or multi-linear)
+    dpcrowd data flu                        download flu (or multi-flu) from the CDC
+    dpcrowd data flu --from ILINet.csv      convert a file that you have downloaded
 
-    Wherever a data set is asked for, the path of any CSV or Parquet file works as well: one row a slot, one column a
-    region, an optional first column of time labels; or raw check-ins with the columns user, time, region.
+    Wherever a data set is expected, the path of a CSV or Parquet file works as well: one row per slot and one column
+    per region, after an optional first column of time labels; or raw check-ins with the columns user, time and region.
     """
     from dpcrowd.plugins import find_plugin, installed
     from dpcrowd.sim.data.draw import NAMES, SYNTHETIC  # here, so that --help does not load NumPy
@@ -56,12 +63,12 @@ def data(
         raise unknown_name("data set", name, [*NAMES, *installed("data set")])
     elif name in SYNTHETIC or name not in NAMES:
         if source is not None:
-            kind = "synthetic" if name in SYNTHETIC else "that of a package"
-            raise BadInput(f"--from was given, but '{name}' is {kind}; leave it out.")
+            kind = "is synthetic" if name in SYNTHETIC else "comes from a package"
+            raise BadInput(f"--from converts published data sets, but '{name}' {kind}; leave --from out.")
         _write_synthetic(name, out, seed, run, slots, force)
     else:
         if slots is not None:
-            raise BadInput(f"--slots was given, but '{name}' is written whole; leave it out.")
+            raise BadInput(f"--slots is for synthetic data sets, but '{name}' is published; leave --slots out.")
         _get_published(name, out, source, force)
 
 
@@ -78,7 +85,7 @@ def _list(as_json: bool) -> None:
         click.echo(json.dumps({"data": rows}, indent=2))
         return
     for entry in CATALOG:
-        where = find_location(entry.name) or f"not here; get it with: dpcrowd data {entry.name}"
+        where = find_location(entry.name) or f"not on this machine; download it with: dpcrowd data {entry.name}"
         click.echo(f"{entry.name:<14}{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}")
         for title, text in (("what", entry.what), ("source", entry.source), ("terms", entry.terms), ("where", where)):
             click.echo(f"  {title:<8}{text}")
@@ -87,11 +94,11 @@ def _list(as_json: bool) -> None:
             f"{row['name']:<14}{row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
         )
         click.echo(f"  {'source':<8}{row['source']}")
-    click.echo("Any CSV or Parquet file of counts, or of check-ins (user, time, region), works too: give its path.")
+    click.echo("The path of any CSV or Parquet file of counts, or of check-ins (user, time, region), works as well.")
 
 
 def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of the data sets of other packages, and what is wrong with those that cannot be loaded."""
+    """Return rows for the data sets of other packages, and a problem for each that cannot be loaded."""
     from dpcrowd.errors import DpcrowdError
     from dpcrowd.plugins import installed
     from dpcrowd.sim.data.plugin import plugin_data
@@ -100,11 +107,11 @@ def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
     problems = []
     for name, plugin in installed("data set").items():
         try:
-            loaded = plugin_data(plugin)
+            data_set = plugin_data(plugin)
         except DpcrowdError as error:
             problems.append(str(error))
             continue
-        row = {"name": name, "slots": loaded.slots, "regions": len(loaded.regions)}
+        row = {"name": name, "slots": data_set.slots, "regions": len(data_set.regions)}
         rows.append({**row, "what": "", "source": f"the package {plugin.package}", "terms": "", "where": "installed"})
     return rows, problems
 
@@ -115,16 +122,18 @@ def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: in
     from dpcrowd.sim.data.seeds import Purpose, generator
 
     if out is None:
-        raise BadInput(f"'{name}' is not downloaded; to write one run of it to a file, give --out {name}.csv.")
+        raise BadInput(
+            f"'{name}' is not downloaded but generated; to write a run of it to a file, give --out {name}.csv."
+        )
     if out.suffix.lower() != ".csv":
-        raise BadInput(f"--out is '{out}'; give a file name that ends in .csv.")
+        raise BadInput(f"--out is '{out}'; allowed: a file name that ends in .csv.")
     if seed < 0 or run < 0:
-        raise BadInput(f"--seed {seed} --run {run}; allowed: 0 or more.")
+        raise BadInput(f"--seed is {seed} and --run is {run}; allowed: whole numbers of at least 0.")
     _refuse_to_replace(out, force)
-    drawn = load(name, slots=slots)
-    truth = drawn.truth(generator(seed, run, Purpose.TRUTH))
-    write_counts(out, truth, drawn.regions, [str(t) for t in range(drawn.slots)])
-    click.echo(f"wrote {out}: {drawn.slots} slots x {len(drawn.regions)} regions, seed {seed}, run {run}")
+    data_set = load(name, slots=slots)
+    truth = data_set.truth(generator(seed, run, Purpose.TRUTH))
+    write_counts(out, truth, data_set.regions, [str(t) for t in range(data_set.slots)])
+    click.echo(f"wrote {out}: {data_set.slots} slots x {len(data_set.regions)} regions, seed {seed}, run {run}")
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, force: bool) -> None:
@@ -134,7 +143,9 @@ def _get_published(name: str, out: Path | None, source: Path | None, force: bool
 
     folder = cache_dir() if out is None else out
     if folder.is_file() or folder.suffix.lower() == ".csv":
-        raise BadInput(f"--out is '{folder}'; for '{name}' give a folder, the file is called {PUBLISHED[name][0]}.")
+        raise BadInput(
+            f"--out is '{folder}'; allowed for '{name}': a folder, into which {PUBLISHED[name][0]} is written."
+        )
     path = folder / PUBLISHED[name][0]
     _refuse_to_replace(path, force)
     if source is None:
@@ -144,10 +155,10 @@ def _get_published(name: str, out: Path | None, source: Path | None, force: bool
     click.echo(
         f"wrote {path}: {len(series.weeks)} slots x {len(series.regions)} regions; US government work, credit CDC"
     )
-    if folder.resolve() not in [known.resolve() for known in search_path()]:
-        click.echo(f"to have it found there: set {ENVIRONMENT} to {folder.resolve()}")
+    if folder.resolve() not in [place.resolve() for place in search_path()]:
+        click.echo(f"for dpcrowd to find it there, set {ENVIRONMENT} to {folder.resolve()}")
 
 
 def _refuse_to_replace(path: Path, force: bool) -> None:
     if path.exists() and not force:
-        raise BadInput(f"'{path}' is already there; give --force to replace it.")
+        raise BadInput(f"'{path}' exists already; give --force to replace it.")

@@ -1,4 +1,4 @@
-"""`dpcrowd init`: a commented sample network in a new folder, ready to run on one machine with --dev."""
+"""`dpcrowd init`: write a commented sample network into a new folder, ready to run on one machine with --dev."""
 
 from __future__ import annotations
 
@@ -23,19 +23,31 @@ _LAST_PORT = 65_535
 
 @click.command(name="init")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--servers", type=int, default=3, show_default=True, help="How many servers the network has.")
-@click.option("--advanced", is_flag=True, help="Show every setting, those with a default as comments.")
-@click.option("--slot", default="1m", show_default=True, help="Length of a slot, 1s to 1d.")
-@click.option("--dev", is_flag=True, help="Make all keys here, for a trial on this machine.")
-@click.option("--port", type=int, default=7447, show_default=True, help="Where server-1 listens for neighbours.")
-@click.option("--http-port", type=int, default=8080, show_default=True, help="Where the API of server-1 listens.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--servers", type=int, default=3, show_default=True, help="Number of servers of the network.")
+@click.option("--advanced", is_flag=True, help="Write every setting, those with a default as comments.")
+@click.option("--slot", default="1m", show_default=True, help="Length of a slot, from 1s to 1d.")
+@click.option("--dev", is_flag=True, help="Create the keys of all servers here, for a trial on this machine.")
+@click.option(
+    "--port",
+    type=int,
+    default=7447,
+    show_default=True,
+    help="Port on which server-1 listens for neighbours; the next servers have the next ports.",
+)
+@click.option(
+    "--http-port",
+    type=int,
+    default=8080,
+    show_default=True,
+    help="Port of the HTTP API of server-1; the next servers have the next ports.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print names, files and tokens as JSON.")
 def init(
     folder: Path, servers: int, advanced: bool, slot: str, dev: bool, port: int, http_port: int, as_json: bool
 ) -> None:
-    """Write a sample network: network.toml, and a folder with a node.toml for each server.
+    """Write a sample network: network.toml, and a folder with a node.toml per server.
 
-    Tokens are made and shown once; the files hold their hashes. A folder that holds anything is left alone.
+    Tokens are created and shown once; the files contain their hashes. DIR must be new or empty.
     """
     from dpcrowd.node.config.samples import sample_names
 
@@ -44,41 +56,47 @@ def init(
     ports = {"--port": port, "--http-port": http_port}
     for option, first in ports.items():
         if not 1 <= first <= _LAST_PORT - servers + 1:
-            raise BadInput(f"{option} {first}; allowed: 1 to {_LAST_PORT - servers + 1} for {servers} servers.")
+            raise BadInput(f"{option} is {first}; allowed: 1 to {_LAST_PORT - servers + 1} for {servers} servers.")
     if abs(port - http_port) < servers:
-        raise BadInput(f"--port {port} and --http-port {http_port}: {servers} ports from each on would overlap.")
+        raise BadInput(
+            f"--port {port} and --http-port {http_port}: {servers} ports from each on would overlap; set them at least "
+            f"{servers} apart."
+        )
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise BadInput(f"'{folder}' is already there and is not replaced; give a new or an empty folder.")
-    # Everything is made beside and moved at the end: whoever sees the folder sees all of it.
-    beside = folder.parent / f".{folder.name or 'network'}.{secrets.token_hex(4)}"
+        raise BadInput(f"'{folder}' exists already and is not replaced; choose a new or an empty folder.")
+    # Everything is written beside the folder and moved at the end: whoever sees the folder sees it complete.
+    temporary = folder.parent / f".{folder.name or 'network'}.{secrets.token_hex(4)}"
     try:
-        beside.mkdir(mode=0o700, parents=True)
-        tokens = _write(beside, names, length, port, http_port, advanced=advanced, dev=dev)
-        if folder.is_dir():  # it may be the present one, which cannot be replaced
-            for made in sorted(beside.iterdir()):
-                made.rename(folder / made.name)
+        temporary.mkdir(mode=0o700, parents=True)
+        tokens = _write(temporary, names, length, port, http_port, advanced=advanced, dev=dev)
+        if folder.is_dir():  # it may be the current folder, which cannot be replaced
+            for path in sorted(temporary.iterdir()):
+                path.rename(folder / path.name)
         else:
-            beside.rename(folder)
+            temporary.rename(folder)
     except OSError as error:
         raise BadInput(f"cannot write '{folder}': {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    _tell(folder, names, tokens, http_port, dev=dev, as_json=as_json)
+        shutil.rmtree(temporary, ignore_errors=True)
+    _report(folder, names, tokens, http_port, dev=dev, as_json=as_json)
 
 
 def _slot_length(text: str) -> int:
     from dpcrowd.node.config.values import duration
 
-    length = int(duration(float(text) if text.replace(".", "", 1).isdecimal() else text))
+    try:
+        length = int(duration(float(text) if text.replace(".", "", 1).isdecimal() else text))
+    except BadInput:
+        length = 0
     if not _SECOND <= length <= _DAY:
-        raise BadInput(f"--slot {text}; allowed: 1s to 1d.")
+        raise BadInput(f"--slot is {text}; allowed: a duration from 1s to 1d, such as 30s or 1m.")
     return length
 
 
 def _write(
     folder: Path, names: tuple[str, ...], length: int, port: int, http_port: int, *, advanced: bool, dev: bool
 ) -> dict[str, dict[str, str]]:
-    """Both kinds of files, and with `dev` the keys; the tokens by server and right."""
+    """Write both kinds of files, and with `dev` the keys; return the tokens by server and right."""
     from dpcrowd.node.config import load_pair, token_hash
     from dpcrowd.node.config.kinds import Duration
     from dpcrowd.node.config.samples import sample_network, sample_node
@@ -113,12 +131,12 @@ def _write(
             transport=endpoints[name] if dev else f"tls/0.0.0.0:{port + number}",
             http=f"127.0.0.1:{http_port + number}",
             checkin=hashed["checkin"],
-            read=hashed.get("read", "open"),  # open in a trial alone, which is on this machine's loopback
+            read=hashed.get("read", "open"),  # open in a trial only, which listens on the loopback of this machine
             admin=hashed["admin"],
         )
         (folder / name).mkdir(mode=0o700, exist_ok=True)
         (folder / name / "node.toml").write_text(text, encoding="utf-8")
-        load_pair(folder / name / "node.toml")  # a sample that is refused must not leave this command
+        load_pair(folder / name / "node.toml")  # a sample that would be refused must not be written
     return tokens
 
 
@@ -130,11 +148,11 @@ def _make_keys(folder: Path, names: tuple[str, ...], now: datetime) -> dict[str,
     from dpcrowd.node.keys.signing import key_of_certificate
     from dpcrowd.node.keys.trial import make_trial
 
-    made = make_trial(folder, names, now)
-    return {name: key_of_certificate(files.certificate.read_bytes()) for name, files in made.items()}
+    keys = make_trial(folder, names, now)
+    return {name: key_of_certificate(files.certificate.read_bytes()) for name, files in keys.items()}
 
 
-def _tell(
+def _report(
     folder: Path,
     names: tuple[str, ...],
     tokens: dict[str, dict[str, str]],
@@ -151,7 +169,10 @@ def _tell(
         ]
         click.echo(json.dumps({"network": str(folder / "network.toml"), "servers": servers}, indent=2))
         return
-    click.echo(f"{folder / 'network.toml'}: {len(names)} servers. Tokens, shown this once; the files hold hashes:")
+    click.echo(
+        f"{folder / 'network.toml'}: {len(names)} servers. The tokens are shown only once; the files contain their "
+        "hashes:"
+    )
     click.echo(f"{'server':<16}{'right':<10}token")
     for name in names:
         for right, token in tokens[name].items():
@@ -160,18 +181,18 @@ def _tell(
         click.echo("Start each server in a terminal of its own:")
         for name in names:
             click.echo(f"  dpcrowd node run {folder / name / 'node.toml'}        # {addresses[name]}")
-        click.echo(f"For a trial on this machine only: who reads '{folder}' is all servers at once.")
+        click.echo(f"For a trial on this machine only: '{folder}' contains the private keys of all servers.")
         return
     first = names[0]
     click.echo("Next:")
     steps = {
         "dpcrowd keys init-ca ca": "the authority, once",
         f"dpcrowd keys request --name {first} --host HOST {folder / first}": "each server, on its machine",
-        f"dpcrowd keys sign {first}.csr --ca ca --name {first} --fingerprint TOLD-BY-PHONE": "the authority",
+        f"dpcrowd keys sign {first}.csr --ca ca --name {first} --fingerprint READ-BY-PHONE": "the authority",
         f"dpcrowd keys show {first}.crt": "the line for network.toml",
     }
     for command, who in steps.items():
         click.echo(f"  {command:<{max(map(len, steps))}}  # {who}")
     click.echo(f"Then set endpoints, regions and population in '{folder / 'network.toml'}', and check each server:")
     click.echo(f"  dpcrowd node doctor {folder / first / 'node.toml'}")
-    click.echo("Once it runs, 'dpcrowd node status' and the like take its read token from DPCROWD_TOKEN.")
+    click.echo("Once it runs, 'dpcrowd node status' and similar commands take its read token from DPCROWD_TOKEN.")

@@ -1,12 +1,13 @@
-"""The entry point of the command line: finds the command, loads only what it needs, and says errors in one line.
+"""The entry point of the command line: it loads only the command that is called, and reports every error in one line.
 
-Exit codes: 0 done, 1 the reader of the output went away, 2 wrong input, 130 interrupted, 143 terminated.
+Exit codes: 0 success, 1 the reader of the output closed it, 2 wrong input, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import threading
@@ -27,42 +28,43 @@ _COMMANDS = {
     "reproduce": (
         "dpcrowd.cli.reproduce",
         "reproduce",
-        "Draw every figure of the paper and judge every claim, as one page.",
+        "Draw every figure of the paper, judge every claim, and write a report.",
     ),
     "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public or past data."),
     "schemes": (
         "dpcrowd.cli.schemes",
         "schemes",
-        "List the schemes: who talks to whom, when they sample, what they promise.",
+        "List the schemes, or check one of them.",
     ),
-    "data": ("dpcrowd.cli.data", "data", "List data sets, write synthetic ones, download public ones."),
-    "init": ("dpcrowd.cli.init", "init", "Write a sample network of live servers."),
-    "keys": ("dpcrowd.cli.keys", "keys", "Make and sign the keys of live servers."),
-    "node": ("dpcrowd.cli.node", "node", "Run a live server, and ask, check and back up one."),
+    "data": ("dpcrowd.cli.data", "data", "List the data sets, write a synthetic one or download a public one."),
+    "init": ("dpcrowd.cli.init", "init", "Write the configuration of a sample network of live servers."),
+    "keys": ("dpcrowd.cli.keys", "keys", "Create and sign the keys of live servers."),
+    "node": ("dpcrowd.cli.node", "node", "Run a live server, or check, query and back up one."),
     "feed": ("dpcrowd.cli.feed", "feed", "Send check-ins from a file or a pipe to a live server."),
-    "demo": ("dpcrowd.cli.demo", "demo", "Run a whole network on this machine, with a crowd whose numbers are known."),
+    "demo": ("dpcrowd.cli.demo", "demo", "Run a complete network on this machine, with a simulated crowd."),
 }
 
 
-# Of two that begin alike the longer one comes first.
-_OUR_WORDS = {
+# Of two phrases with the same beginning the longer one comes first.
+_PHRASES = {
     "a valid integer range": "a whole number",
     "a valid integer": "a whole number",
     "a valid float range": "a number",
     "a valid float": "a number",
 }
+_RANGE = re.compile(r"is not in the range (?:(\S+?)<(=?))?x(?:<(=?)(\S+?))?(?:>(=?)(\S+?))?\.(?= |$)")
 
 
 class _Interrupted(Exception):
-    """Control-C, under a name that click does not catch: click would print an empty line of its own."""
+    """Control-C, as a class that click does not catch: click would print an empty line of its own."""
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends the program as Control-C does: unwound to the end, so that no worker is left behind."""
+    """SIGTERM, which unwinds the program as Control-C does, so that no worker process stays behind."""
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported when they are called; help needs their one-line texts only."""
+    """A group whose commands are imported when they are called; its help needs only their summaries."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -100,17 +102,17 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, message="dpcrowd %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Decentralised, differentially private estimates of a whole crowd's counts, in real time."""
+    """Estimate the counts of a crowd in real time, decentralised and differentially private."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; every refusal is one line on standard error and exit code 2."""
+    """Run the command line and return its exit code; every error is one line on standard error and exit code 2."""
     try:
-        with _unwound_by_sigterm():
+        with _sigterm_as_exception():
             result = cli.main(args=arguments, prog_name="dpcrowd", standalone_mode=False)
-            sys.stdout.flush()  # a reader that went away shows here, not in a traceback at exit
+            sys.stdout.flush()  # a reader that closed the pipe is noticed here, not in a traceback at exit
     except click.UsageError as error:
         return _refuse(_usage(error))
     except click.ClickException as error:
@@ -118,23 +120,23 @@ def main(arguments: list[str] | None = None) -> int:
     except DpcrowdError as error:
         return _refuse(str(error))
     except (MemoryError, OverflowError) as error:
-        return _refuse(f"too large for this machine ({error}); take fewer servers, slots, runs or regions.")
+        return _refuse(f"this does not fit into memory ({error}); use fewer servers, slots, runs or regions.")
     except (_Interrupted, KeyboardInterrupt, click.Abort) as stop:
         terminated = isinstance(stop, _Terminated) or isinstance(stop.__cause__ or stop.__context__, _Terminated)
         click.echo(f"dpcrowd: {'terminated' if terminated else 'interrupted'}", err=True)
         return 143 if terminated else 130
     except BrokenPipeError:
-        # Nobody is left to tell; what is still buffered has to go somewhere when the interpreter ends.
+        # Nobody reads the output any more; what is still buffered has to go somewhere when the interpreter exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
 
 
 @contextmanager
-def _unwound_by_sigterm() -> Iterator[None]:
-    """Turn the first SIGTERM into an exception; a second one, or one that somebody else handles, is left alone."""
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+def _sigterm_as_exception() -> Iterator[None]:
+    """Turn the first SIGTERM into an exception; a second one, or one with another handler, keeps its effect."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 
@@ -150,18 +152,34 @@ def _unwound_by_sigterm() -> Iterator[None]:
 
 
 def _usage(error: click.UsageError) -> str:
-    """What click has to say, in our words: the nearest option, and where to read on."""
+    """Return click's message in the words of dpcrowd, with the nearest option and where to read on."""
     text = error.format_message()
-    for theirs, ours in _OUR_WORDS.items():
-        text = text.replace(theirs, ours)
+    for phrase, replacement in _PHRASES.items():
+        text = text.replace(phrase, replacement)
+    text = _RANGE.sub(_allowed_range, text)
+    unknown = re.match(r"No such command '(.*?)'", text)
+    if unknown is not None and error.ctx is not None and isinstance(error.ctx.command, click.Group):
+        return str(unknown_name("command", unknown[1], error.ctx.command.commands))
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         options = [name for parameter in error.ctx.command.get_params(error.ctx) for name in parameter.opts]
-        # Without the dashes, which all have in common.
+        # Compared without the dashes, which all options have in common.
         names = {name.lstrip("-"): name for name in options}
         near = difflib.get_close_matches(error.option_name.lstrip("-"), names, n=1, cutoff=0.7)
         text = f"unknown option '{error.option_name}'." + (f" Did you mean '{names[near[0]]}'?" if near else "")
     command = "dpcrowd" if error.ctx is None else error.ctx.command_path
     return f"{text if text.endswith('?') else text.rstrip('.') + '.'} See '{command} --help'."
+
+
+def _allowed_range(match: re.Match[str]) -> str:
+    """Return click's range in words."""
+    least, least_equal, most_equal, most, above_equal, above = match.groups()
+    if least and most:
+        ends = f"{least} to {most}"
+    elif most:
+        ends = f"{'at most' if most_equal else 'below'} {most}"
+    else:
+        ends = f"{'at least' if least_equal or above_equal else 'above'} {least or above}"
+    return f"is not allowed; allowed: {ends}."
 
 
 def _refuse(message: str) -> int:

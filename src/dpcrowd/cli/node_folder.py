@@ -1,4 +1,4 @@
-"""What the tools of a node do with its data folder, without asking the node."""
+"""What the commands of `dpcrowd node` do with a data folder, without a running node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Decision", "backup_folder", "budget_of_folder", "forget_checkins", "
 
 
 def budget_of_folder(file: Path) -> dict[str, Any]:
-    """The answer of /v1/budget, from the ledger of a node that does not run."""
+    """Return the answer of /v1/budget, from the ledger of a node that does not run."""
     from dpcrowd.node.live.status import budget
     from dpcrowd.node.machine.trust import Trust
 
@@ -28,36 +28,42 @@ def budget_of_folder(file: Path) -> dict[str, Any]:
     with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         view = budget(network, storage, Trust(storage.ledger.counter()), time.time_ns())
     answer: dict[str, Any] = msgspec.to_builtins(view)
-    return {**answer, "text": "the node does not answer; this is what its folder says."}
+    return {**answer, "text": "the node does not answer; this is read from its data folder."}
 
 
 def backup_folder(file: Path, to: Path) -> int:
-    """One new file; the number of the last payment in it."""
+    """Copy the ledger into a new file; return the number of the last payment in it."""
     node, network = load_pair(file)
     if os.path.lexists(to):
-        raise BadInput(f"'{to}' is already there and is not replaced; give another name.")
+        raise BadInput(f"'{to}' exists already and is not replaced; choose another name.")
     if not to.absolute().parent.is_dir():
-        raise BadInput(f"'{to.absolute().parent}' is no folder; make it first.")
+        raise BadInput(f"'{to.absolute().parent}' is not a folder; create it first.")
     with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         return storage.backup(to)
 
 
 def forget_checkins(file: Path) -> Path:
-    """Of a node that does not run; gives the folder of its journal."""
+    """Delete the check-ins of a node that does not run; return the folder of its journal."""
     node, _ = load_pair(file)
     if not node.data.is_dir():
-        raise BadInput(f"'{node.data}' does not exist: no server has run here, and there is nothing to forget.")
+        raise BadInput(f"'{node.data}' does not exist: no server has run here, and there are no check-ins to delete.")
     return forget_journal(node.data)
 
 
 class Decision:
-    """A with block that holds the folder, so that what `text` says is still true when it is carried out."""
+    """A change of the ledger that needs confirmation.
+
+    As a context manager it keeps the folder locked, so that `text` is still true when the change is carried out.
+
+    text   what the change means, for the operator and for the ledger's log
+    facts  the same for programs
+    """
 
     def __init__(self, storage: Storage, text: str, facts: dict[str, Any], act: Callable[[str], None]) -> None:
         self._storage, self.text, self.facts, self._act = storage, text, facts, act
 
     def carry_out(self) -> None:
-        """From now on; logged with the text."""
+        """Make the change; the ledger logs it with the text."""
         self._act(self.text)
 
     def __enter__(self) -> Decision:
@@ -70,7 +76,7 @@ class Decision:
 
 
 def new_horizon(file: Path) -> Decision:
-    """Of a finite guarantee for pinned users, by the operator of a stopped node."""
+    """Prepare a new horizon of a finite guarantee for pinned users; the node has to be stopped."""
     from dpcrowd.node.live.horizon import horizon_text, paid_before
     from dpcrowd.privacy.account import EVER
     from dpcrowd.privacy.allowance import by_revision
@@ -79,17 +85,17 @@ def new_horizon(file: Path) -> Decision:
     guarantee, clock = network.guarantee(), network.clock()
     if guarantee.kind != "finite":
         raise BadInput(
-            f"network '{network.id}' promises a window, whose budget comes back by itself; only a finite horizon "
-            "can begin anew."
+            f"network '{network.id}' has a window guarantee, whose budget comes back by itself; only a finite horizon "
+            "can begin again."
         )
     if guarantee.users == "roaming":
         raise BadInput(
-            f"network '{network.id}' has roaming users: a horizon that begins at one server alone lets them pay more "
-            "than any server reports. It begins at all servers with the same slot: "
+            f"network '{network.id}' has roaming users: if a horizon began at one server alone, they could pay more "
+            "than any server reports. Begin it at all servers with the same slot: "
             f"{by_revision(network.id)}."
         )
-    ledger = _ledger(node)
-    _refuse_missing(ledger, network.id)
+    ledger = _ledger_folder(node)
+    _require_folder(ledger, network.id)
     storage = Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared)
     now = time.time_ns()
     # A slot in its grace is not sealed yet, and may still be paid: it is the first one of the new horizon.
@@ -111,16 +117,16 @@ def new_horizon(file: Path) -> Decision:
         "epsilon_summed": from_nano(spent + new),
     }
     text = horizon_text(network, spent, first)
-    return Decision(storage, text, facts, lambda told: storage.ledger.new_horizon(unsealed, now, told))
+    return Decision(storage, text, facts, lambda text: storage.ledger.new_horizon(unsealed, now, text))
 
 
 def withdrawal(file: Path, network: str) -> Decision:
-    """Of the promise of a network that has ended.
+    """Prepare the withdrawal of the promise of a network that has ended.
 
-    The ledger's folder is held as that network's server would hold it: neither it nor the ledger's own server runs.
+    The ledger's folder is locked as that network's server would lock it: neither that server nor the ledger's own runs.
     """
     node, _ = load_pair(file)
-    ledger = _ledger(node)
+    ledger = _ledger_folder(node)
     with Storage.inspect(ledger, network_id=network) as storage:
         account = storage.ledger.account(time.time_ns())
     promises = {promise.network: promise for promise in account.promises}
@@ -131,21 +137,23 @@ def withdrawal(file: Path, network: str) -> Decision:
     storage = Storage.open(ledger, network_id=network)
     nano, total = promises[network].nano, account.total - account.lost
     others = sorted(set(promises) - {network})
-    left = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
+    remaining = f"the promises of {', '.join(map(repr, others))}" if others else "no other promise"
     text = (
         f"Network '{network}' promised its users ε={format_epsilon(nano)}. Withdrawn, this no longer limits what is "
-        f"spent on the ledger, which then keeps {left}: who was counted in '{network}' may pay more than was promised "
+        f"spent on the ledger, which then keeps {remaining}: who was counted in '{network}' may pay more than was "
+        "promised "
         f"there. What was paid, ε={format_epsilon(total)} since the ledger began, stays paid. A server of '{network}' "
-        "that is started again declares its promise anew."
+        "that is started again declares its promise again."
     )
     facts = {"network": network, "ledger": str(ledger), "epsilon": from_nano(nano), "left": others}
-    return Decision(storage, text, facts, lambda told: storage.ledger.withdraw(network, time.time_ns(), told))
+    return Decision(storage, text, facts, lambda text: storage.ledger.withdraw(network, time.time_ns(), text))
 
 
-def _ledger(node: NodeConfig) -> Path:
+def _ledger_folder(node: NodeConfig) -> Path:
     return node.data if node.ledger.shared is None else node.ledger.shared
 
 
-def _refuse_missing(ledger: Path, network: str) -> None:
+def _require_folder(ledger: Path, network: str) -> None:
+    """Refuse a folder that does not exist; `Storage.open` would create it."""
     with Storage.inspect(ledger, network_id=network):
-        pass  # `open` would make a folder where none is
+        pass

@@ -1,4 +1,4 @@
-"""What the commands of `dpcrowd node` share: options, exit codes, and asking the operator."""
+"""What the commands of `dpcrowd node` share: options, exit codes, and questions to the operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-__all__ = ["agreed", "as_json", "asking", "file", "file_and", "numbered", "say", "yes"]
+__all__ = ["as_json", "asking", "confirmed", "file", "file_and", "numbered", "print_error", "yes"]
 
 P = ParamSpec("P")
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -17,28 +17,37 @@ STORAGE, NO_ANSWER = 3, 4
 _HERE = "node.toml"
 
 file = click.argument("file", metavar="[NODE.TOML]", default=_HERE, type=click.Path(path_type=Path))
-as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
-yes = click.option("--yes", is_flag=True, help="Do not ask.")
-_token = click.option("--token", envvar="DPCROWD_TOKEN", help="A token of the node.  [env: DPCROWD_TOKEN]")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+_token = click.option(
+    "--token",
+    envvar="DPCROWD_TOKEN",
+    help="Token of the node's API with the right that the command needs.  [env: DPCROWD_TOKEN]",
+)
 _timeout = click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout",
+    type=click.FloatRange(0.1, 600),
+    default=5.0,
+    show_default=True,
+    help="Wait this many seconds for an answer.",
 )
 
 
 def file_and(name: str, metavar: str, kind: click.ParamType[Any]) -> Callable[[Command], Command]:
-    """`[NODE.TOML] THIS`: the file may be left out, although it comes first. Gives the command `file` and `name`.
+    """Declare the arguments `[NODE.TOML] METAVAR`: the file may be left out, although it comes first.
 
-    Click fills arguments from the left, so that a lone one would be the file: both are read as one list here.
+    The command gets them as `file` and `name`. Click fills arguments from the left, so that a single one would be the
+    file; here both are read as one list.
     """
 
-    def split(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
-        if len(given) > 2:
-            raise click.UsageError(f"{len(given)} arguments; allowed: {metavar}, or NODE.TOML and {metavar}", ctx)
-        if len(given) == 1 and given[0].endswith(".toml"):
-            raise click.UsageError(f"missing argument '{metavar}' after '{given[0]}'", ctx)
-        ctx.params["file"] = Path(given[0] if len(given) == 2 else _HERE)
+    def split(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
+        if len(values) > 2:
+            raise click.UsageError(f"{len(values)} arguments; allowed: {metavar}, or NODE.TOML and {metavar}", ctx)
+        if len(values) == 1 and values[0].endswith(".toml"):
+            raise click.UsageError(f"missing argument '{metavar}' after '{values[0]}'", ctx)
+        ctx.params["file"] = Path(values[0] if len(values) == 2 else _HERE)
         try:
-            return kind.convert(given[-1], parameter, ctx)
+            return kind.convert(values[-1], parameter, ctx)
         except click.BadParameter as error:
             error.param_hint = f"'{metavar}'"
             raise
@@ -47,44 +56,44 @@ def file_and(name: str, metavar: str, kind: click.ParamType[Any]) -> Callable[[C
 
 
 def asking(command: Command) -> Command:
-    """The options of a command that asks a running node."""
+    """Add the options of a command that sends requests to a running node."""
     return _token(as_json(_timeout(command)))
 
 
-def say(text: str) -> None:
-    """One line on standard error."""
+def print_error(text: str) -> None:
+    """Print one line on standard error."""
     click.echo(f"dpcrowd: error: {' '.join(text.split())}", err=True)
 
 
 def numbered(command: Callable[P, int | None]) -> Callable[P, int]:
-    """Exit codes beyond 2: storage, and a node that does not answer."""
+    """Give a command the exit codes beyond 2: those for storage, and for a node that does not answer."""
 
     @wraps(command)
-    def with_number(*arguments: P.args, **settings: P.kwargs) -> int:
+    def with_exit_code(*arguments: P.args, **settings: P.kwargs) -> int:
         from dpcrowd.cli.asking import NoAnswer
         from dpcrowd.node.storage import StorageFailed
 
         try:
             return command(*arguments, **settings) or 0
         except StorageFailed as error:
-            say(str(error))
+            print_error(str(error))
             return STORAGE
         except PermissionError as error:
-            say(f"'{error.filename}': {error.strerror}; run this as the user of the node.")
+            print_error(f"cannot access '{error.filename}': {error.strerror}; run this as the user of the node.")
             return STORAGE
         except NoAnswer as error:
-            say(str(error))
+            print_error(str(error))
             return NO_ANSWER
 
-    return with_number
+    return with_exit_code
 
 
-def agreed(question: str) -> bool:
-    """Where nobody can answer, the answer is no."""
+def confirmed(question: str) -> bool:
+    """Ask the operator; without a terminal the answer is no."""
     try:
         answer, hint = click.confirm(question, default=False, err=True), ""
     except click.Abort:
-        answer, hint = False, " Give --yes where nobody can be asked."
+        answer, hint = False, " Give --yes to run it without a terminal."
     if not answer:
-        say(f"not confirmed; nothing was changed.{hint}")
+        print_error(f"not confirmed; nothing was changed.{hint}")
     return answer

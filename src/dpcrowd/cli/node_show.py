@@ -1,4 +1,4 @@
-"""How the tools of a node show what they have: as lines for people, or as JSON."""
+"""How the commands of `dpcrowd node` print answers: as lines for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["show_budget", "show_findings", "show_peers", "show_replay", "show_st
 
 
 def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
-    """The doctor's report; 1 if there is a problem."""
+    """Print the doctor's report; return exit code 1 if there is a problem."""
     problems = sum(finding.outcome == "problem" for finding in findings)
     if as_json:
         click.echo(json.dumps({"passed": not problems, "findings": [asdict(one) for one in findings]}, indent=2))
@@ -31,21 +31,21 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 
 def show_replay(replayed: Replayed, *, as_json: bool) -> int:
-    """Whether a recording gave the same instructions again; 1 if it did not."""
+    """Print whether a recording gave the same instructions again; return exit code 1 if it did not."""
     if as_json:
         click.echo(json.dumps({"same": replayed.difference is None, **asdict(replayed)}, indent=2))
     else:
-        lives = f"{replayed.lives} li{'fe' if replayed.lives == 1 else 'ves'} of a node"
-        click.echo(f"{replayed.steps} stimuli of {lives}, recorded by dpcrowd {', '.join(replayed.versions)}.")
+        runs = f"{replayed.lives} run{'' if replayed.lives == 1 else 's'} of a node"
+        click.echo(f"{replayed.steps} stimuli of {runs}, recorded by dpcrowd {', '.join(replayed.versions)}.")
         if replayed.ended:
-            click.echo(f"The recording ends before the last life did: {_plain(replayed.ended)}.")
+            click.echo(f"The recording ends before the last run did: {_plain(replayed.ended)}.")
         same = "The same instructions came out, bit for bit."
         click.echo(same if replayed.difference is None else f"DIFFERENT: {_plain(str(replayed.difference))}")
     return 0 if replayed.difference is None else 1
 
 
 def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str, Any], *, as_json: bool) -> None:
-    """The most important of everything."""
+    """Print readiness, network, neighbours and budget in a few lines."""
     if as_json:
         click.echo(json.dumps({"ready": ready, "network": network, "budget": budget}, indent=2))
         return
@@ -61,13 +61,13 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
     ]
     rows += [("soon" if "certificate" in text else "warning", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
-        told = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
-        rows.append(("next", f"{told}, digest {network.get('next_digest', '?')}"))
-    _rows(rows)
+        revision = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
+        rows.append(("next", f"{revision}, digest {network.get('next_digest', '?')}"))
+    _print_rows(rows)
 
 
 def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
-    """What is promised, spent, left, and when some comes back."""
+    """Print what is promised, what is spent and left, and when budget comes back."""
     if as_json:
         click.echo(json.dumps(view, indent=2))
         return
@@ -79,11 +79,11 @@ def show_budget(view: dict[str, Any], *, as_json: bool) -> None:
     lost = f", and ε={view['total_blocked']:g} of confirmed losses blocked" if view.get("total_blocked") else ""
     rows.append(("in all", f"ε={view['total_spent']:g} since the ledger began{lost}"))
     rows.append(("samples", "yes" if view["samples"] else f"no: {view['text']}"))
-    _rows(rows)
+    _print_rows(rows)
 
 
 def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
-    """One line a neighbour."""
+    """Print one line per neighbour."""
     if as_json:
         click.echo(json.dumps(network["neighbours"], indent=2))
         return
@@ -91,8 +91,8 @@ def show_peers(network: dict[str, Any], *, as_json: bool) -> None:
     for one in network["neighbours"]:
         refused = ", ".join(f"{reason} {count}" for reason, count in one["refused"].items()) or "-"
         slot = "-" if one["last_slot"] is None else str(one["last_slot"])
-        at = "-" if one["last_heard"] is None else _to_milliseconds(one["last_heard"])
-        click.echo(_plain(f"{one['name']:<20}{_yes(one['connected']):<11}{slot:<11}{at:<26}{refused}"))
+        time = "-" if one["last_heard"] is None else _to_milliseconds(one["last_heard"])
+        click.echo(_plain(f"{one['name']:<20}{_yes_or_no(one['connected']):<11}{slot:<11}{time:<26}{refused}"))
 
 
 def _budget_line(view: dict[str, Any]) -> str:
@@ -101,21 +101,21 @@ def _budget_line(view: dict[str, Any]) -> str:
     return f"ε={view['spent']:g} of {view['epsilon']:g} in {span}{blocked}, {view['remaining']:g} left"
 
 
-def _rows(rows: list[tuple[str, str]]) -> None:
+def _print_rows(rows: list[tuple[str, str]]) -> None:
     for title, text in rows:
         click.echo(f"{title:<12}{_plain(text)}")
 
 
 def _to_milliseconds(time: str) -> str:
-    """A time of the API with three digits after the point: all as long as each other, and no longer than helps."""
+    """Return a time of the API with three digits after the point, so that a column of times is aligned."""
     seconds, _, fraction = time.removesuffix("Z").partition(".")
     return f"{seconds}.{fraction[:3]:0<3}Z" if time.endswith("Z") else time
 
 
-def _yes(value: bool) -> str:
+def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
 def _plain(text: str) -> str:
-    """Names come from other organisations' files: nothing in them may move the cursor of a terminal."""
+    """Escape control characters: names come from other organisations' files, and must not control a terminal."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,4 +1,4 @@
-"""`dpcrowd schemes`: the table of all schemes, those of other packages included, and the check of one of them."""
+"""`dpcrowd schemes`: list all schemes, with those of other packages, or check one of them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ _GUARANTEES = {(): "none", ("finite",): "finite", ("window",): "window", ("finit
 
 
 @click.command()
-@click.option("--check", "checked", metavar="NAME", help="Check one scheme instead: a name, or package:Class.")
+@click.option(
+    "--check", "name", metavar="NAME", help="Check this scheme instead of listing all: a name, or package:Class."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-def schemes(checked: str | None, as_json: bool) -> int:
-    """List the schemes: who talks to whom, when they sample, how they fuse, what they promise.
+def schemes(name: str | None, as_json: bool) -> int:
+    """List the schemes: their architecture, sampling, fusion and guarantee.
 
-    Schemes of installed packages are listed after dpcrowd's own, each with the package that makes its claim. With
-    --check, one scheme is tried as `dpcrowd.testing.check_scheme` does; the exit code is 1 if it does not pass.
+    Schemes of installed packages are listed after dpcrowd's own, each with the package that claims its guarantee. With
+    --check, `dpcrowd.testing.check_scheme` checks one scheme; the exit code is 1 if it does not pass.
     """
-    if checked is not None:
-        return _check(checked, as_json)
+    if name is not None:
+        return _check(name, as_json)
     rows, problems = _rows()
     for problem in problems:
         click.echo(f"problem: {problem}", err=True)
@@ -58,7 +60,7 @@ def _check(name: str, as_json: bool) -> int:
 
 
 def _rows() -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of all schemes, and what is wrong with plug-ins that cannot be loaded."""
+    """Return the rows of all schemes, and a problem for each plug-in that cannot be loaded."""
     from dpcrowd.errors import BrokenPlugin
     from dpcrowd.plugins import installed
     from dpcrowd.schemes.registry import SCHEMES

@@ -1,4 +1,4 @@
-"""`dpcrowd simulate`: compare schemes on the same runs, as a table, JSON, a plot or a file."""
+"""`dpcrowd simulate`: compare schemes on the same simulated runs, as a table, JSON, a plot or a file."""
 
 from __future__ import annotations
 
@@ -24,92 +24,139 @@ _COSTS = {
     "schemes",
     required=True,
     metavar="A,B,…",
-    help="Schemes, separated by commas: names of `dpcrowd schemes`, or package:Class.",
+    help="Schemes to compare, separated by commas: names of `dpcrowd schemes`, or package:Class.",
 )
 @click.option(
     "--data",
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="A name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
+    help="Data set: a name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
 )
-@click.option("--servers", type=int, help="How many servers.  [default: 50, or those of the file of links]")
+@click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
 @click.option(
     "--density",
     type=float,
-    help="Density 2·links/(m(m−1)) of random, small-world, scale-free and geometric. [default: 0.1 where possible]",
-)
-@click.option("--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget of the window or horizon.")
-@click.option("--window", type=int, help="w of w-event privacy. [default: 100 for window schemes]")
-@click.option("--horizon", type=int, help="Length of the finite stream. [default: all slots, for finite schemes]")
-@click.option("--runs", default=50, show_default=True, type=int, help="How many independent runs.")
-@click.option("--seed", default=0, show_default=True, type=int, help="Runs depend on the seed alone.")
-@click.option(
-    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be at once."
+    help="Density 2·links/(m(m−1)) of a random, small-world, scale-free or geometric graph.  [default: 0.1 where "
+    "possible]",
 )
 @click.option(
-    "--regions-per-slot", default=1, show_default=True, type=int, help="In how many regions a user may count."
+    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
 )
-@click.option("--correlation", default=1.0, show_default=True, type=float, help="Divide epsilon by this factor.")
-@click.option("--accounting", default="sound", show_default=True, help="sound, or per-region (the paper's).")
-@click.option("--users", default="pinned", show_default=True, help="pinned to a server, or roaming between servers.")
-@click.option("--observation", help="paper or binomial. [default: paper; binomial for a partition or check-ins]")
-@click.option("--shares", default="uniform", show_default=True, help="uniform, per-slot or partition.")
+@click.option(
+    "--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100 for window schemes]"
+)
+@click.option(
+    "--horizon", type=int, help="Length of the horizon of a finite scheme, in slots.  [default: all slots of the data]"
+)
+@click.option("--runs", default=50, show_default=True, type=int, help="Number of independent runs.")
+@click.option(
+    "--seed", default=0, show_default=True, type=int, help="Seed of the runs; the same seed gives the same runs."
+)
+@click.option(
+    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be in one slot."
+)
+@click.option(
+    "--regions-per-slot",
+    default=1,
+    show_default=True,
+    type=int,
+    help="In how many regions a user may count in one slot.",
+)
+@click.option(
+    "--correlation", default=1.0, show_default=True, type=float, help="Divide ε by this factor, for correlated data."
+)
+@click.option(
+    "--accounting",
+    default="sound",
+    show_default=True,
+    help="How budget is accounted: sound, or per-region (as in the paper).",
+)
+@click.option(
+    "--users",
+    default="pinned",
+    show_default=True,
+    help="Whether users are pinned to a server, or roaming between servers.",
+)
+@click.option(
+    "--observation",
+    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
+    "check-ins]",
+)
+@click.option(
+    "--shares",
+    default="uniform",
+    show_default=True,
+    help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
 @click.option(
     "--graph",
     default="random",
     show_default=True,
     metavar="NAME|FILE",
-    help="random, ring, grid, small-world, scale-free, geometric, complete, package:function, a plug-in, or a "
-    "file of links.",
+    help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a plug-in, "
+    "package:function, or a file of links.",
 )
 @click.option(
     "--static/--dynamic",
     "static",
     default=None,
-    help="Keep the graph, or draw it anew each slot. [default: dynamic for random]",
+    help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
 )
-@click.option("--interval", type=int, help="Sample every I slots instead of adaptively.")
-@click.option("--sampling", help="adaptive, fixed, staggered or lockstep. [default: adaptive; fixed with --interval]")
-@click.option("--samples", type=int, help="relay: samples per window or horizon. [default: the best as predicted]")
-@click.option("--reach", metavar="N|all", help="relay: how many hops a record travels. [default: all]")
-@click.option("--hops-per-slot", metavar="N|all", help="relay: how many hops in one slot. [default: 1]")
-@click.option("--lag", type=int, help="relay: how many slots a record may be late. [default: 16]")
-@click.option("--form", default="diagonal", show_default=True, help="diagonal, or matrix (full covariances).")
-@click.option("--beta", type=float, help="Consensus step size. [default: 1/(2(1+max degree))]")
-@click.option("--smoothed", is_flag=True, help="Also estimate past slots with what came later (relay).")
-@click.option("--burn-in", default=20, show_default=True, type=int, help="Metrics count slots from this one on.")
-@click.option("--slots", type=int, help="Use only the first so many slots of the data.")
+@click.option("--interval", type=int, help="Sample every INTEGER slots instead of adaptively.")
+@click.option(
+    "--sampling",
+    help="When servers sample: adaptive, fixed, staggered or lockstep.  [default: adaptive; fixed with --interval]",
+)
+@click.option(
+    "--samples",
+    type=int,
+    help="relay: samples per window or horizon.  [default: the number with the least predicted error]",
+)
+@click.option("--reach", metavar="N|all", help="relay: number of hops that a record travels.  [default: all]")
+@click.option(
+    "--hops-per-slot", metavar="N|all", help="relay: number of hops that a record travels per slot.  [default: 1]"
+)
+@click.option("--lag", type=int, help="relay: number of slots by which a record may be late.  [default: 16]")
+@click.option(
+    "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
+)
+@click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
+@click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
+@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that counts in the metrics.")
+@click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
-@click.option("--process-var", type=float, help="Q that the filters assume, for every region.")
+@click.option("--process-var", type=float, help="Process variance Q that the filters assume for every region.")
 @click.option(
     "--tuning",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Parameters that `dpcrowd tune` has written.  [default: those of the data set]",
+    help="Parameters written by `dpcrowd tune`.  [default: those of the data set]",
 )
-@click.option("--slot-length", metavar="1h|1d|…", help="Slot length for raw check-ins. [default: 1d]")
+@click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
 @click.option(
     "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
-@click.option("--jobs", type=int, help="Processes. [default: as many as pay off]")
-@click.option("--backend", default="local", show_default=True, help="Where they run: local or dask.")
-@click.option("--cluster", metavar="ADDRESS", help="A running Dask cluster. [default: start one here]")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+@click.option("--jobs", type=int, help="Number of processes.  [default: as many as save time]")
+@click.option("--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask.")
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster.  [default: start one on this machine]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--plot",
     "plot_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the errors over time to .png, .svg or .pdf.",
+    help="Draw the errors over time into a .png, .svg or .pdf file.",
 )
 @click.option(
     "--out",
     "out_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a row for each scheme and run to .parquet or .csv.",
+    help="Write one row per scheme and run into a .parquet or .csv file.",
 )
 def simulate(
     schemes: str,
@@ -162,34 +209,34 @@ def _print_table(result: Any) -> None:
     columns = {"scheme": [row["scheme"] for row in rows]}
     for metric in ("are", "ace"):
         columns[metric.upper()] = [_number(row[metric]["mean"]) for row in rows]
-        columns[f"± {metric.upper()}"] = [_number(_half(row[metric])) for row in rows]
+        columns[f"± {metric.upper()}"] = [_number(_half_width(row[metric])) for row in rows]
     for heading, key in _COSTS.items():
         columns[heading] = [_number(row[key]) for row in rows]
     for who in ("server", "moving", "roaming"):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
     columns["coverage"] = [_number(row["coverage95"]) for row in rows]
     if result.smoothed:
-        past = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
-        columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in past]
-        columns["its coverage"] = [_number(row["coverage95"]) for row in past]
+        smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
+        columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in smoothed]
+        columns["its coverage"] = [_number(row["coverage95"]) for row in smoothed]
     speeds = [row["server_slots_per_second"] for row in rows]
     columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     print_columns(out, columns)
     promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
     for text in [*promises, *(f"note: {note}" for note in result.notes)]:
-        # Words are wrapped for people; a file gets one line a note.
+        # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
 
 
 def _promises(result: Any) -> dict[str, list[str]]:
-    """Each promise in words, and the schemes that make it."""
+    """Return the schemes by the text of their guarantee."""
     promises: dict[str, list[str]] = {}
     for scheme, promise in result.guarantees.items():
-        promises.setdefault(promise or "none at all, exact counts are shared.", []).append(scheme)
+        promises.setdefault(promise or "none, exact counts are shared.", []).append(scheme)
     return promises
 
 
-def _half(metric: dict[str, Any]) -> float | None:
+def _half_width(metric: dict[str, Any]) -> float | None:
     return None if metric["ci95"] is None else (metric["ci95"][1] - metric["ci95"][0]) / 2
 
 

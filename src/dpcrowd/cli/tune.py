@@ -1,4 +1,4 @@
-"""`dpcrowd tune`: parameters of one scheme from public or past data, as a table, JSON and a TOML file."""
+"""`dpcrowd tune`: find the parameters of a scheme on public or past data, as a table, JSON or a TOML file."""
 
 from __future__ import annotations
 
@@ -12,54 +12,89 @@ __all__ = ["tune"]
 
 
 @click.command()
-@click.option("--scheme", required=True, metavar="NAME", help="The scheme to tune; see `dpcrowd schemes`.")
+@click.option(
+    "--scheme", required=True, metavar="NAME", help="Scheme to tune: a name of `dpcrowd schemes`, or package:Class."
+)
 @click.option(
     "--data",
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="A name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
+    help="Data set: a name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
 )
 @click.option(
     "--method",
     default="evolution",
     show_default=True,
-    help="evolution (smallest error), or likelihood (Q alone, from noisy samples).",
+    help="evolution (smallest error), or likelihood (Q only, from noisy samples).",
 )
 @click.option(
-    "--transition", help="A: identity, or frequencies of moves between regions. [default: the data set's own]"
+    "--transition",
+    help="Transition matrix A: identity, or frequencies (of moves between regions).  [default: that of the data set]",
 )
 @click.option(
     "--span",
     metavar="FIRST:LAST",
-    help="Tune on these slots only, 0:395 or 0:0.5. [default: the first half; whole runs of synthetic sets]",
+    help="Tune on these slots only, such as 0:395 or 0:0.5.  [default: the first half; all slots of synthetic data]",
 )
-@click.option("--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget of the window or horizon.")
-@click.option("--window", type=int, help="w of w-event privacy. [default: 100 for window schemes]")
-@click.option("--servers", default=50, show_default=True, type=int, help="How many servers.")
-@click.option("--density", type=float, help="Density of the network. [default: 0.1 where possible]")
-@click.option("--runs", default=4, show_default=True, type=int, help="Runs on which parameters are compared.")
-@click.option("--seed", default=0, show_default=True, type=int, help="The result depends on the seed alone.")
 @click.option(
-    "--evaluations", type=int, help="How many sets of parameters evolution may try. [default: 240, about a minute]"
+    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
 )
-@click.option("--accounting", default="sound", show_default=True, help="sound, or per-region (the paper's).")
-@click.option("--users", default="pinned", show_default=True, help="pinned to a server, or roaming between servers.")
-@click.option("--observation", help="paper or binomial. [default: paper; binomial for a partition or check-ins]")
-@click.option("--shares", default="uniform", show_default=True, help="uniform, per-slot or partition.")
-@click.option("--form", default="diagonal", show_default=True, help="diagonal, or matrix (full covariances).")
-@click.option("--burn-in", default=20, show_default=True, type=int, help="Errors count from this slot on.")
-@click.option("--slots", type=int, help="Use only the first so many slots of the data.")
+@click.option(
+    "--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100 for window schemes]"
+)
+@click.option("--servers", default=50, show_default=True, type=int, help="Number of servers.")
+@click.option("--density", type=float, help="Density 2·links/(m(m−1)) of the network.  [default: 0.1 where possible]")
+@click.option("--runs", default=4, show_default=True, type=int, help="Number of runs on which parameters are compared.")
+@click.option(
+    "--seed", default=0, show_default=True, type=int, help="Seed of the search; the same seed gives the same result."
+)
+@click.option(
+    "--evaluations", type=int, help="Number of parameter sets that evolution tries.  [default: 240, about a minute]"
+)
+@click.option(
+    "--accounting",
+    default="sound",
+    show_default=True,
+    help="How budget is accounted: sound, or per-region (as in the paper).",
+)
+@click.option(
+    "--users",
+    default="pinned",
+    show_default=True,
+    help="Whether users are pinned to a server, or roaming between servers.",
+)
+@click.option(
+    "--observation",
+    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
+    "check-ins]",
+)
+@click.option(
+    "--shares",
+    default="uniform",
+    show_default=True,
+    help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
+@click.option(
+    "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
+)
+@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that counts in the error.")
+@click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
-@click.option("--slot-length", metavar="1h|1d|…", help="Slot length for raw check-ins. [default: 1d]")
+@click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
 @click.option(
     "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that has flu.csv and multi_flu.csv.")
-@click.option("--jobs", type=int, help="Processes; they do not change the result. [default: as many as pay off]")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+@click.option(
+    "--jobs", type=int, help="Number of processes; it does not change the result.  [default: as many as save time]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a TOML for `dpcrowd simulate --tuning FILE`."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the parameters into a TOML file for `dpcrowd simulate --tuning FILE`.",
 )
 def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool, **settings: Any) -> None:
     """Find a scheme's parameters on public or past data.
@@ -87,7 +122,7 @@ def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool,
 
 
 def _plain(tuned: Any) -> dict[str, Any]:
-    """The file's content as one flat dictionary; an error that is not finite is null."""
+    """Return the content of the file as one flat dictionary; an error that is not finite is None."""
     from dpcrowd.sim.tuned import SECTIONS
 
     origin = {key: getattr(tuned, "version" if key == "dpcrowd" else key) for key in SECTIONS["tuned"]}

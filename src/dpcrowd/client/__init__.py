@@ -1,4 +1,4 @@
-"""Python access to a running node over its HTTP API: `Client`, and `AsyncClient` for asyncio."""
+"""Python access to the HTTP API of a running node: `Client`, and `AsyncClient` for asyncio."""
 
 from __future__ import annotations
 

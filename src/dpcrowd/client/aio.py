@@ -1,4 +1,4 @@
-"""`AsyncClient`: the same as `Client`, for asyncio.
+"""`AsyncClient`: the asyncio version of `Client`.
 
 async with dpcrowd.AsyncClient("http://127.0.0.1:8080", token="...") as client:
     async for release in client.stream():
@@ -20,9 +20,9 @@ from dpcrowd.client.deliver import send_checkins
 from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
+from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
-from dpcrowd.client.watch import IDLE_SECONDS, Watch
 
 __all__ = ["AsyncClient"]
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """One node, from one event loop; settings and methods are those of `dpcrowd.Client`."""
+    """A client of one node, for one event loop; parameters and methods are those of `dpcrowd.Client`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def checkin(
@@ -81,15 +81,15 @@ class AsyncClient:
         )
 
     async def idle(self) -> float:
-        """Say that nobody has checked in; see `Client.idle`."""
+        """Report that nobody has checked in; see `Client.idle`."""
         return await self._run(send_nothing(self._settings.patience))
 
     async def counts(self, slot: int, counts: Mapping[str, int]) -> None:
-        """Send a slot's distinct users by region, counted elsewhere."""
+        """Send the numbers of distinct users of a slot by region; see `Client.counts`."""
         await self._run(send_counts(slot, counts, self._settings.patience))
 
     async def latest(self, regions: str | Iterable[str] = ()) -> Estimates:
-        """The latest release; empty before the first."""
+        """Return the latest release; an empty table before the first one."""
         return await self._run(calls.latest(regions, self._settings.patience))
 
     async def estimates(
@@ -98,7 +98,7 @@ class AsyncClient:
         last: int | datetime | None = None,
         regions: str | Iterable[str] = (),
     ) -> Estimates:
-        """Releases from the first to the last slot, both included."""
+        """Return the releases from the first to the last slot; see `Client.estimates`."""
         return await self._run(calls.estimates(first, last, regions, self._settings.patience))
 
     async def stream(
@@ -109,7 +109,7 @@ class AsyncClient:
         seconds: float | None = None,
         patience: float | None = 60.0,
     ) -> AsyncIterator[Estimates]:
-        """Each release as it is published; see `Client.stream`."""
+        """Yield each release as it is published; see `Client.stream`."""
         watch = Watch(after, seconds, patience, time.monotonic)
         params = calls.region_params(regions)
         timeout = self._httpx.Timeout(self._timeout, read=IDLE_SECONDS)
@@ -119,46 +119,46 @@ class AsyncClient:
                 "GET", "/v1/stream", params=params, headers=watch.events.headers, timeout=timeout
             )
             try:
-                told = await asyncio.wait_for(self._http.send(request, stream=True), watch.left)
+                response = await asyncio.wait_for(self._http.send(request, stream=True), watch.remaining)
                 try:
-                    if told.status_code == 200:
+                    if response.status_code == 200:
                         watch.connected()
-                        chunks = aiter(told.aiter_bytes())
-                        while (chunk := await asyncio.wait_for(_next(chunks), watch.left)) is not None:
-                            for release in watch.heard(chunk):
+                        chunks = aiter(response.aiter_bytes())
+                        while (chunk := await asyncio.wait_for(_next(chunks), watch.remaining)) is not None:
+                            for release in watch.receive(chunk):
                                 yield release
                     else:
-                        await told.aread()
-                        failure = reply_of(told)
+                        await response.aread()
+                        failure = reply_of(response)
                 finally:
-                    await told.aclose()
+                    await response.aclose()
             except TimeoutError:
                 return
             except self._httpx.TransportError as error:
                 failure = silence_of(error)
             if isinstance(failure, Silence):
-                failure = await self._explained(failure)
+                failure = await self._explain(failure)
             if not watch.over():
                 await asyncio.sleep(watch.wait(failure))
 
     async def budget(self) -> Budget:
-        """What was spent, what is left, when it comes back."""
+        """Return the privacy budget: what is spent, what is left, and when some comes back."""
         return await self._run(calls.budget(self._settings.patience))
 
     async def network(self) -> Network:
-        """Regions, neighbours, refusals."""
+        """Return the network as the node sees it: regions, neighbours, refused messages."""
         return await self._run(calls.network(self._settings.patience))
 
     async def ready(self) -> Ready:
-        """Whether the node can do all of its work, and what is wrong if not."""
+        """Return whether the node can do all of its work, and what is wrong if not."""
         return await self._run(calls.ready(self._settings.patience))
 
     async def metrics(self) -> str:
-        """The node's metrics in Prometheus' text format."""
+        """Return the metrics of the node in the text format of Prometheus."""
         return await self._run(calls.metrics(self._settings.patience))
 
     async def request(self, method: str, path: str, body: Any = None, *, accepts: Sequence[int] = (200,)) -> Any:
-        """Any path of the API; see `Client.request`."""
+        """Send a request to any path of the API; see `Client.request`."""
         return await self._run(calls.request(method, path, body, accepts, self._settings.patience))
 
     async def _run(self, steps: Steps[T]) -> T:
@@ -184,10 +184,10 @@ class AsyncClient:
             )
         except self._httpx.RequestError as error:
             silence = silence_of(error)
-        return await self._explained(silence)
+        return await self._explain(silence)
 
-    async def _explained(self, silence: Silence) -> Silence:
-        return await asyncio.to_thread(self._settings.explained, silence)
+    async def _explain(self, silence: Silence) -> Silence:
+        return await asyncio.to_thread(self._settings.explain, silence)
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

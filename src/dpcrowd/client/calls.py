@@ -1,9 +1,15 @@
-"""The questions that a client asks, each as steps; and how it is set up."""
+"""The requests of a client, each as steps without I/O, and its settings.
+
+`speaks_tls` finds out why plain HTTP got no answer. A server with HTTPS closes the connection of a client that speaks
+HTTP, and so does one that is being stopped, or a load balancer without servers. Only the first lasts however long one
+waits, so a TLS handshake is tried; no data is sent, and the certificate does not matter.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import socket
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,35 +19,23 @@ from typing import Any
 import msgspec
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.client.probe import speaks_tls
 from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, get, read, read_estimates
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
 
-__all__ = [
-    "Authority",
-    "Settings",
-    "budget",
-    "estimates",
-    "httpx_library",
-    "latest",
-    "metrics",
-    "network",
-    "ready",
-    "region_params",
-    "request",
-]
+__all__ = []
 
 Authority = str | os.PathLike[str] | ssl.SSLContext
 
+_LONGEST_PROBE = 5.0
 _budget = msgspec.json.Decoder(Budget)
 _network = msgspec.json.Decoder(Network)
 _ready = msgspec.json.Decoder(Ready)
 
 
 def httpx_library() -> Any:
-    """Imported when a client is made."""
+    """Import httpx, when a client is created."""
     try:
         import httpx
     except ImportError:
@@ -51,7 +45,7 @@ def httpx_library() -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to reach a node; the token is in `options` only, and never shown."""
+    """How to reach a node; only `options` contains the token, and it is never printed."""
 
     url: str
     options: dict[str, Any]
@@ -71,13 +65,19 @@ class Settings:
         httpx = httpx_library()
         address = _address(httpx, url)
         if not timeout > 0 or not patience >= 0 or retries < 0:
-            raise BadInput("timeout, patience, retries: allowed: above 0, and at least 0.")
+            raise BadInput(
+                f"timeout is {timeout}, patience {patience} and retries {retries}; allowed: "
+                "a timeout above 0, the others at least 0."
+            )
         headers: dict[str, str | bytes] = {"user-agent": f"dpcrowd/{__version__}"}
         if token is not None:
             if not isinstance(token, str) or not token.isprintable() or not token or token != token.strip():
-                raise BadInput("token: allowed: letters, digits and signs, without spaces around them.")
+                raise BadInput(
+                    "the token is empty or contains characters that cannot be sent; allowed: printable characters "
+                    "without spaces around them."
+                )
             headers["authorization"] = f"Bearer {token}".encode()
-        # The environment is not looked at: a proxy set there would be given the token, and the check-ins.
+        # Proxies of the environment are ignored: they would get the token and the check-ins.
         options = {
             "base_url": address,
             "headers": headers,
@@ -88,53 +88,53 @@ class Settings:
         }
         return cls(address, options, Patience(retries, patience, random.random))
 
-    def explained(self, silence: Silence) -> Silence:
-        """With what is known of this client; where plain HTTP was hung up on, it connects once more to find out."""
+    def explain(self, silence: Silence) -> Silence:
+        """Add what the settings tell about a failure; if plain HTTP was cut off, connect once more to find out why."""
         if silence.reason == "untrusted" and not silence.advice and self.options["verify"] is not True:
             return replace(silence, advice=OTHER_AUTHORITY)
-        return self._hung_up() if silence.reason == "hung-up" else silence
+        return self._explain_cut() if silence.reason == "hung-up" else silence
 
-    def _hung_up(self) -> Silence:
-        """Unless there is a proxy."""
+    def _explain_cut(self) -> Silence:
+        """Tell whether the node speaks HTTPS; with a proxy, that cannot be found out."""
         address, timeout = httpx_library().URL(self.url), self.options["timeout"].connect
         https = self.options["proxy"] is None and speaks_tls(address.host, address.port or 80, timeout)
         return Silence("HTTP", "not-http" if https else "hung-up")
 
 
 def latest(regions: Iterable[str], patience: Patience) -> Steps[Estimates]:
-    """Empty before the first release."""
+    """Read the latest release; an empty table before the first one."""
     return read_estimates("/v1/estimates/latest", region_params(regions), patience)
 
 
 def estimates(
     first: int | datetime | None, last: int | datetime | None, regions: Iterable[str], patience: Patience
 ) -> Steps[Estimates]:
-    """Both ends included."""
-    span = [(name, _moment(name, given)) for name, given in (("from", first), ("to", last)) if given is not None]
+    """Read the releases of a range of slots, both ends included."""
+    span = [(name, _moment(name, value)) for name, value in (("from", first), ("to", last)) if value is not None]
     ends: tuple[Any, Any] = first, last
-    # A slot and a time cannot be compared here: which slot was open then, only the node knows.
+    # A slot and a time cannot be compared here: only the node knows which slot was open then.
     if len(span) == 2 and isinstance(first, datetime) == isinstance(last, datetime) and ends[0] > ends[1]:
-        raise BadInput("from, to: given an end that is before the beginning; allowed: a range, both ends included.")
+        raise BadInput("the last slot or time is before the first one; allowed: a range, both ends included.")
     return read_estimates("/v1/estimates", [*span, *region_params(regions)], patience)
 
 
 def budget(patience: Patience) -> Steps[Budget]:
-    """Of the ledger on the node's disk."""
+    """Read the budget, as the ledger on the node's disk has it."""
     return read((yield from get(Ask("GET", "/v1/budget"), patience)), _budget.decode)
 
 
 def network(patience: Patience) -> Steps[Network]:
-    """As the node sees it now."""
+    """Read the network, as the node sees it now."""
     return read((yield from get(Ask("GET", "/v1/network"), patience)), _network.decode)
 
 
 def ready(patience: Patience) -> Steps[Ready]:
-    """A node that is not ready says so with 503: an answer, not a reason to ask again."""
+    """Read the readiness; a node that is not ready answers with 503, which is not a reason to try again."""
     return read((yield from get(Ask("GET", "/readyz"), patience, (200, 503))), _ready.decode)
 
 
 def request(method: str, path: str, body: Any, accepts: Sequence[int], patience: Patience) -> Steps[Any]:
-    """The JSON answer of any path."""
+    """Read the JSON answer of any path."""
     content = None if body is None else msgspec.json.encode(body)
     headers = {} if body is None else {"content-type": "application/json"}
     reply = yield from get(Ask(method, path, (), content, headers), patience, accepts)
@@ -142,38 +142,61 @@ def request(method: str, path: str, body: Any, accepts: Sequence[int], patience:
 
 
 def metrics(patience: Patience) -> Steps[str]:
-    """Prometheus' text format."""
+    """Read the metrics, in the text format of Prometheus."""
     return read((yield from get(Ask("GET", "/metrics"), patience)), bytes.decode)
 
 
 def region_params(regions: Iterable[str]) -> list[tuple[str, str]]:
-    """One name, or several."""
+    """Return the query for one region or several."""
     return [("region", name) for name in ([regions] if isinstance(regions, str) else regions)]
 
 
-def _moment(name: str, given: int | datetime) -> str:
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            raise BadInput(f"{name}: given a datetime without a time zone; allowed: a slot, or a datetime with one.")
-        return given.isoformat(timespec="microseconds")
-    if isinstance(given, bool) or not hasattr(given, "__index__") or given < 0:
-        raise BadInput(f"{name}: allowed: a slot (a whole number >= 0), or a datetime with a time zone.")
-    return str(int(given))
+def _moment(name: str, value: int | datetime) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise BadInput(f"{name}: {value} has no time zone; allowed: a slot, or a datetime with a time zone.")
+        return value.isoformat(timespec="microseconds")
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+        raise BadInput(f"{name} is {value!r}; allowed: a slot (a whole number >= 0), or a datetime with a time zone.")
+    return str(int(value))
 
 
 def _address(httpx: Any, url: str) -> str:
     try:
-        parsed = httpx.URL(url)
+        address = httpx.URL(url)
     except (TypeError, httpx.InvalidURL):
-        parsed = None
-    if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query:
-        raise BadInput("url: allowed: the address of a node's HTTP API, such as http://127.0.0.1:8080, and no more.")
-    return str(parsed).rstrip("/")
+        address = None
+    usable = address is not None and address.scheme in ("http", "https") and address.host
+    usable = usable and 0 < (address.port or 80) < 65536
+    if not usable or address.userinfo or address.query:  # not repeated: it may contain a password
+        raise BadInput(
+            "the URL is not the address of a node; allowed: http:// or https://, a host and a port, such as "
+            "http://127.0.0.1:8080."
+        )
+    return str(address).rstrip("/")
 
 
 def _authority(path: str | os.PathLike[str]) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=os.fspath(path))
+    except ssl.SSLError:
+        reason = "it contains no PEM certificate"
     except OSError as error:
-        why = error.strerror or "not a certificate"
-    raise BadInput(f"ca: '{os.fspath(path)}' cannot be used ({why}); allowed: a file of certificates in PEM.")
+        reason = error.strerror or str(error)
+    raise BadInput(f"the authority's file (ca) '{os.fspath(path)}' cannot be used: {reason}; give a PEM certificate.")
+
+
+def speaks_tls(host: str, port: int, seconds: float) -> bool:
+    """Whether the server answers a TLS handshake within this many seconds, even with an alert."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=min(seconds, _LONGEST_PROBE)) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in str(error.reason)  # it speaks TLS, but expects other parameters
+    except (OSError, ValueError):
+        return False

@@ -1,14 +1,14 @@
-"""`Client`: a node from Python, call by call.
+"""`Client`: access to a node from Python.
 
     client = dpcrowd.Client("http://127.0.0.1:8080", token="...")
     delivery = client.checkin(["ann", "bob"], ["north", "south"])
     for row, reason in delivery.refused: ...
     client.latest().to_polars()
 
-What fails for a moment (no connection, too many requests, a full disk) is tried again a few times, for no longer than
-`patience` seconds of waiting. Every request may be sent twice without harm, since a node counts the distinct users of a
-slot: whoever is in a request that was taken, and whose answer was lost, counts once. A check-in without a time counts
-when it arrives, though, so a retry may fall into the next slot: give times where that matters.
+Temporary failures (no connection, too many requests, a full disk) are retried a few times, with at most `patience`
+seconds of waiting. Every request may be sent twice without harm, since a node counts the distinct users of a slot: a
+user whose request was taken, but whose answer was lost, counts once. A check-in without a time counts when it arrives,
+though, so a retry may fall into the next slot: give times where that matters.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dpcrowd.client.deliver import send_checkins
 from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.rows import Encoding
 from dpcrowd.client.steps import Ask, Reply, Silence, Steps, Wait, send_counts, send_nothing, silence_of
+from dpcrowd.client.stream import IDLE_SECONDS, Watch
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
-from dpcrowd.client.watch import IDLE_SECONDS, Watch
 
 __all__ = ["Client", "reply_of"]
 
@@ -37,15 +37,16 @@ T = TypeVar("T")
 
 
 class Client:
-    """One node. May be used by several threads; close it, or use it in a with block.
+    """A client of one node. Several threads may use it; close it, or use it in a with block.
 
-    url       of the node's HTTP API
-    token     with the right that the calls need: check-in, or read
+    url       address of the node's HTTP API
+    token     token with the right that the calls need: check-in, or read
     timeout   seconds for connecting, and for each part of an answer
-    retries   after a failure that passes
-    patience  seconds of waiting between retries, altogether, for one request
-    ca        file of the authority's certificate, if the node has HTTPS with one of its own; or an `ssl.SSLContext`
-    proxy     address of a proxy; those of the environment are not used
+    retries   number of retries after a temporary failure
+    patience  seconds of waiting between all retries of one request
+    ca        PEM file with the certificate of the authority, if the node has HTTPS with an authority of its own; or an
+              `ssl.SSLContext`
+    proxy     address of a proxy; proxies of the environment are not used
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._http.close()
 
     # ------------------------------------------------------------------------------------------------- sending
@@ -92,22 +93,23 @@ class Client:
         strict: bool = False,
         compress: bool = False,
     ) -> Delivery:
-        """Send check-ins. When this returns, every row that can be taken is on the node's disk; the others are named.
+        """Send check-ins. When this returns, every row that the node takes is on its disk; the others are named.
 
-        users    a column; or, without the other two, rows `{"user", "region", "time"?}`, lines of NDJSON, or a table
+        users    a column; or, without the other two arguments, rows `{"user", "region", "time"?}`, lines of NDJSON, or
+        a table
                  with these columns: a DataFrame of pandas or polars, a Table of pyarrow, a dict of columns
-        regions  a column, or one region for all
-        times    a column, or one time for all: datetimes with a time zone, RFC 3339, or milliseconds since 1970 (not
-                 seconds)
-        batch    rows in one request; a node names at most the first 1,000 refused rows of each
-        strict   raise `RowsRefused` in the end if any row was refused; its `delivery` says which
-        compress send packed with gzip, for a narrow line; a node of 0.1.0 does not take it
+        regions  a column, or one region for all rows
+        times    a column, or one time for all rows: datetimes with a time zone, RFC 3339, or milliseconds since 1970
+                 (not seconds)
+        batch    rows per request; a node names at most the first 1,000 refused rows of each
+        strict   raise `RowsRefused` at the end if any row was refused; its `delivery` says which
+        compress compress requests with gzip, for slow connections; a node of 0.1.0 does not accept this
 
-        The `Delivery` is also a number: that of the rows that were taken. Its `refused` are the rows that were not,
-        with their numbers in what was given (from 0) and a reason each; `refused_count` is the number of all of them.
-        If no row is taken, an error says so: `NotTaken` or `RequestRefused`, with `rows` and `delivery`, or `BadInput`
-        if there was nothing to send. Any other error ends the delivery: `delivery` of it says what became of the rows
-        before `taken`. Without users, an empty list is sent: see `idle`.
+        The `Delivery` is also an integer: the number of rows that were taken. Its `refused` are the other rows, with
+        their numbers in the argument (from 0) and a reason each; `refused_count` is their number. If no row is taken,
+        `NotTaken` or `RequestRefused` is raised, with `rows` and `delivery`, or `BadInput` if there was nothing to
+        send. Any other error ends the delivery: its `delivery` says what became of the rows before `taken`. Without
+        users, an empty list is sent: see `idle`.
         """
         patience = self._settings.patience
         return self._run(
@@ -115,20 +117,20 @@ class Client:
         )
 
     def idle(self) -> float:
-        """Say that nobody has checked in; the seconds until the next slot opens.
+        """Report that nobody has checked in; return the seconds until the next slot opens.
 
-        Called once in every slot, it lets the node tell a crowd that is not there from a feed that is not.
+        Called once per slot, it lets the node distinguish a crowd of nobody from a feed that has stopped.
         """
         return self._run(send_nothing(self._settings.patience))
 
     def counts(self, slot: int, counts: Mapping[str, int]) -> None:
-        """Send a slot's distinct users by region, counted elsewhere. Again for the same slot: replaces them."""
+        """Send the distinct users of a slot by region, counted elsewhere; a second call replaces the first."""
         self._run(send_counts(slot, counts, self._settings.patience))
 
     # ------------------------------------------------------------------------------------------------- reading
 
     def latest(self, regions: str | Iterable[str] = ()) -> Estimates:
-        """The latest release; empty before the first."""
+        """Return the latest release; an empty table before the first one."""
         return self._run(calls.latest(regions, self._settings.patience))
 
     def estimates(
@@ -137,7 +139,7 @@ class Client:
         last: int | datetime | None = None,
         regions: str | Iterable[str] = (),
     ) -> Estimates:
-        """Releases from the first to the last slot, both included; a time means the slot that was open then."""
+        """Return the releases from the first to the last slot, both included; a time means the slot open then."""
         return self._run(calls.estimates(first, last, regions, self._settings.patience))
 
     def stream(
@@ -148,11 +150,11 @@ class Client:
         seconds: float | None = None,
         patience: float | None = 60.0,
     ) -> Iterator[Estimates]:
-        """Each release as it is published, the latest first; broken connections are made again, and nothing is missed.
+        """Yield the latest release, then each new one; a broken connection is opened again without missing a release.
 
-        after     the slot that was seen last: begins with those since
+        after     begin after this slot instead of with the latest release
         seconds   how long to listen; None: for ever
-        patience  how long the node may be away before `NodeUnreachable`; None: for ever
+        patience  seconds without an answer of the node before `NodeUnreachable`; None: for ever
         """
         watch = Watch(after, seconds, patience, time.monotonic)
         params = calls.region_params(regions)
@@ -160,44 +162,44 @@ class Client:
             failure: Reply | Silence = Silence("the stream ended")
             try:
                 timeout = self._httpx.Timeout(self._timeout, read=IDLE_SECONDS)
-                headers = watch.events.headers
-                with self._http.stream("GET", "/v1/stream", params=params, headers=headers, timeout=timeout) as told:
-                    if told.status_code == 200:
+                options = {"params": params, "headers": watch.events.headers, "timeout": timeout}
+                with self._http.stream("GET", "/v1/stream", **options) as response:
+                    if response.status_code == 200:
                         watch.connected()
-                        with _cut(told, watch.left):
-                            for chunk in told.iter_bytes():
-                                yield from watch.heard(chunk)
+                        with _end_after(response, watch.remaining):
+                            for chunk in response.iter_bytes():
+                                yield from watch.receive(chunk)
                                 if watch.over():
                                     return
                     else:
-                        told.read()
-                        failure = reply_of(told)
+                        response.read()
+                        failure = reply_of(response)
             except self._httpx.TransportError as error:
-                failure = self._explained(silence_of(error))
+                failure = self._explain(silence_of(error))
             if not watch.over():
                 time.sleep(watch.wait(failure))
 
     def budget(self) -> Budget:
-        """What was spent, what is left, when it comes back."""
+        """Return the privacy budget: what is spent, what is left, and when some comes back."""
         return self._run(calls.budget(self._settings.patience))
 
     def network(self) -> Network:
-        """Regions, neighbours, refusals."""
+        """Return the network as the node sees it: regions, neighbours, refused messages."""
         return self._run(calls.network(self._settings.patience))
 
     def ready(self) -> Ready:
-        """Whether the node can do all of its work, and what is wrong if not."""
+        """Return whether the node can do all of its work, and what is wrong if not."""
         return self._run(calls.ready(self._settings.patience))
 
     def metrics(self) -> str:
-        """The node's metrics in Prometheus' text format."""
+        """Return the metrics of the node in the text format of Prometheus."""
         return self._run(calls.metrics(self._settings.patience))
 
     def request(self, method: str, path: str, body: Any = None, *, accepts: Sequence[int] = (200,)) -> Any:
-        """Any path of the API, such as those of operators: the JSON answer as plain values.
+        """Send a request to any path of the API, such as those of operators; return the JSON answer as plain values.
 
         body     sent as JSON, unless None
-        accepts  statuses that are answers; any other raises a `NodeError`
+        accepts  statuses that count as success; any other raises a `NodeError`
         """
         return self._run(calls.request(method, path, body, accepts, self._settings.patience))
 
@@ -226,31 +228,31 @@ class Client:
             )
         except self._httpx.RequestError as error:
             silence = silence_of(error)
-        return self._explained(silence)
+        return self._explain(silence)
 
-    def _explained(self, silence: Silence) -> Silence:
-        return self._settings.explained(silence)
+    def _explain(self, silence: Silence) -> Silence:
+        return self._settings.explain(silence)
 
 
 def reply_of(response: Any) -> Reply:
-    """What the steps need of a response."""
+    """Return what the steps need of an HTTP response."""
     following = response.links.get("next", {}).get("url")
     return Reply(response.status_code, response.content, response.headers.get("retry-after"), following)
 
 
 @contextmanager
-def _cut(response: Any, seconds: float | None) -> Iterator[None]:
-    """End a response after some time, although a read that blocks cannot be told to."""
+def _end_after(response: Any, seconds: float | None) -> Iterator[None]:
+    """End a response after this many seconds, although a blocking read cannot be interrupted."""
     connection = response.extensions["network_stream"].get_extra_info("socket") if seconds is not None else None
     if connection is None:
         yield
         return
 
-    def cut() -> None:
+    def shut_down() -> None:
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(max(seconds or 0.0, 0.0), cut)
+    timer = threading.Timer(max(seconds or 0.0, 0.0), shut_down)
     timer.daemon = True
     timer.start()
     try:

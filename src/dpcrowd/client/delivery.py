@@ -1,4 +1,4 @@
-"""What became of the check-ins of one call: how many rows the node has taken, and which it refused, and why."""
+"""The outcome of sending check-ins: how many rows the node has taken, which it refused, and why."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpcrowd.client.rows import ALLOWED
 
 __all__ = ["Delivery", "RefusedRow", "explanation"]
 
-_SHOWN = 5
+_MOST_SHOWN = 5
 _EXPLANATIONS = {
     "late": "its time is in a slot that is sealed",
     "future": "its time is later than the node's clock allows",
     "unknown-region": "the network has no region of this name",
-    "malformed": "not a JSON object of user, region and, if wanted, time",
+    "malformed": "not a JSON object with user, region and, optionally, time",
     "field": "a field is missing or not allowed",
-    "mixed": "its slot was given counts",
+    "mixed": "its slot has counts, and cannot have check-ins as well",
     "too-large": "larger than the node takes in one request",
     **{field: f"missing or not allowed; allowed: {allowed}" for field, allowed in ALLOWED.items()},
 }
@@ -25,9 +25,9 @@ _EXPLANATIONS = {
 class RefusedRow(NamedTuple):
     """A row that was not taken.
 
-    row     its number in what was given, counted from 0
+    row     its number in the caller's argument, counted from 0
     reason  a word for programs: late, future, unknown-region, user, region, time or malformed. A node of 0.1.0 may
-            also say "field" (one of the three, and not which one) or "mixed".
+            also give "field" (one of the three fields) or "mixed".
     """
 
     row: int
@@ -36,11 +36,11 @@ class RefusedRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Delivery(int):
-    """The outcome of sending check-ins. It is also a number: that of the rows that were taken.
+    """The outcome of sending check-ins. It is also an integer: the number of rows that were taken.
 
-    accepted       rows that are on the node's disk
-    refused        rows that were left out, in ascending order; a node names at most the first 1,000 of one request
-    refused_count  all rows that were left out, named or not
+    accepted       number of rows that are on the node's disk
+    refused        rows that were left out, in ascending order; a node names at most the first 1,000 per request
+    refused_count  number of rows that were left out, named or not
     """
 
     accepted: int
@@ -51,20 +51,20 @@ class Delivery(int):
         return super().__new__(cls, accepted)
 
     def __repr__(self) -> str:
-        more = ", ..." if len(self.refused) > _SHOWN else "," if len(self.refused) == 1 else ""
-        refused = ", ".join(map(repr, self.refused[:_SHOWN]))
+        more = ", ..." if len(self.refused) > _MOST_SHOWN else "," if len(self.refused) == 1 else ""
+        refused = ", ".join(map(repr, self.refused[:_MOST_SHOWN]))
         return f"Delivery(accepted={self.accepted}, refused=({refused}{more}), refused_count={self.refused_count})"
 
     def __str__(self) -> str:
         return int.__repr__(self)  # a program of 0.1.0 that prints what it sent prints a number
 
     def in_words(self) -> str:
-        """The first refused rows and their reasons."""
-        named = [f"row {row} ({reason})" for row, reason in self.refused[:_SHOWN]]
-        more = self.refused_count - len(named)
-        return ", ".join(named) + (f" and {more} more (see `delivery`)" if more else "")
+        """Return the first refused rows and their reasons, as text."""
+        parts = [f"row {row} ({reason})" for row, reason in self.refused[:_MOST_SHOWN]]
+        more = self.refused_count - len(parts)
+        return ", ".join(parts) + (f" and {more} more (see `delivery`)" if more else "")
 
 
 def explanation(reason: str) -> str:
-    """A reason, and what it means where that is known; nothing of the row."""
+    """Return a reason with its meaning, if it is known; nothing of the row."""
     return f"{reason}: {_EXPLANATIONS[reason]}" if reason in _EXPLANATIONS else reason

@@ -1,6 +1,6 @@
-"""What a node said no to, or why it could not be asked; one line each, and nothing of what was sent.
+"""Errors of a client: why a node refused a request, or could not be reached; in one line, without data of the request.
 
-Errors of the HTTP library hold the request with its body, and so user ids: none of them is raised on, or kept as the
+Errors of the HTTP library contain the request with its body, and so user ids: none of them is raised, or kept as the
 cause of one of these.
 """
 
@@ -28,16 +28,16 @@ __all__ = [
 class NodeError(DpcrowdError):
     """A request to a node was not carried out.
 
-    status       of HTTP; None if there was no answer
+    status       HTTP status; None if there was no answer
     reason       a word for programs, such as "late" or "unknown-region"
     text         the node's own sentence
-    cause        of no answer: what the system or the HTTP library calls it, such as "connection refused" or ReadTimeout
-    message      the whole line, without the row before which a delivery was ended
-    rows         the check-ins that are wrong or late, counted from 0 in what was given; of one request the first 1,000
-    retry_after  seconds after which the node wants to be asked again
-    taken        where to go on after a failure: rows before this one were taken, or refused and are in `delivery`;
-                 sending all of them again is harmless
-    delivery     what was taken and what was refused until then
+    cause        why there was no answer, as the system or the HTTP library calls it: "connection refused", ReadTimeout
+    message      the complete line, without the row before which a delivery ended
+    rows         numbers of the rows that are wrong or late, counted from 0; the first 1,000 of a request
+    retry_after  seconds after which the node may be asked again
+    taken        row from which to continue after a failure: rows before it were taken, or refused and are in
+                 `delivery`; sending all of them again is harmless
+    delivery     what was taken and what was refused before the failure
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class NodeError(DpcrowdError):
         self.delivery = Delivery(0) if delivery is None else delivery
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self),), self.__dict__  # whole, out of a worker process too
+        return type(self), (str(self),), self.__dict__  # complete, also from a worker process
 
     def interrupting(self, taken: int, delivery: Delivery) -> NodeError:
-        """The same error, of a delivery that it has ended before the row `taken`."""
+        """Return the same error for a delivery that it has ended before the row `taken`."""
         line = f"rows from {taken} on were not taken: {self.message}" if taken else self.message
-        error = self._of(line, self.text, None, taken, delivery)
+        error = self._copy(line, self.text, None, taken, delivery)
         error.message = self.message
         return error
 
     def of_all_rows(self, text: str, delivery: Delivery) -> NodeError:
-        """The same error, of a delivery of which no row was taken; `text` has the row's number in what was given."""
+        """Return the same error for a delivery without any row taken; `text` has the row's number for the caller."""
         rows = [refused.row for refused in delivery.refused]
-        return self._of(f"{text} ({self.reason}, HTTP {self.status})", text, rows, 0, delivery)
+        return self._copy(f"{text} ({self.reason}, HTTP {self.status})", text, rows, 0, delivery)
 
-    def _of(self, message: str, text: str, rows: list[int] | None, taken: int, delivery: Delivery) -> NodeError:
+    def _copy(self, message: str, text: str, rows: list[int] | None, taken: int, delivery: Delivery) -> NodeError:
         return type(self)(
             message,
             status=self.status,
@@ -90,27 +90,27 @@ class NodeError(DpcrowdError):
 
 
 class NotAllowed(NodeError):
-    """No token, an unknown one, or one of another right; or what was asked is switched off."""
+    """There is no token, an unknown one or one with another right; or the node does not offer what was requested."""
 
 
 class RequestRefused(NodeError):
-    """The node does not understand the request: a wrong field, an unknown region, too large a body."""
+    """The node does not accept the request: a wrong field, an unknown region, a body that is too large."""
 
 
 class NotTaken(NodeError):
-    """The slot is sealed; a node of 0.1.0 also refuses a slot of both counts and check-ins."""
+    """The slot is sealed; a node of 0.1.0 also refuses a slot with both counts and check-ins."""
 
 
 class RowsRefused(NodeError):
-    """Asked for with `strict`: some check-ins were refused. All others are on the node's disk; see `delivery`."""
+    """Some check-ins of a call with `strict` were refused; all others are on the node's disk, see `delivery`."""
 
 
 class NodeBusy(NodeError):
-    """The node was asked too often or nothing can be stored, after all retries; see `retry_after`."""
+    """The node got too many requests or cannot store anything, after all retries; see `retry_after`."""
 
 
 class NodeFailed(NodeError):
-    """The node broke, or what answered is not a node."""
+    """The node had an internal error, or the server that answered is not a node."""
 
 
 class NodeUnreachable(NodeError):
@@ -118,7 +118,7 @@ class NodeUnreachable(NodeError):
 
 
 def kind(status: int) -> type[NodeError]:
-    """The class for an HTTP status."""
+    """Return the class of error for an HTTP status."""
     if status in (401, 403):
         return NotAllowed
     if status == 409:

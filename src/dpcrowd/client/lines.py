@@ -1,6 +1,6 @@
-"""Lines of a file or a pipe to a node: what it refuses is told by line, and a node that is away can be waited for.
+"""Deliver lines of a file or a pipe to a node: refused rows are reported by line, and the caller may wait for the node.
 
-What is refused, and what is sent again, is decided in `deliver`, as for every client.
+`deliver` decides what is refused and what is sent again, as for every client.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["LeftOut", "NumberedCheckin", "Undelivered", "deliver_lines"]
 
 
 class NumberedCheckin(NamedTuple):
-    """A line of a file: its number, and the check-in."""
+    """The check-in of a line of a file, with the number of the line."""
 
     number: int
     row: CheckIn
 
 
 class LeftOut(Protocol):
-    """Hears of lines that were not taken."""
+    """Receives the lines that were not taken."""
 
     def line(self, number: int, reason: str) -> None:
-        """One of them."""
+        """One line was not taken."""
 
     def unnamed(self, count: int) -> None:
-        """Some more, of which the node has not said which they are."""
+        """More lines were not taken; the node has not said which."""
 
 
 class Undelivered(NodeError):
-    """The node is away, busy or broken; lines from `number` on were not taken."""
+    """The node does not answer, is busy or failed; lines from `number` on were not taken."""
 
     number: int = 0
 
@@ -44,13 +44,13 @@ def deliver_lines(
     left_out: LeftOut,
     wait: Callable[[NodeError], bool],
 ) -> int:
-    """Send check-ins; how many were taken.
+    """Send check-ins; return how many were taken.
 
-    send  as `Client.checkin`
-    wait  called when the node is away or busy; whether it is to be asked again
+    send  sends check-ins, as `Client.checkin` does
+    wait  called when the node does not answer or is busy; returns whether to try again
     """
     rest = list(checkins)
-    taken = 0
+    accepted = 0
     while rest:
         failure: NodeError | None = None
         try:
@@ -59,9 +59,9 @@ def deliver_lines(
             delivery, failure = error.delivery, error
         except (NotTaken, RequestRefused) as error:
             if not error.delivery.refused_count:
-                raise  # not about rows: no line is to blame
+                raise  # not about rows
             delivery = error.delivery
-        taken += delivery.accepted
+        accepted += delivery.accepted
         for row, reason in delivery.refused:
             left_out.line(rest[row].number, reason)
         if delivery.refused_count > len(delivery.refused):
@@ -72,11 +72,11 @@ def deliver_lines(
         refused = {row for row, _ in delivery.refused}
         rest = [checkin for row, checkin in enumerate(rest) if row >= failure.taken and row not in refused]
         if not wait(failure):
-            raise _undelivered(failure, rest[0].number, taken) from None
-    return taken
+            raise _undelivered(failure, rest[0].number, accepted) from None
+    return accepted
 
 
-def _undelivered(error: NodeError, number: int, taken: int) -> Undelivered:
-    stopped = Undelivered(error.message, status=error.status, reason=error.reason, text=error.text, taken=taken)
-    stopped.number = number
-    return stopped
+def _undelivered(error: NodeError, number: int, accepted: int) -> Undelivered:
+    failure = Undelivered(error.message, status=error.status, reason=error.reason, text=error.text, taken=accepted)
+    failure.number = number
+    return failure

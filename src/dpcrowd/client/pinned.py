@@ -1,6 +1,6 @@
-"""TLS to a node whose certificate is known: it is compared byte by byte, which is stricter than any name or authority.
+"""TLS to a node with a pinned certificate, compared byte by byte: stricter than any check of a name or an authority.
 
-Dates do not matter: the operator of a node whose certificate has expired can still ask it what is wrong.
+Dates do not matter: the operator of a node with an expired certificate can still ask it what is wrong.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class PinnedCertificates(ssl.SSLContext):
-    """For `ca` of a client; `known` gives the certificates (DER), and is asked once there is one to compare."""
+    """A context for `ca` of a client; `pinned` returns the certificates (DER), and is called for each connection."""
 
-    def __new__(cls, known: Callable[[], Container[bytes]]) -> PinnedCertificates:
+    def __new__(cls, pinned: Callable[[], Container[bytes]]) -> PinnedCertificates:
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
-    def __init__(self, known: Callable[[], Container[bytes]]) -> None:
-        self._known = known
+    def __init__(self, pinned: Callable[[], Container[bytes]]) -> None:
+        self._pinned = pinned
         self.check_hostname = False
         self.verify_mode = ssl.CERT_NONE
 
     def wrap_socket(self, *arguments: Any, **settings: Any) -> ssl.SSLSocket:
-        """After the handshake, and before anything is sent: a token goes to whoever holds the key, and nobody else."""
+        """Compare the certificate before anything is sent: only the holder of the key gets a token."""
         connection = super().wrap_socket(*arguments, **settings)
         try:
-            if (connection.getpeercert(binary_form=True) or b"") in self._known():
+            if (connection.getpeercert(binary_form=True) or b"") in self._pinned():
                 return connection
         except BaseException:
             connection.close()
             raise
         connection.close()
-        raise ssl.SSLCertVerificationError("CERTIFICATE_VERIFY_FAILED: another certificate than the known one")
+        raise ssl.SSLCertVerificationError("CERTIFICATE_VERIFY_FAILED: not the pinned certificate")
 
 
 def first_certificate(pem: str) -> bytes:
-    """The first certificate of a PEM text, as DER; ValueError if there is none."""
+    """Return the first certificate of a PEM text as DER; raise `ValueError` if there is none."""
     return ssl.PEM_cert_to_DER_cert(pem[pem.index(_BEGIN) : pem.index(_END) + len(_END)])

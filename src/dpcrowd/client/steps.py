@@ -1,6 +1,6 @@
-"""What a client does, without I/O: generators that yield requests and waits and are sent replies.
+"""The protocol of a client without I/O: generators that yield requests and waits, and receive replies.
 
-`Client` and `AsyncClient` drive the same generators, so that retries, batches and pages are the same in both.
+`Client` and `AsyncClient` run the same generators, so that retries, batches and pages are the same in both.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = [
     "Wait",
     "get",
     "read",
+    "refused_rows",
     "send_counts",
     "send_nothing",
     "silence_of",
-    "told_rows",
 ]
 
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _MOST_TEXT = 500
-_SYSTEM = re.compile(r"\[Errno -?\d+\] ([A-Za-z ]+)")
+_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] ([A-Za-z ]+)")
 
 
 @dataclass(frozen=True, repr=False)
 class Ask:
-    """One request. It has no repr: its content holds user ids."""
+    """One request. It has no repr, since its content contains user ids."""
 
     method: str
     path: str
@@ -54,14 +54,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Wait:
-    """Seconds before the next request."""
+    """A pause before the next request."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `following` is the address of the next page."""
+    """The answer of a server; `following` is the address of the next page."""
 
     status: int
     content: bytes
@@ -71,12 +71,12 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer.
+    """A request without an answer.
 
     why     the kind of failure, such as ConnectError
-    reason  a word if more is known
-    system  what the operating system says of it, such as "connection refused"
-    advice  what to do; empty: what the reason says
+    reason  a word for programs
+    system  the error of the operating system, such as "connection refused"
+    advice  what to do; empty: the advice for the reason
     """
 
     why: str
@@ -85,35 +85,37 @@ class Silence:
     advice: str = ""
 
     @property
-    def passing(self) -> bool:
-        """Whether asking again may help."""
+    def temporary(self) -> bool:
+        """Whether another attempt may succeed."""
         return self.reason in ("unreachable", "hung-up")
 
 
 LASTING = frozenset({"untrusted", "not-https", "not-http"})
-"""Reasons of `NodeUnreachable` that stay however long one waits, unless somebody changes an address or a file."""
+"""Reasons of `NodeUnreachable` that last until somebody changes an address or a file."""
 
 
 _ADVICE = {
-    "unreachable": "is it running, and is the address right?",
-    "untrusted": "its certificate is of no authority known here; give that one's certificate (ca).",
-    "expired": "its certificate is not valid now; if this machine's clock is right, its operator has to renew it.",
+    "unreachable": "is it running, and is the address correct?",
+    "untrusted": "its certificate is not signed by a known authority; give the certificate of its authority (ca).",
+    "expired": "its certificate is not valid now; if the clock of this machine is correct, its operator has to renew "
+    "it.",
     "not-http": "it speaks HTTPS; the address is https://..., not http://...",
-    "not-https": "what listens there does not speak HTTPS; is the address http://..., not https://...?",
-    "hung-up": "it hung up without a word; if the node has HTTPS, the address is https://..., not http://...",
+    "not-https": "the server there does not speak HTTPS; is the address http://..., not https://...?",
+    "hung-up": "it closed the connection without an answer; if the node has HTTPS, the address is https://..., not "
+    "http://...",
 }
 
 
-_OTHER_NAME = "its certificate is for another name; the address has to hold a name that the certificate is for."
+_OTHER_NAME = "its certificate is for another name; use an address with a name of the certificate."
 OTHER_AUTHORITY = (
-    "its certificate is not of the authority that was given (ca); give the certificate of the one that has signed it, "
-    "or the node's own."
+    "its certificate is not signed by the given authority (ca); give the certificate of the authority that signed it, "
+    "or that of the node."
 )
-"""The advice where a node's certificate is not trusted although an authority was given."""
+"""The advice if a node's certificate is not trusted although an authority was given."""
 
 
 def silence_of(error: Exception) -> Silence:
-    """Only the error's name, and what its text gives away of the cause: the error itself holds the request."""
+    """Return the name and the cause of an error, without the error itself, which contains the request."""
     why, text = type(error).__name__, str(error)
     if "certificate has expired" in text or "certificate is not yet valid" in text:
         return Silence("HTTPS", "expired")
@@ -123,13 +125,13 @@ def silence_of(error: Exception) -> Silence:
         return Silence("HTTPS", "untrusted")
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
         return Silence("HTTPS", "not-https")
-    if "disconnected without sending a response" in text and _scheme(error) == "http":
+    if "disconnected without sending a response" in text and _url_scheme(error) == "http":
         return Silence("HTTP", "hung-up")
-    system = _SYSTEM.search(text)
+    system = _SYSTEM_ERROR.search(text)
     return Silence(why, system=system[1].lower() if system else "")
 
 
-def _scheme(error: Exception) -> str:
+def _url_scheme(error: Exception) -> str:
     try:
         return str(error.request.url.scheme)  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):
@@ -141,32 +143,32 @@ Steps = Generator[Ask | Wait, Reply | Silence | None, T]
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on asking.
+    """How often and how long to retry.
 
-    retries  after the first request
-    seconds  of waiting altogether
-    jitter   gives numbers from 0 to 1, so that many clients do not come back at once
+    retries  number of retries after the first request
+    seconds  of waiting between all of them
+    jitter   returns numbers from 0 to 1, so that many clients do not retry at the same moment
     """
 
     retries: int
     seconds: float
     jitter: Callable[[], float]
 
-    def wait(self, attempt: int, asked: str | None, waited: float) -> float | None:
-        """Before the next attempt; None if it is not to be."""
-        wanted = retry_after(asked)
-        if wanted is None:
-            wanted = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * (0.5 + 0.5 * self.jitter())
-        return wanted if attempt < self.retries and waited + wanted <= self.seconds else None
+    def wait(self, attempt: int, header: str | None, waited: float) -> float | None:
+        """Return the seconds before the next attempt, from Retry-After if there is one; None: give up."""
+        seconds = retry_after(header)
+        if seconds is None:
+            seconds = min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * (0.5 + 0.5 * self.jitter())
+        return seconds if attempt < self.retries and waited + seconds <= self.seconds else None
 
 
 def retry_after(header: str | None) -> float | None:
-    """Seconds; dates, which proxies may send, are not read."""
+    """Return the seconds of a Retry-After header; dates, which proxies may send, are ignored."""
     return float(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 9 else None
 
 
 def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[Reply]:
-    """Ask until there is an answer that is a success. Every request of this API may be sent twice."""
+    """Send a request until it succeeds or patience ends; every request of this API may be sent twice."""
     waited = 0.0
     attempt = 0
     while True:
@@ -174,11 +176,11 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
         if isinstance(reply, Reply) and reply.status in accepts:
             return reply
         error = problem(reply)
-        passing = (isinstance(reply, Silence) and reply.passing) or (
+        temporary = (isinstance(reply, Silence) and reply.temporary) or (
             isinstance(reply, Reply) and reply.status in (429, 503)
         )
-        asked = reply.retry_after if isinstance(reply, Reply) else None
-        wait = patience.wait(attempt, asked, waited) if passing else None
+        header = reply.retry_after if isinstance(reply, Reply) else None
+        wait = patience.wait(attempt, header, waited) if temporary else None
         if wait is None:
             raise error
         yield Wait(wait)
@@ -187,52 +189,52 @@ def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[
 
 
 def problem(reply: Reply | Silence | None) -> NodeError:
-    """The error of an answer that is none, or no success."""
+    """Return the error for a missing answer, or for one that is not a success."""
     if not isinstance(reply, Reply):
         silence = Silence("no answer") if reply is None else reply
         advice = silence.advice or _ADVICE[silence.reason]
         line = f"the node does not answer ({silence.why}): {advice}"
         return NodeUnreachable(line, reason=silence.reason, text=advice, cause=silence.system or silence.why)
-    told = _told(reply.content)
-    if told is None:
-        message = f"what answered with HTTP {reply.status} is not a dpcrowd node."
+    detail = _error_detail(reply.content)
+    if detail is None:
+        message = f"the server that answered with HTTP {reply.status} is not a dpcrowd node; check the URL."
         return NodeFailed(message, status=reply.status, reason="not-a-node", text=message)
-    reason, text = _line(told.reason, 50), _line(told.text, _MOST_TEXT)
+    reason, text = _printable(detail.reason, 50), _printable(detail.text, _MOST_TEXT)
     return kind(reply.status)(
         f"{text} ({reason}, HTTP {reply.status})",
         status=reply.status,
         reason=reason,
         text=text,
-        rows=told.rows,
+        rows=detail.rows,
         retry_after=retry_after(reply.retry_after),
-        delivery=Delivery(0, told_rows(told.refused), told.refused_count),
+        delivery=Delivery(0, refused_rows(detail.refused), detail.refused_count),
     )
 
 
-def read(reply: Reply, kind_of: Callable[[bytes], T]) -> T:
-    """Decode; what cannot be decoded was not sent by a node."""
+def read(reply: Reply, decode: Callable[[bytes], T]) -> T:
+    """Decode an answer; one that cannot be decoded was not sent by a node."""
     try:
-        return kind_of(reply.content)
-    except (ValueError, OverflowError):  # of msgspec, or of numpy: a time that is none, a number beyond 64 bits
-        problem_text = "the answer is not one of a dpcrowd node of this version."
-    raise NodeFailed(problem_text, status=reply.status, reason="not-a-node", text=problem_text)
+        return decode(reply.content)
+    except (ValueError, OverflowError):  # of msgspec, or of numpy: a malformed time, a number beyond 64 bits
+        text = "the answer was not sent by a dpcrowd node of a known version; check the URL."
+    raise NodeFailed(text, status=reply.status, reason="not-a-node", text=text)
 
 
 def send_nothing(patience: Patience) -> Steps[float]:
-    """An empty list; seconds until the next slot opens."""
+    """Send an empty list of check-ins; return the seconds until the next slot opens."""
     headers = {"content-type": content_type("msgpack")}
     ask = Ask("POST", "/v1/checkins", (), encode([], "msgpack"), headers)
     return read((yield from get(ask, patience, (202,))), _taken.decode).seconds_left
 
 
 def send_counts(slot: int, counts: Mapping[str, Any], patience: Patience) -> Steps[None]:
-    """All regions of one slot."""
+    """Send the counts of one slot by region."""
     headers = {"content-type": content_type("msgpack")}
     yield from get(Ask("POST", "/v1/counts", (), counts_body(slot, counts), headers), patience, (202,))
 
 
 def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patience) -> Steps[Estimates]:
-    """All pages."""
+    """Read all pages of estimates."""
     pages: list[Estimates] = []
     ask = Ask("GET", path, params)
     while True:
@@ -245,22 +247,22 @@ def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patie
 
 
 def _query(address: str) -> list[tuple[str, str]]:
-    """Of the next page. Only the query is used: the token goes to the node that was named, and nowhere else."""
+    """Return the query of the next page. Its host is ignored: the token goes only to the node of this client."""
     from urllib.parse import parse_qsl, urlsplit
 
     return parse_qsl(urlsplit(address).query)
 
 
-def _told(content: bytes) -> _Detail | None:
+def _error_detail(content: bytes) -> _Detail | None:
     try:
         return msgspec.json.decode(content, type=dict[str, _Detail])["error"]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
 
 
-def told_rows(refused: Iterable[RefusedDetail]) -> tuple[RefusedRow, ...]:
-    """Rows that an answer names, counted from 0 in the request."""
-    return tuple(RefusedRow(one.row, _line(one.reason, 50)) for one in refused)
+def refused_rows(refused: Iterable[RefusedDetail]) -> tuple[RefusedRow, ...]:
+    """Return the rows that an answer names, counted from 0 in the request."""
+    return tuple(RefusedRow(one.row, _printable(one.reason, 50)) for one in refused)
 
 
 class _Taken(msgspec.Struct):
@@ -271,7 +273,7 @@ _taken = msgspec.json.Decoder(_Taken)
 
 
 class RefusedDetail(msgspec.Struct):
-    """A row that an answer names."""
+    """A row that an answer names as refused."""
 
     row: int
     reason: str
@@ -285,6 +287,6 @@ class _Detail(msgspec.Struct):
     refused_count: int = 0
 
 
-def _line(text: str, most: int) -> str:
-    """From outside: one line, and nothing that moves the cursor of a terminal."""
+def _printable(text: str, most: int) -> str:
+    """Return a text from outside as one line of at most `most` characters, without control characters."""
     return "".join(c if c.isprintable() else " " for c in text)[:most]

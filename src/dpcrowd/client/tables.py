@@ -1,7 +1,8 @@
-"""Estimates as a table of numpy columns, which numpy, polars, pandas and Arrow take as they are.
+"""Estimates as a table of numpy columns, which numpy, polars, pandas and Arrow accept as it is.
 
-Each library has its own door: polars and pyarrow come in by Arrow's stream, numpy by the array interface, and pandas
-iterates over rows. So there must be no `__array__`: pandas would prefer it, and make one column of records.
+The columns are the fields of the API's `EstimateRow`. Each library has its own way to read them: polars and pyarrow use
+Arrow's stream, numpy the array interface, and pandas iterates over rows, which therefore are named tuples. There must
+be no `__array__`: pandas would prefer it, and make one column of records.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _rows = msgspec.json.Decoder(list[EstimateRow])
 
 
 class Estimate(NamedTuple):
-    """One row of `Estimates`: an `EstimateRow` of the API, with a time for its text and NaN for null."""
+    """An `EstimateRow` of the API as Python values, one row of `Estimates`: a datetime for text, NaN for null."""
 
     slot: int
     start: datetime
@@ -39,17 +40,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """One row a slot and region, oldest slot first. A loop goes over the rows; `dict(estimates)` gives the columns.
+    """A table with one row per slot and region, oldest slot first; a loop yields rows, `dict(estimates)` the columns.
 
     `pandas.DataFrame(estimates)`, `polars.DataFrame(estimates)`, `pyarrow.table(estimates)` and
-    `numpy.asarray(estimates)` (a structured array: one record a row, names of columns as fields) take it as it is; the
-    second and the third need pyarrow. Without any rows, pandas leaves the columns out as well: `to_pandas` does not.
+    `numpy.asarray(estimates)` (a structured array: one record per row, names of columns as fields) accept it as it is;
+    the second and the third need pyarrow. Without any rows, pandas drops the columns as well: `to_pandas` does not.
 
-    start     when the slot opened, UTC
-    estimate  of the whole population; never clamped, NaN as long as nothing is known
+    start     when the slot opened, in UTC
+    estimate  estimate of the complete population; never clamped, NaN as long as nothing is known
     low, high ends of the 95% interval
     sampled   whether the server itself sampled in the slot
-    lost      of a stream: how many releases before this one a slow reader did not get
+    lost      of a stream: number of releases before this one that a slow reader did not get
     """
 
     slot: NDArray[np.int64]
@@ -70,7 +71,7 @@ class Estimates:
         return f"<Estimates: {len(self)} rows{span}>"
 
     def keys(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return COLUMNS
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -91,21 +92,21 @@ class Estimates:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """For `numpy.asarray`: a structured array."""
+        """The structured array, for `numpy.asarray`."""
         table = self.to_numpy()
-        told: dict[str, Any] = table.__array_interface__
-        # As bytes, which numpy keeps alive: an address alone would outlive the array that is made here.
-        return {**told, "data": table.view(np.uint8) if len(table) else b""}
+        interface: dict[str, Any] = table.__array_interface__
+        # As bytes, which numpy keeps alive: an address alone would outlive the array that is created here.
+        return {**interface, "data": table.view(np.uint8) if len(table) else b""}
 
     def to_numpy(self) -> NDArray[np.void]:
-        """A structured array: one record a row."""
+        """Return a structured array: one record per row."""
         table = np.empty(len(self), dtype=[(name, self[name].dtype) for name in COLUMNS])
         for name in COLUMNS:
             table[name] = self[name]
         return table
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`; NaN is null, times are in UTC."""
+        """Return a `polars.DataFrame`; NaN is null, times are in UTC."""
         polars = _library("polars")
         frame = polars.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
         return frame.with_columns(
@@ -115,14 +116,14 @@ class Estimates:
         )
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; times are in UTC."""
+        """Return a `pandas.DataFrame`; times are in UTC."""
         pandas = _library("pandas")
         frame = pandas.DataFrame({name: self[name].tolist() if name == "region" else self[name] for name in COLUMNS})
         frame["start"] = frame["start"].dt.tz_localize("UTC")
         return frame
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`; NaN is null, times are in UTC."""
+        """Return a `pyarrow.Table`; NaN is null, times are in UTC."""
         pyarrow = _library("pyarrow")
         numbers = {name: pyarrow.array(self[name], from_pandas=True) for name in ("estimate", "low", "high")}
         start = pyarrow.array(self.start.astype(np.int64)).cast(pyarrow.timestamp("ns", "UTC"))
@@ -136,23 +137,23 @@ class Estimates:
         return pyarrow.table(columns)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Whatever reads Arrow takes an `Estimates` as it is, if pyarrow is installed."""
+        """Export the table as Arrow's C stream, for every library that reads Arrow; needs pyarrow."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 def from_json(content: bytes | str, lost: int = 0) -> Estimates:
-    """What the API sent; `msgspec.MsgspecError` or `ValueError` if it is something else."""
+    """Read JSON of the API; raise `msgspec.MsgspecError` or `ValueError` if it is something else."""
     return from_rows(_rows.decode(content), lost)
 
 
 def from_rows(rows: Iterable[EstimateRow], lost: int = 0) -> Estimates:
-    """A table of the rows of the API."""
-    told = list(rows)
+    """Return the table of these rows."""
+    all_rows = list(rows)
 
     def column(name: str, dtype: Any) -> NDArray[Any]:
-        return np.array([getattr(row, name) for row in told], dtype=dtype)  # None becomes NaN
+        return np.array([getattr(row, name) for row in all_rows], dtype=dtype)  # None becomes NaN
 
-    start = [row.start.removesuffix("Z") for row in told]  # numpy has no time zones: all is UTC
+    start = [row.start.removesuffix("Z") for row in all_rows]  # numpy has no time zones: all times are UTC
     return Estimates(
         slot=column("slot", np.int64),
         start=np.array(start, dtype="datetime64[ns]"),
@@ -166,7 +167,7 @@ def from_rows(rows: Iterable[EstimateRow], lost: int = 0) -> Estimates:
 
 
 def joined(tables: Sequence[Estimates]) -> Estimates:
-    """One below the other."""
+    """Return the rows of several tables as one table."""
     if len(tables) == 1:
         return tables[0]
     columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in COLUMNS}

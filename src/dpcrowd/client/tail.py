@@ -1,10 +1,10 @@
-"""Check-ins from a file or a pipe, line by line, in batches that leave soon: what `dpcrowd feed` sends.
+"""Read check-ins from a file or a pipe, line by line, in batches that are sent soon: the input of `dpcrowd feed`.
 
-A line is a JSON object of user, region and, if wanted, time. A file may grow (`follow_file`), be cut, or be replaced by
-a new one of its name. A line that is no check-in is left out and reported by its number in its file; nothing of it is
-repeated. Bytes that are not UTF-8 spoil their own line only (`open_lines`).
+A line is a JSON object with user, region and, optionally, time. A file may grow (`follow_file`), be truncated, or be
+replaced by a new file of the same name. A line that is not a check-in is left out and reported by its number in the
+file, without its content. Bytes that are not UTF-8 affect only their own line (`open_lines`).
 
-A line that waits for others is sent before its slot is sealed: `longest_wait` is what the network leaves time for.
+A line that waits for others is sent before its slot is sealed: `longest_wait` is the time that the network allows.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from dpcrowd.client.views import Network
 
 __all__ = ["LineBatches", "follow_file", "longest_wait", "open_lines", "read_lines"]
 
-_NAP = 0.2
+_PAUSE = 0.2
 _SHORTEST_WAIT, _UNKNOWN_WAIT, _LONGEST_WAIT = 0.02, 0.05, 0.5
 _CHUNK = 1 << 20
-_WAITING = 10_000  # lines between the reader and the sender; then the reader waits
+_MOST_WAITING = 10_000  # lines between the reader and the sender; then the reader waits
 
 Line = tuple[int, str]
 
 
 def open_lines(path: Path) -> TextIO:
-    """A file of lines; a byte that is not UTF-8 becomes a character that no check-in may have, and stops nobody."""
+    """Open a file of lines; a byte that is not UTF-8 becomes a character that no check-in may have, and is no error."""
     return path.open(encoding="utf-8", errors="surrogateescape")
 
 
 def read_lines(stream: TextIO) -> Iterator[Line]:
-    """(number, line) of a stream until it ends; then it is closed."""
+    """Yield (number, line) of a stream until it ends, and close it."""
     with stream:
         yield from enumerate(stream, start=1)
 
 
 def longest_wait(network: Network | None) -> float:
-    """Seconds that a line may wait to be read, and again for others of its batch.
+    """Return the seconds that a line may wait to be read, and again for others of its batch.
 
-    The two waits are half of the grace together, so that a line of a slot's last moment still comes in time; a line
-    without a time counts when it is sent, and only a twentieth of a slot's are sent in the next one.
+    Together the two waits are half of the grace, so that a line of the last moment of a slot still arrives in time; a
+    line without a time counts when it is sent, and only a twentieth of those of a slot are sent in the next one.
 
-    network  None: the node did not say; as for one that does not tell its grace, a short one is assumed
+    network  None: the node did not answer; a short grace is assumed, as for a node that does not report its grace
     """
     if network is None:
         return _UNKNOWN_WAIT
@@ -56,46 +56,46 @@ def longest_wait(network: Network | None) -> float:
     return max(_SHORTEST_WAIT, min(wait, network.slot_seconds / 20, _LONGEST_WAIT))
 
 
-def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False, nap: float = _NAP) -> Iterator[Line]:
-    """(number, line) of a file that grows; of the next one when it is replaced or cut. Until `stop` says so.
+def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False, pause: float = _PAUSE) -> Iterator[Line]:
+    """Yield (number, line) of a file that grows, and of the next one when it is replaced or truncated, until `stop`.
 
-    A number is that of the line in its file, whatever was passed over.
+    A number is that of the line in its file, also if lines were skipped.
 
-    new  pass over what is in the file already, if it is there: lines without a time would count as of now
-    nap  seconds between two looks at a file that does not grow
+    new    skip the lines that are in the file already: without a time, they would count as people of now
+    pause  seconds between two reads of a file that does not grow
     """
-    nap = min(nap, _NAP)
+    pause = min(pause, _PAUSE)
     while not stop():
         try:
             with open_lines(path) as file:
                 inode = os.fstat(file.fileno()).st_ino
-                number = _pass_over(file) if new else 0
+                number = _skip_lines(file) if new else 0
                 new, part = False, ""
                 while not stop():
                     piece = file.readline()
                     if not piece:
                         if _replaced(path, inode, file.tell()):
                             break
-                        time.sleep(nap)
+                        time.sleep(pause)
                         continue
                     part += piece
-                    if part.endswith("\n"):  # a line that is still being written has no end yet
+                    if part.endswith("\n"):  # a line that is still being written has no newline yet
                         number += 1
                         yield number, part
                         part = ""
         except FileNotFoundError:
-            new = False  # the one that will come is new as a whole
-            time.sleep(nap)
+            new = False  # all lines of a file that appears later are new
+            time.sleep(pause)
 
 
-def _pass_over(file: TextIO) -> int:
-    """Go to the end of the last whole line; the number of lines before."""
-    lines = position = read = 0
+def _skip_lines(file: TextIO) -> int:
+    """Go to the end of the last complete line; return the number of lines before it."""
+    lines = position = offset = 0
     while chunk := file.buffer.read(_CHUNK):
         if b"\n" in chunk:
             lines += chunk.count(b"\n")
-            position = read + chunk.rindex(b"\n") + 1
-        read += len(chunk)
+            position = offset + chunk.rindex(b"\n") + 1
+        offset += len(chunk)
     file.seek(position)
     return lines
 
@@ -111,10 +111,10 @@ def _replaced(path: Path, inode: int, position: int) -> bool:
 class LineBatches:
     """Check-ins in batches of `size`, or fewer if the oldest has waited for `seconds`.
 
-    wrong  hears of the other lines: number and reason
-    wake   give an empty batch whenever nothing has come for so long; None: wait for lines
-    stop   whether to end; what was read until then is given
-    last   the number of the last line that was given, or left out
+    wrong  called with number and reason of a line that is not a check-in
+    wake   yield an empty batch if nothing has come for this many seconds; None: wait for lines
+    stop   returns whether to end; what was read until then is yielded
+    last   the number of the last line that was yielded, or left out
     """
 
     def __init__(
@@ -132,15 +132,15 @@ class LineBatches:
         self._size, self._seconds, self._wake = size, seconds, wake
 
     def __iter__(self) -> Iterator[list[NumberedCheckin]]:
-        waiting: queue.Queue[Line | BaseException | None] = queue.Queue(_WAITING)
+        waiting: queue.Queue[Line | BaseException | None] = queue.Queue(_MOST_WAITING)
         threading.Thread(target=_pump, args=(self._lines, waiting, self._stop), daemon=True).start()
         batch: list[NumberedCheckin] = []
         oldest = 0.0
         while True:
             stopping = self._stop()
-            left = max(oldest + self._seconds - time.monotonic(), 0.0) if batch else self._wake
+            timeout = max(oldest + self._seconds - time.monotonic(), 0.0) if batch else self._wake
             try:
-                item = waiting.get(timeout=0.0 if stopping else left)
+                item = waiting.get(timeout=0.0 if stopping else timeout)
             except queue.Empty:
                 yield batch
                 if stopping:

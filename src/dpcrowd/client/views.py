@@ -1,4 +1,4 @@
-"""What a node says of itself, typed. Fields that a newer node adds are passed over."""
+"""What a node reports about itself, typed. Fields that a newer node adds are ignored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Budget", "Neighbour", "Network", "Ready", "RefusedCheckins"]
 class Budget(Struct, frozen=True, kw_only=True):
     """The privacy budget; amounts are epsilon.
 
-    guarantee  what is promised, in words
-    spent      for samples, in the current window, or so far in the horizon
-    blocked    counts against the budget as well, without a payment that is known; `blocked_text` says why, and
-               `blocked_until` when that ends; None: nothing is blocked, or only a new horizon ends it
-    returns    how much comes back at `returns_slot`; None: nothing ever
-    samples    whether the node may sample at present; `waits_for` and `text` say why not
+    guarantee  the promise, in words
+    spent      paid for samples in the current window, or so far in the horizon
+    blocked    counts against the budget as well, without a known payment; `blocked_text` says why, and `blocked_until`
+               when that ends; None: nothing is blocked, or only a new horizon ends it
+    returns    how much comes back at `returns_slot`; None: nothing comes back
+    samples    whether the node may sample now; `waits_for` and `text` say why not
     """
 
     guarantee: str
@@ -43,8 +43,8 @@ class Budget(Struct, frozen=True, kw_only=True):
 class Neighbour(Struct, frozen=True, kw_only=True):
     """A one-hop neighbour of the node.
 
-    refused       its messages that were not used, by reason
-    refused_last  when the last of them came, by reason; a node of 0.1.0 does not say
+    refused       number of its messages that were not used, by reason
+    refused_last  when the last of them came, by reason; empty for a node of 0.1.0
     """
 
     name: str
@@ -56,7 +56,7 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 
 
 class RefusedCheckins(Struct, frozen=True, kw_only=True):
-    """Check-ins were refused in a slot for these reasons; how many is not counted."""
+    """The reasons for which check-ins were refused in a slot; their number is not counted."""
 
     slot: int
     reasons: list[str]
@@ -65,7 +65,7 @@ class RefusedCheckins(Struct, frozen=True, kw_only=True):
 class Network(Struct, frozen=True, kw_only=True):
     """The network and the node's place in it; `slot` is open now.
 
-    grace_seconds  how long after a slot's end its check-ins are taken; None: a node of 0.1.0, which does not tell
+    grace_seconds  how long after the end of a slot its check-ins are taken; None for a node of 0.1.0
     """
 
     network: str
@@ -87,7 +87,7 @@ class Network(Struct, frozen=True, kw_only=True):
 
 
 class Ready(Struct, frozen=True):
-    """Whether the node can do all of its work; true and false as this says."""
+    """Whether the node can do all of its work; its truth value is that of `ready`."""
 
     ready: bool
     problems: list[str]

@@ -1,1 +1,1 @@
-"""A network of real node processes on this machine, with a crowd whose true numbers the demo alone knows."""
+"""A network of real node processes on this machine, with a crowd whose true counts only the demo knows."""

@@ -1,7 +1,7 @@
-"""One node process of a demo: `dpcrowd node run NODE.TOML`, which ends when the demo does.
+"""One node process of a demo: `dpcrowd node run NODE.TOML`, which ends when the demo ends.
 
-Its standard input is a pipe that the demo holds open. However the demo ends, by kill -9 too, the system closes that
-pipe, and the node stops as it does on SIGTERM: no process is left behind.
+Its standard input is a pipe that the demo keeps open. However the demo ends, even by kill -9, the system closes that
+pipe, and the node stops as it does on SIGTERM: no process stays behind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Never returns: the command exits with the node's exit code."""
+    """Run the node; this never returns, since the command exits with the node's exit code."""
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     sys.argv = ["dpcrowd", "node", "run", *sys.argv[1:]]
     runpy.run_module("dpcrowd.cli.main", run_name="__main__", alter_sys=True)  # by name: the CLI is a layer above

@@ -1,4 +1,4 @@
-"""The demo's network: keys, network.toml and a node.toml a server, in one folder, with free ports of this machine."""
+"""The files of a demo: keys, network.toml and one node.toml per server, in one folder, with free ports."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length
 _HOST = "127.0.0.1"
 _LONGEST = 3600 * SECOND
 _EPSILON, _WINDOW = "1", 24
-_LEAD = 4  # seconds to start in, and 0.4 more for each process: they share the machine's cores
+_LEAD = 4  # seconds for the start, and 0.4 more per process: they share the cores of this machine
 _GRACE, _DEADLINE = Fraction(1, 5), Fraction(1, 2)  # of a slot
 
 
 @dataclass(frozen=True)
 class DemoNode:
-    """One server: its name, its node.toml, the port of its API, and where its process writes."""
+    """One server: its name, its node.toml, the port of its API, and the log file of its process."""
 
     name: str
     config: Path
@@ -47,7 +47,7 @@ class DemoNode:
 
 @dataclass(frozen=True)
 class DemoNetwork:
-    """What the demo made; `token` may send check-ins, reading is open."""
+    """The network of a demo; `token` may send check-ins, and everybody may read."""
 
     folder: Path
     clock: SlotClock
@@ -58,20 +58,20 @@ class DemoNetwork:
 
 
 def slot_length(text: str) -> int:
-    """Nanoseconds of `--slot`."""
+    """Return the nanoseconds of `--slot`."""
     try:
         length = int(duration(text))
     except BadInput:
         length = 0
     if not SECOND <= length <= _LONGEST:
-        raise BadInput(f"slot '{text}' is not allowed; give a duration from 1s to 1h.")
+        raise BadInput(f"--slot is '{text}'; allowed: a duration from 1s to 1h.")
     return length
 
 
 def make_network(folder: Path, source: Source, servers: int, length_ns: int, now: datetime) -> DemoNetwork:
-    """Write everything into an empty folder.
+    """Write all files into an empty folder.
 
-    Slot 0 opens some seconds later, when the nodes are up: a node that runs counts a slot without check-ins as empty.
+    Slot 0 opens some seconds later, when the nodes run: a running node counts a slot without check-ins as empty.
     """
     names = sample_names(servers)
     keys = make_trial(folder / "keys", names, now, days=30)
@@ -118,9 +118,9 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different: the system chooses them while all are held."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+    """Return different free ports, which the system chooses while all are open."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind((_HOST, 0))
         return [int(one.getsockname()[1]) for one in sockets]

@@ -1,4 +1,4 @@
-"""What the demo asks a node, by `dpcrowd.Client`; errors name the node."""
+"""The requests of a demo to one of its nodes, by `dpcrowd.Client`; errors name the node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _METRICS = ("dpcrowd_epsilon_spent", "dpcrowd_messages_sent_total")
 
 
 class ApiFailed(DpcrowdError):
-    """A node does not answer, or refuses."""
+    """A node does not answer, or refuses a request."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """A server's estimate of the whole crowd with its 95% interval; None as long as the server knows nothing."""
+    """A server's estimate of the complete crowd with its 95% interval; None as long as the server has no estimate."""
 
     estimate: float | None
     low: float | None
@@ -33,11 +33,11 @@ class Total:
 
 
 class NodeClient:
-    """One node; may be used by several threads."""
+    """A client of one node, for several threads."""
 
     def __init__(self, node: DemoNode, token: str) -> None:
         self.node = node
-        # One more try: a node closes connections that were idle for some seconds.
+        # One retry: a node closes connections that were idle for some seconds.
         self._client = Client(node.address, token, _SECONDS, retries=1, patience=1.0)
 
     def close(self) -> None:
@@ -52,28 +52,28 @@ class NodeClient:
         return True
 
     def send(self, users: Sequence[int], regions: Sequence[str]) -> None:
-        """Check-ins without a time; returns when the node has all of them on disk."""
-        with self._named():
+        """Send check-ins without a time; return when the node has all of them on disk."""
+        with self._errors_with_name():
             self._client.checkin(users, regions, batch=_MOST_ROWS, strict=True)
 
     def total(self, slot: int) -> Total | None:
-        """What the node published for a slot; None if it has not yet."""
-        with self._named():
+        """Return the estimate that the node published for a slot; None if it has not published it yet."""
+        with self._errors_with_name():
             rows = self._client.estimates(slot, slot)
         return total_of(zip(rows.estimate.tolist(), rows.low.tolist(), rows.high.tolist(), strict=True))
 
     def counters(self) -> tuple[float, int]:
-        """(epsilon spent in the current window, messages sent to neighbours since the start)."""
-        with self._named():
+        """Return the epsilon spent in the current window, and the number of messages sent since the start."""
+        with self._errors_with_name():
             lines = (line.partition(" ") for line in self._client.metrics().splitlines())
         values = {name: float(value) for name, _, value in lines if name in _METRICS}
         if len(values) != len(_METRICS):
-            raise ApiFailed(f"{self.node.name} does not tell its budget and messages.")
+            raise ApiFailed(f"the metrics of {self.node.name} have no budget or messages.")
         epsilon, messages = (values[name] for name in _METRICS)
         return epsilon, int(messages)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _errors_with_name(self) -> Iterator[None]:
         try:
             yield
         except NodeError as error:
@@ -84,9 +84,9 @@ class NodeClient:
 
 
 def total_of(regions: Iterable[tuple[float, float, float]]) -> Total | None:
-    """The sum over regions of (estimate, low, high), NaN where nothing is known; None if there are no regions.
+    """Return the sum over regions of (estimate, low, high), which are NaN without an estimate; None without regions.
 
-    The filter treats each region by itself, so variances add up: with half-widths h_k = 1.96 sigma_k the sum's
+    The filter treats each region separately, so variances add up: with half-widths h_k = 1.96 sigma_k the sum's
     half-width is 1.96 sqrt(sum sigma_k^2) = sqrt(sum h_k^2).
     """
     rows = list(regions)

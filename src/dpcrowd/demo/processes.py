@@ -1,4 +1,4 @@
-"""The node processes: started together, watched, and stopped together, whatever happens in between."""
+"""The node processes of a demo, which are started, watched and stopped together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAIL_BYTES = 16_384
 
 
 class NodeFailed(DpcrowdError):
-    """A node process ended by itself, or never answered; `log` has the last lines that it wrote."""
+    """A node process ended, or never answered; `log` has the last lines that it wrote."""
 
     def __init__(self, message: str, log: Sequence[str]) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class NodeFailed(DpcrowdError):
 
 
 class Processes:
-    """A context: nodes run inside it, and none is left after it."""
+    """The nodes run inside the with block, and none runs after it."""
 
     def __init__(self, nodes: Sequence[DemoNode], *, module: str = "dpcrowd.demo.child") -> None:
         self._nodes, self._module = tuple(nodes), module
@@ -57,7 +57,7 @@ class Processes:
         return {node.name: process.pid for node, process in self._running}
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raise `NodeFailed` if one has ended, or ends within so many seconds."""
+        """Raise `NodeFailed` if a process has ended, or ends within this many seconds."""
         end = time.monotonic() + seconds
         while True:
             self._check_now()
@@ -72,8 +72,8 @@ class Processes:
                 raise NodeFailed(f"the process of {node.name} has ended (exit code {code}).", last_lines(node.log))
 
     def stop(self) -> None:
-        """Ask all to stop, wait, and kill those that do not within ten seconds. A second Control-C waits as well."""
-        with _deaf_to_interrupts():
+        """Stop all processes; those that still run after ten seconds are killed. Control-C is ignored meanwhile."""
+        with _interrupts_ignored():
             for _, process in self._running:
                 with contextlib.suppress(OSError):
                     process.terminate()
@@ -91,7 +91,7 @@ class Processes:
     def _start(self, node: DemoNode) -> None:
         command = [sys.executable, "-m", self._module, str(node.config)]
         with node.log.open("wb") as log:
-            # A group of its own: Control-C in the terminal is for the demo, which then stops the nodes in order.
+            # A process group of its own: Control-C in the terminal reaches only the demo, which then stops the nodes.
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -103,7 +103,7 @@ class Processes:
 
 
 def last_lines(log: Path) -> list[str]:
-    """The end of a log file."""
+    """Return the last lines of a log file."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
@@ -113,7 +113,7 @@ def last_lines(log: Path) -> list[str]:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def _interrupts_ignored() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

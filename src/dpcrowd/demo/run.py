@@ -1,4 +1,9 @@
-"""A demo from its first file to its last process: set up, feed, read what every server published, slot by slot."""
+"""A complete demo: set up the network, feed it, and read what every server published, slot by slot.
+
+Each person's check-ins go to the server that the person is pinned to, at the start of each slot. Check-ins carry no
+time, so that the time of arrival counts; a slot whose check-ins were not all on disk before it closed has no known
+truth, since some may have been counted in the next one.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +21,98 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpcrowd.demo.crowd import Source, SyntheticCrowd, pin_to_servers
-from dpcrowd.demo.feed import Fed, Feeder
+from dpcrowd.demo.crowd import Present, Source, SyntheticCrowd, pin_to_servers
 from dpcrowd.demo.files import DemoNetwork, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total
 from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
 from dpcrowd.demo.replay import find_source
 from dpcrowd.errors import BadInput
-from dpcrowd.node.slots import SECOND
+from dpcrowd.node.slots import SECOND, SlotClock
 
-__all__ = ["Demo", "ServerRow", "SlotRow", "make_source", "open_demo"]
+__all__ = ["Demo", "FedSlot", "Feeder", "ServerRow", "SlotRow", "checkins_of", "make_source", "open_demo"]
 
+_AFTER_OPENING_NS = 5_000_000
 _SECONDS_TO_START = 60.0
 _MOST_SERVERS = 50
 _MOST_PEOPLE = 1_000_000
 _POLL = 0.05
+
+
+@dataclass(frozen=True)
+class FedSlot:
+    """A slot whose check-ins were sent; truth is None if some came too late, `seconds` is how long sending took."""
+
+    slot: int
+    truth: int | None
+    seconds: float
+
+
+def checkins_of(
+    present: Present, server: int, server_of: NDArray[np.int64], regions: Sequence[str]
+) -> tuple[list[int], list[str]]:
+    """Return users and regions of the check-ins of one server in one slot."""
+    own = server_of[present.people] == server
+    return present.people[own].tolist(), [regions[where] for where in present.regions[own].tolist()]
+
+
+class Feeder:
+    """A thread that sends the check-ins; `next_slot` returns each slot once it has been sent, and raises its errors."""
+
+    def __init__(
+        self, source: Source, clients: Sequence[NodeClient], server_of: NDArray[np.int64], clock: SlotClock
+    ) -> None:
+        self._source, self._clients, self._server_of, self._clock = source, tuple(clients), server_of, clock
+        self._stop = threading.Event()
+        self._queue: queue.Queue[FedSlot | Exception | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+
+    def __enter__(self) -> Feeder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()  # every request has a deadline, so this ends
+
+    def next_slot(self, timeout: float) -> FedSlot | None:
+        """Return the next slot, None at the end; raise `queue.Empty` if there is none within this many seconds."""
+        item = self._queue.get(timeout=timeout)
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def _run(self) -> None:
+        try:
+            with ThreadPoolExecutor(len(self._clients)) as pool:
+                for item in self._feed(pool):
+                    self._queue.put(item)
+            self._queue.put(None)
+        except Exception as error:  # raised again by `next_slot`
+            self._queue.put(error)
+
+    def _feed(self, pool: ThreadPoolExecutor) -> Iterator[FedSlot]:
+        clock, numbers = self._clock, range(len(self._clients))
+        following = max(clock.slot_of(time.time_ns()) + 1, 0)
+        for present in self._source.slots():
+            rows = [checkins_of(present, number, self._server_of, self._source.regions) for number in numbers]
+            slot = max(following, clock.slot_of(time.time_ns()) + 1)
+            if not self._wait_until(clock.opens(slot) + _AFTER_OPENING_NS):
+                return
+            start = time.monotonic()
+            list(pool.map(lambda client, columns: client.send(*columns), self._clients, rows))
+            in_time = time.time_ns() < clock.closes(slot)
+            yield from (FedSlot(skipped, None, 0.0) for skipped in range(following, slot))
+            yield FedSlot(slot, present.total if in_time else None, time.monotonic() - start)
+            following = slot + 1
+
+    def _wait_until(self, at_ns: int) -> bool:
+        """Wait; return False if the feeder was stopped meanwhile."""
+        while (remaining := at_ns - time.time_ns()) > 0:
+            if self._stop.wait(min(remaining / SECOND, 0.5)):
+                return False
+        return not self._stop.is_set()
 
 
 @dataclass(frozen=True)
@@ -46,7 +127,7 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class SlotRow:
-    """One slot; the truth is known only to the demo, and to nobody if feeding took longer than the slot."""
+    """One slot; the truth, which only the demo knows, is None if feeding took longer than the slot."""
 
     slot: int
     truth: int | None
@@ -54,11 +135,11 @@ class SlotRow:
 
 
 def make_source(people: int, data: str | None, length: str, seed: int) -> Source:
-    """The crowd that `--data`, or `--people` and `--seed`, ask for."""
+    """Return the people of `--data`, or a synthetic crowd of `--people` and `--seed`."""
     if data is not None:
         return find_source(data, length)
     if not 1 <= people <= _MOST_PEOPLE:
-        raise BadInput(f"a crowd of {people:,} people; allowed: 1 to {_MOST_PEOPLE:,}.")
+        raise BadInput(f"--people is {people:,}; allowed: 1 to {_MOST_PEOPLE:,}.")
     moves, public = (np.random.default_rng([_checked_seed(seed), part]) for part in range(2))
     return SyntheticCrowd(people, moves, public)
 
@@ -74,21 +155,21 @@ class Demo:
         self._over = threading.Event()
 
     def rows(self, seconds: float | None) -> Iterator[SlotRow]:
-        """Slot by slot, as they are released, for so many seconds or until the source ends."""
+        """Yield the slots as they are released, for this many seconds or until the source ends."""
         end = None if seconds is None else time.monotonic() + seconds
         patience = 4 * self.network.clock.length_ns / SECOND + 30
         silent_since = time.monotonic()
-        with ThreadPoolExecutor(len(self._clients)) as pool, _set_at_the_end(self._over):
+        with ThreadPoolExecutor(len(self._clients)) as pool, _set_at_end(self._over):
             while end is None or time.monotonic() < end:
                 self.processes.check()
                 try:
-                    fed = self._feeder.fed(0.2 if end is None else min(0.2, max(0.0, end - time.monotonic())))
+                    fed = self._feeder.next_slot(0.2 if end is None else min(0.2, max(0.0, end - time.monotonic())))
                 except queue.Empty:
                     if time.monotonic() - silent_since > patience:
-                        raise ApiFailed(f"no slot could be fed for {patience:.0f} s.") from None
+                        raise ApiFailed(f"no check-ins could be sent for {patience:.0f} s.") from None
                     continue
                 except ApiFailed:
-                    self.processes.check(1.0)  # a process that has ended is the better explanation
+                    self.processes.check(1.0)  # an ended process is the better explanation
                     raise
                 if fed is None:
                     return
@@ -98,20 +179,20 @@ class Demo:
                 silent_since = time.monotonic()
                 yield row
 
-    def seconds_to_the_first_slot(self) -> float:
-        """Until it is released, from now on: its rest, grace and deadline, and a second for a busy machine."""
+    def seconds_to_first_release(self) -> float:
+        """Return the seconds until the first slot is released: its rest, grace and deadline, and a second more."""
         clock = self.network.clock
         slot = max(clock.slot_of(time.time_ns()) + 1, 0)
         return (clock.closes(slot) + clock.length_ns - time.time_ns()) / SECOND + 1
 
-    def _read(self, fed: Fed, end: float | None, pool: ThreadPoolExecutor) -> SlotRow | None:
-        """What all servers published; None if the demo's time is over before."""
+    def _read(self, fed: FedSlot, end: float | None, pool: ThreadPoolExecutor) -> SlotRow | None:
+        """Read what all servers published; return None if the demo's time is over before."""
         closes = self.network.clock.closes(fed.slot)
-        while (left := (closes - time.time_ns()) / SECOND) > 0:
+        while (remaining := (closes - time.time_ns()) / SECOND) > 0:
             if end is not None and time.monotonic() >= end:
                 return None
             self.processes.check()
-            time.sleep(min(left, 0.2))
+            time.sleep(min(remaining, 0.2))
         last = time.monotonic() + 2 * self.network.clock.length_ns / SECOND + 10
         try:
             servers = tuple(
@@ -127,20 +208,18 @@ class Demo:
 
 @contextmanager
 def open_demo(
-    source: Source, servers: int, slot: str, seed: int, keep: Path | None, tell: Callable[[str], None]
+    source: Source, servers: int, slot: str, seed: int, keep: Path | None, report: Callable[[str], None]
 ) -> Iterator[Demo]:
-    """Make files, start processes, wait until all answer, feed; at the end stop and remove everything."""
+    """Write files, start processes, wait until all answer, and feed; at the end stop and remove everything."""
     if not 2 <= servers <= _MOST_SERVERS:
-        raise BadInput(
-            f"{servers} server{'' if servers == 1 else 's'}; a demo on one machine has 2 to {_MOST_SERVERS}."
-        )
+        raise BadInput(f"--servers is {servers}; allowed: 2 to {_MOST_SERVERS} on one machine.")
     length_ns, pins = slot_length(slot), np.random.default_rng([_checked_seed(seed), 2])
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(keep))
-        tell(f"making keys and files for {servers} servers")
+        report(f"writing keys and files for {servers} servers")
         network = make_network(folder, source, servers, length_ns, datetime.now(UTC))
         processes = stack.enter_context(Processes(network.nodes))
-        tell(f"starting {servers} node processes")
+        report(f"starting {servers} node processes")
         clients = [NodeClient(node, network.token) for node in network.nodes]
         for client in clients:
             stack.callback(client.close)
@@ -162,7 +241,7 @@ def _wait_for_all(processes: Processes, clients: Sequence[NodeClient]) -> None:
 
 
 def _ask(client: NodeClient, slot: int, last: float, over: threading.Event) -> ServerRow:
-    """Wait for a server's release of a slot."""
+    """Wait for a server's release of a slot, and return its row."""
     while (total := client.total(slot)) is None:
         if time.monotonic() > last or over.wait(_POLL):
             total = Total(None, None, None)  # this server missed the slot; the others' rows still count
@@ -171,8 +250,8 @@ def _ask(client: NodeClient, slot: int, last: float, over: threading.Event) -> S
 
 
 @contextmanager
-def _set_at_the_end(over: threading.Event) -> Iterator[None]:
-    """Threads that wait for a release stop waiting when the demo is interrupted."""
+def _set_at_end(over: threading.Event) -> Iterator[None]:
+    """Set an event at the end: threads that wait for a release stop waiting when the demo is interrupted."""
     try:
         yield
     finally:
@@ -182,23 +261,23 @@ def _set_at_the_end(over: threading.Event) -> Iterator[None]:
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        made = Path(tempfile.mkdtemp(prefix="dpcrowd-demo-"))
+        folder = Path(tempfile.mkdtemp(prefix="dpcrowd-demo-"))
         try:
-            yield made
+            yield folder
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         return
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if any(keep.iterdir()):
-            raise BadInput(f"the folder '{keep}' is not empty; give one that is, or that is not there yet.")
+            raise BadInput(f"--keep '{keep}' is not empty; choose an empty or a new folder.")
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"the folder '{keep}' cannot be made ({error.strerror}).") from None
+        raise BadInput(f"--keep '{keep}' cannot be created: {error.strerror}; choose another folder.") from None
     yield keep.resolve()
 
 
 def _checked_seed(seed: int) -> int:
     if seed < 0:
-        raise BadInput(f"seed {seed}; allowed: 0 or more.")
+        raise BadInput(f"--seed is {seed}; allowed: a whole number of at least 0.")
     return seed

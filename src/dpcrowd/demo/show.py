@@ -1,7 +1,7 @@
-"""How a demo is shown: one line of JSON a slot, one line of text, or a table that renews itself.
+"""The output of a demo: one JSON object per slot, one line of text per slot, or a live table.
 
-The table fits the terminal: where intervals would not, numbers are written closer, then without intervals, and then
-fewer servers are shown. A number that lost its last digits to a narrow column would be worse than none.
+The table fits the terminal: if it is too narrow, intervals are written without spaces, then left out, and then fewer
+servers are shown. A number that lost its last digits to a narrow column would be worse than none.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dpcrowd.demo.run import SlotRow
 
 __all__ = ["Board", "Score", "as_json", "as_text"]
 
-_SHOWN = 12
+_SHOWN_SLOTS = 12
 _GAP = 2
 
 
 def as_json(row: SlotRow) -> str:
-    """Totals over regions; numbers are not clamped, null where nothing is known."""
+    """Return a slot as JSON: totals over regions, which are not clamped, and null without an estimate."""
     servers = [
         {
             "server": one.server,
@@ -40,15 +40,15 @@ def as_json(row: SlotRow) -> str:
 
 
 def as_text(row: SlotRow) -> str:
-    """For an output that is no terminal."""
+    """Return a slot as a line of text, for an output that is not a terminal."""
     servers = "  ".join(f"{one.server} {_interval(one.total)}" for one in row.servers)
-    spent, sent = max(one.epsilon_spent for one in row.servers), sum(one.messages for one in row.servers)
-    return f"slot {row.slot}  truth {_whole(row.truth)}  {servers}  ε spent up to {spent:.3f}  messages {sent:,}"
+    epsilon, messages = max(one.epsilon_spent for one in row.servers), sum(one.messages for one in row.servers)
+    return f"slot {row.slot}  truth {_truth(row.truth)}  {servers}  ε spent up to {epsilon:.3f}  messages {messages:,}"
 
 
 @dataclass
 class Score:
-    """How good the estimates were, over all slots and servers with both an estimate and a known truth."""
+    """The accuracy of the estimates, over all slots and servers with both an estimate and a known truth."""
 
     slots: int = 0
     estimates: int = 0
@@ -69,19 +69,19 @@ class Score:
         if not self.estimates:
             return f"{_slots(self.slots)}, no estimates yet."
         return (
-            f"{_slots(self.slots)}: mean error {self.error / self.estimates:.1%} of the truth; the 95% intervals held "
-            f"the truth in {self.inside} of {self.estimates} estimates ({self.inside / self.estimates:.0%})."
+            f"{_slots(self.slots)}: mean error {self.error / self.estimates:.1%} of the truth; the 95% intervals "
+            f"contained the truth in {self.inside} of {self.estimates} estimates ({self.inside / self.estimates:.0%})."
         )
 
 
 @dataclass
 class Board:
-    """The live table: the last slots above, the servers below."""
+    """The live table: the last slots, and below them the servers."""
 
     network: DemoNetwork
     note: str
     score: Score = field(default_factory=Score)
-    rows: deque[SlotRow] = field(default_factory=lambda: deque(maxlen=_SHOWN))
+    rows: deque[SlotRow] = field(default_factory=lambda: deque(maxlen=_SHOWN_SLOTS))
 
     def add(self, row: SlotRow) -> None:
         self.rows.append(row)
@@ -90,12 +90,12 @@ class Board:
     @property
     def about(self) -> str:
         promise = f"each server promises ε = {self.network.epsilon} in any {self.network.window} slots"
-        return f"{self.note}; {promise} (in full: /v1/budget)."
+        return f"{self.note}; {promise} (complete text: /v1/budget)."
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
 
-        end = "The true total is known to this demo only; no node has it. Control-C ends everything."
+        end = "Only this demo knows the true total; no node has it. Control-C ends everything."
         yield Text(self.about, style="dim")
         yield ""
         yield from self._slots(options.max_width)
@@ -109,33 +109,33 @@ class Board:
         from rich.table import Table
         from rich.text import Text
 
-        write, shown = self._fitting(width)
+        write, number = self._layout(width)
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("slot", "truth", *(node.name for node in self.network.nodes[:shown])):
+        for name in ("slot", "truth", *(node.name for node in self.network.nodes[:number])):
             table.add_column(name, justify="right", no_wrap=True)
         for row in self.rows:
-            cells = [Text(write(one.total), _style(one.total, row.truth)) for one in row.servers[:shown]]
-            table.add_row(str(row.slot), _whole(row.truth), *cells)
+            cells = [Text(write(one.total), _style(one.total, row.truth)) for one in row.servers[:number]]
+            table.add_row(str(row.slot), _truth(row.truth), *cells)
         if not self.rows:
-            table.add_row("…", "", *("" for _ in range(shown)))
+            table.add_row("…", "", *("" for _ in range(number)))
         yield table
-        left_out = len(self.network.nodes) - shown
-        if left_out:
-            yield Text(f"and {left_out} more; a wider terminal shows them, and --json does", "dim")
+        hidden = len(self.network.nodes) - number
+        if hidden:
+            yield Text(f"and {hidden} more servers; a wider terminal or --json shows them", "dim")
 
-    def _fitting(self, width: int) -> tuple[Callable[[Total], str], int]:
-        """How numbers are written, and of how many servers: the most telling way that needs no more columns."""
+    def _layout(self, width: int) -> tuple[Callable[[Total], str], int]:
+        """Return how numbers are written, and of how many servers: the most informative way that fits the width."""
         first = max(4, *(len(str(row.slot)) for row in self.rows), 0)
-        left = width - first - _GAP - max(5, *(len(_whole(row.truth)) for row in self.rows), 0)
+        available = width - first - _GAP - max(5, *(len(_truth(row.truth)) for row in self.rows), 0)
         nodes = self.network.nodes
-        for write in (_interval, _close, _estimate):
+        for write in (_interval, _short_interval, _estimate):
             needed = [
                 _GAP + max(len(node.name), *(len(write(row.servers[number].total)) for row in self.rows), 0)
                 for number, node in enumerate(nodes)
             ]
-            if sum(needed) <= left:
+            if sum(needed) <= available:
                 return write, len(nodes)
-        fit = sum(1 for number in range(len(nodes)) if sum(needed[: number + 1]) <= left)
+        fit = sum(1 for number in range(len(nodes)) if sum(needed[: number + 1]) <= available)
         return _estimate, max(1, fit)
 
     def _servers(self) -> Any:
@@ -147,13 +147,13 @@ class Board:
         last = {one.server: one for one in self.rows[-1].servers} if self.rows else {}
         for node in self.network.nodes:
             one = last.get(node.name)
-            spent = "" if one is None else f"{one.epsilon_spent:.3f} of {self.network.epsilon}"
-            table.add_row(node.name, node.address, spent, "" if one is None else f"{one.messages:,}")
+            budget = "" if one is None else f"{one.epsilon_spent:.3f} of {self.network.epsilon}"
+            table.add_row(node.name, node.address, budget, "" if one is None else f"{one.messages:,}")
         return table
 
 
 def _style(total: Total, truth: int | None) -> str:
-    """An interval without the truth in it stands out."""
+    """Return the colour of an estimate: an interval that does not contain the truth is yellow."""
     if truth is None or total.low is None or total.high is None:
         return ""
     return "" if total.low <= truth <= total.high else "yellow"
@@ -165,7 +165,7 @@ def _interval(total: Total) -> str:
     return f"{total.estimate:,.0f} ±{total.high - total.estimate:,.0f}"
 
 
-def _close(total: Total) -> str:
+def _short_interval(total: Total) -> str:
     return _interval(total).replace(",", "").replace(" ", "")
 
 
@@ -177,5 +177,5 @@ def _slots(number: int) -> str:
     return f"{number} slot{'' if number == 1 else 's'}"
 
 
-def _whole(number: int | None) -> str:
+def _truth(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"

@@ -45,7 +45,7 @@ def test_the_list_says_what_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path:
     text = run().output
     for word in ("linear", "multi-linear", "1000 slots x 6 regions", "791 slots x 1 region\n", "credit CDC"):
         assert word in text
-    assert "get it with: dpcrowd data multi-flu" in text
+    assert "download it with: dpcrowd data multi-flu" in text
     (tmp_path / "flu.csv").write_text("week,count\n2002-10-05,1\n")
     monkeypatch.setenv("DPCROWD_DATA", str(tmp_path))
     assert str(tmp_path / "flu.csv") in run().output
@@ -71,7 +71,7 @@ def test_writing_a_synthetic_set() -> None:
     again = load("m.csv")
     assert (again.truth(np.random.default_rng(0)) == expected).all()
     assert again.regions == load("multi-linear").regions
-    assert "already there" in refusal("multi-linear", "--out", "m.csv")
+    assert "exists already" in refusal("multi-linear", "--out", "m.csv")
     assert run("multi-linear", "--out", "m.csv", "--force").exit_code == 0
     assert load("m.csv").slots == 1000
     assert [path.name for path in Path().iterdir()] == ["m.csv"]
@@ -82,11 +82,11 @@ def test_refusals() -> None:
     assert "Did you mean 'multi-flu'" in refusal("multiflu")
     assert "--out linear.csv" in refusal("linear")
     assert "ends in .csv" in refusal("linear", "--out", "x.parquet")
-    assert "allowed: 0 or more" in refusal("linear", "--out", "x.csv", "--seed", "-1")
+    assert "allowed: whole numbers of at least 0" in refusal("linear", "--out", "x.csv", "--seed", "-1")
     assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
     assert "synthetic" in refusal("linear", "--out", "x.csv", "--from", "y.csv")
-    assert "written whole" in refusal("flu", "--slots", "3")
-    assert "give a folder" in refusal("flu", "--out", "flu.csv")
+    assert "--slots is for synthetic data sets" in refusal("flu", "--slots", "3")
+    assert "allowed for 'flu': a folder" in refusal("flu", "--out", "flu.csv")
     Path("file").write_text("")
     assert "cannot write" in refusal("linear", "--out", "file/x.csv")
 
@@ -100,7 +100,7 @@ def test_download_into_the_cache_is_found_again(monkeypatch: pytest.MonkeyPatch)
     assert "2 slots x 1 region" in result.output
     assert "DPCROWD_DATA" not in result.output
     assert load("flu").truth(np.random.default_rng(0)).tolist() == [[5], [7]]
-    assert "already there" in refusal("flu")
+    assert "exists already" in refusal("flu")
     elsewhere = run("flu", "--out", "elsewhere")
     assert "set DPCROWD_DATA to" in elsewhere.output
     assert load("flu", data_dir="elsewhere").slots == 2

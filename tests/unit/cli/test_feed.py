@@ -21,9 +21,8 @@ import pytest
 
 import dpcrowd.cli.feed  # noqa: F401 - the module, which the command of the same name hides
 from client_support import FUTURE, LATE, NewNode, OldNode, serving
-from dpcrowd.cli.left_out import LeftOutLines
+from dpcrowd.cli.feed import LeftOutLines, Stop
 from dpcrowd.cli.main import main
-from dpcrowd.cli.stopping import Stop
 from dpcrowd.client.client import Client
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeBusy, NodeError, NodeUnreachable, NotTaken, RequestRefused
@@ -322,7 +321,7 @@ def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> No
             sender.send([CheckIn("person-2", REGION)])
         assert told.value.reason == "untrusted"
         ca.write_bytes(new.authority.read_bytes())
-        assert sender.say_idle() == feed_module._AGAIN, "tried again soon, and with the file as it is now"
+        assert sender.send_idle() == feed_module._RETRY, "tried again soon, and with the file as it is now"
         assert sender.send([CheckIn("person-2", REGION)]).accepted == 1
         sender.close()
 
@@ -380,14 +379,32 @@ def test_a_feed_that_may_not_send_is_told_before_its_first_line(
     ("words", "told"),
     [
         (["nowhere.ndjson"], "cannot read"),
-        (["-", "--follow"], "--follow is for files"),
-        (["-", "--batch", "0"], "--batch"),
+        (["-", "--follow"], "--follow works with files only"),
+        ([".", "--follow"], "cannot read '.': it is a folder; give a file of check-ins."),
+        (["-", "--new"], "--new works with --follow only; add --follow, or leave --new out."),
+        (["-", "--batch", "0"], "0 is not allowed; allowed: 1 to 100000."),
+        (["-", "--ca", __file__], "cannot be used: it contains no PEM certificate; give a PEM certificate."),
     ],
 )
 def test_wrong_input(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Said in a line, before anything is sent."""
     assert main(["feed", "http://127.0.0.1:1", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_any_more_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reader runs in a thread: its error ended the feed with a traceback."""
+
+    def broken(*_: object, **__: object) -> Iterator[tuple[int, str]]:
+        raise PermissionError(13, "Permission denied")
+        yield 1, ""
+
+    monkeypatch.setattr("dpcrowd.client.tail.follow_file", broken)
+    words = ["feed", "http://127.0.0.1:1", str(tmp_path / "day.ndjson"), "--follow", "--seconds", "1"]
+    assert main(words) == 2
+    assert "day.ndjson': Permission denied." in capsys.readouterr().err
 
 
 def test_a_check_in_does_not_wait_for_a_full_batch() -> None:
@@ -544,7 +561,7 @@ def test_a_feed_reads_its_authority_again_and_tells_each_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a node's certificate the file of --ca is renewed: the feed would wait for good, and tell an old reason."""
-    monkeypatch.setattr(feed_module, "_AGAIN", 0.01)
+    monkeypatch.setattr(feed_module, "_RETRY", 0.01)
     errors = [
         NodeUnreachable("nobody answers"),
         NodeUnreachable("its certificate is not trusted (ca)", reason="untrusted"),
@@ -557,8 +574,8 @@ def test_a_feed_reads_its_authority_again_and_tells_each_reason(
         return Delivery(len(rows))
 
     sender = _Certificates()
-    waiting = feed_module._Waiting(Stop(), sender, patient=True)  # type: ignore[arg-type]
-    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.again) == 40
+    waiting = feed_module._WaitForNode(Stop(), sender, patient=True)  # type: ignore[arg-type]
+    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.retry) == 40
     assert sender.renewals == 2
     assert capsys.readouterr().err.splitlines() == [
         "dpcrowd: waiting: nobody answers",
@@ -570,7 +587,7 @@ def test_a_feed_that_follows_waits_for_its_node(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If it ended, whoever starts it again would send the whole file once more."""
-    monkeypatch.setattr(feed_module, "_AGAIN", 0.01)
+    monkeypatch.setattr(feed_module, "_RETRY", 0.01)
     tries: list[int] = []
 
     def away(rows: list[CheckIn]) -> Delivery:
@@ -580,9 +597,9 @@ def test_a_feed_that_follows_waits_for_its_node(
         return Delivery(len(rows))
 
     stop = Stop()
-    waiting = feed_module._Waiting(stop, _Certificates(), patient=True)
-    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.again) == 40
-    waiting.over()
+    waiting = feed_module._WaitForNode(stop, _Certificates(), patient=True)
+    assert deliver_lines(away, CHECKINS, _LeftOut(), waiting.retry) == 40
+    waiting.end()
     assert tries == [40] * 3
     assert capsys.readouterr().err.splitlines() == [
         "dpcrowd: waiting: nobody answers",
@@ -590,11 +607,11 @@ def test_a_feed_that_follows_waits_for_its_node(
     ]
     tries.clear()
     with pytest.raises(Undelivered):
-        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, _Certificates(), patient=False).again)
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._WaitForNode(stop, _Certificates(), patient=False).retry)
     monkeypatch.setattr(stop, "requested", lambda: True)
     tries.clear()
     with pytest.raises(Undelivered):
-        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._Waiting(stop, _Certificates(), patient=True).again)
+        deliver_lines(away, CHECKINS, _LeftOut(), feed_module._WaitForNode(stop, _Certificates(), patient=True).retry)
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(None, 1.0), (1.5, 1.5), (30.0, 2.0), (3600.0, 2.0)])
@@ -604,8 +621,8 @@ def test_a_feed_that_follows_never_pauses_for_long(
     """A node that was to wait for an hour may go on at once (accept-clock): the feed slept through its first slots."""
     stop, pauses = Stop(), list[float]()
     monkeypatch.setattr(stop, "sleep", pauses.append)
-    waiting = feed_module._Waiting(stop, _Certificates(), patient=True)  # type: ignore[arg-type]
-    assert waiting.again(NodeBusy("the clock went back.", status=503, reason="unavailable", retry_after=asked))
+    waiting = feed_module._WaitForNode(stop, _Certificates(), patient=True)  # type: ignore[arg-type]
+    assert waiting.retry(NodeBusy("the clock went back.", status=503, reason="unavailable", retry_after=asked))
     assert pauses == [waited]
 
 
@@ -620,8 +637,8 @@ def test_a_wrong_authority_and_none_are_told_apart(tmp_path: Path, capsys: pytes
         for more in ([], ["--ca", str(theirs.authority)]):
             assert main([*words, *more]) == 2
             told.append(capsys.readouterr().err)
-    assert "its certificate is of no authority known here" in told[0]
-    assert "its certificate is not of the authority that was given (--ca)" in told[1]
+    assert "its certificate is not signed by a known authority" in told[0]
+    assert "its certificate is not signed by the given authority (--ca)" in told[1]
 
 
 def test_what_was_settled_before_a_pause_is_not_sent_again() -> None:

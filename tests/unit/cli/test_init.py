@@ -132,15 +132,15 @@ def test_an_empty_folder_is_taken(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["full"], "'full' is already there and is not replaced; give a new or an empty folder."),
-        (["file"], "'file' is already there and is not replaced"),
+        (["full"], "'full' exists already and is not replaced; choose a new or an empty folder."),
+        (["file"], "'file' exists already and is not replaced"),
         (["net", "--servers", "0"], "a sample network has 1 to 1000 servers; given 0."),
-        (["net", "--slot", "0.5s"], "--slot 0.5s; allowed: 1s to 1d."),
-        (["net", "--slot", "2d"], "--slot 2d; allowed: 1s to 1d."),
-        (["net", "--slot", "soon"], "'soon' is not a duration."),
-        (["net", "--port", "0"], "--port 0; allowed: 1 to 65533 for 3 servers."),
-        (["net", "--http-port", "65534"], "--http-port 65534; allowed: 1 to 65533 for 3 servers."),
-        (["net", "--port", "8082"], "--port 8082 and --http-port 8080: 3 ports from each on would overlap."),
+        (["net", "--slot", "0.5s"], "--slot is 0.5s; allowed: a duration from 1s to 1d"),
+        (["net", "--slot", "2d"], "--slot is 2d; allowed: a duration from 1s to 1d"),
+        (["net", "--slot", "soon"], "--slot is soon; allowed: a duration from 1s to 1d, such as 30s or 1m."),
+        (["net", "--port", "0"], "--port is 0; allowed: 1 to 65533 for 3 servers."),
+        (["net", "--http-port", "65534"], "--http-port is 65534; allowed: 1 to 65533 for 3 servers."),
+        (["net", "--port", "8082"], "--port 8082 and --http-port 8080: 3 ports from each on would overlap; set them"),
         (["file/net"], "cannot write 'file/net': Not a directory."),
     ],
 )

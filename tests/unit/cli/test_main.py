@@ -72,6 +72,20 @@ def test_a_message_of_several_lines_becomes_one(
     assert capsys.readouterr() == ("", "dpcrowd: error: given 3; allowed: 4.\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("keys shwo", "unknown command 'shwo'. Did you mean 'show'? Allowed: init-ca, renew, request, show, sign."),
+        ("node status x.toml --timeout -1", "'--timeout': -1.0 is not allowed; allowed: 0.1 to 600. See"),
+        ("demo --seconds 0", "'--seconds': 0.0 is not allowed; allowed: above 0. See"),
+    ],
+)
+def test_what_is_allowed_is_named(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The library of the command line says '0.1<=x<=600', and names no command that exists."""
+    assert main(words.split()) == 2
+    assert text in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 7 TiB"), OverflowError("int too large")])
 def test_what_does_not_fit_the_machine_is_refused(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -80,7 +94,7 @@ def test_what_does_not_fit_the_machine_is_refused(
     monkeypatch.setattr(simulate_module, "simulate", _raiser(error))
     assert main(tiny_words("dpcrowd")) == 2
     assert capsys.readouterr().err == (
-        f"dpcrowd: error: too large for this machine ({error}); take fewer servers, slots, runs or regions.\n"
+        f"dpcrowd: error: this does not fit into memory ({error}); use fewer servers, slots, runs or regions.\n"
     )
 
 

@@ -57,7 +57,7 @@ def test_backup(
     assert run(capsys, "backup", str(to.with_name("second.db")))[0] == 0, "node.toml of the present folder"
     code, _, err = run(capsys, "backup", str(file), str(to))
     assert code == 2
-    assert "is already there" in err
+    assert "exists already" in err
     assert to.read_bytes() == before
     assert run(capsys, "backup", str(file), str(tmp_path / "nowhere" / "copy.db"))[0] == 2
 
@@ -130,7 +130,7 @@ def test_no_new_horizon_of_a_window_or_beside_a_running_node(file: Path, capsys:
     """A window's budget comes back by itself, and a running node would go on with the old state."""
     code, _, err = run(capsys, "new-horizon", str(file), "--yes")
     assert code == 2
-    assert "promises a window" in err
+    assert "has a window guarantee" in err
     data = paid(file, "finite")
     with Storage.open(data, network_id="trial"):
         code, _, err = run(capsys, "new-horizon", str(file), "--yes")

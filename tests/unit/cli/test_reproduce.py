@@ -113,7 +113,7 @@ def test_progress_lines_are_few_and_say_what_is_left(
     """A log of an hour should not have a line for each of a thousand batches, nor none."""
     now = [0.0]
     monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
-    lines = command._Lines()
+    lines = command._ProgressLines()
     for done in range(0, 101):
         now[0] = done * 2.0
         lines(Tick("figure 1 (time)", done, 100, float(done), 100.0))

@@ -140,7 +140,7 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         low, high = api[name]["are"]["ci95"]
         assert half == f"{(high - low) / 2:.4g}"
     assert lines[0].split()[9:12] == ["–", "–", "–"], "no privacy, nothing paid"
-    assert lines[3] == "promise of non-private: none at all, exact counts are shared."
+    assert lines[3] == "promise of non-private: none, exact counts are shared."
     assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
     assert lines[5].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
     assert len(lines) == 6

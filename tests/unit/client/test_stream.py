@@ -10,9 +10,8 @@ import pytest
 import dpcrowd
 from client_support import SECONDS, serving
 from dpcrowd.client.errors import NodeFailed, NodeUnreachable, NotAllowed
-from dpcrowd.client.events import Events
 from dpcrowd.client.steps import Reply, Silence
-from dpcrowd.client.watch import Watch
+from dpcrowd.client.stream import Events, Watch
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.stream import _event
 from node_support_api import READ, FakeService, estimates_of
@@ -41,9 +40,9 @@ def test_half_an_event_of_a_broken_connection_is_forgotten() -> None:
     whole = b": dpcrowd\n\n" + _event(estimates_of(3))
     for most in range(1, len(whole)):
         watch = Watch(2, None, None, time.monotonic)
-        assert list(watch.heard(whole[:most])) == []
+        assert list(watch.receive(whole[:most])) == []
         watch.connected()
-        assert [one.slot[0] for one in watch.heard(whole)] == [3]  # once
+        assert [one.slot[0] for one in watch.receive(whole)] == [3]  # once
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_when_to_give_up() -> None:
     with pytest.raises(NodeUnreachable):  # 3.2 more would be beyond 3 seconds
         watch.wait(Silence("ConnectError"))
     now[0] = 1000.0
-    list(watch.heard(b":\n\n"))
+    list(watch.receive(b":\n\n"))
     assert watch.wait(Silence("ReadError")) == 0.2  # it was there again: patience begins anew
     with pytest.raises(NotAllowed):
         watch.wait(Reply(401, b'{"error":{"reason":"no-token","text":"no."}}'))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from dpcrowd.client.tables import COLUMNS, Estimates, from_rows, joined
+from dpcrowd.client.tables import COLUMNS, Estimate, Estimates, from_rows, joined
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.api.views import EstimateRow
 
@@ -97,6 +97,7 @@ def test_numpy_takes_a_table_as_it_is(rows: list[EstimateRow]) -> None:
 
 def test_rows() -> None:
     """As many as `len` says, each with its names; a table knows its columns by name all the same."""
+    assert Estimate._fields == EstimateRow.__struct_fields__, "one row, in JSON and in Python"
     table = from_rows(ROWS)
     first, second = table
     assert first == (7, datetime(2026, 1, 1, 0, 7, tzinfo=UTC), "north", -3.5, -5.0, -2.0, True)

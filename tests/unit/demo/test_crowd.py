@@ -91,9 +91,9 @@ def test_a_file_becomes_slots(tmp_path: Path) -> None:
     replay = read_checkins(file)
     assert replay.regions == ("a", "b")
     assert replay.people == 2
-    assert [day.total for day in replay.days] == [2, 0, 1]
-    assert sorted(np.array(replay.regions)[replay.days[0].regions]) == ["a", "b"]
-    assert len(read_checkins(file, "12h").days) == 5
+    assert [day.total for day in replay.entries] == [2, 0, 1]
+    assert sorted(np.array(replay.regions)[replay.entries[0].regions]) == ["a", "b"]
+    assert len(read_checkins(file, "12h").entries) == 5
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_bad_file_is_refused_by_line(tmp_path: Path, text: str, said: str) -> 
 def test_other_columns_are_ignored(tmp_path: Path) -> None:
     """A file of one's own usually has more than these three, some of them empty."""
     replay = read_checkins(written(tmp_path, "id,user,device,time,region\n1,ann,,2024-03-01,a\n2,bob,x,2024-03-01,b\n"))
-    assert (replay.people, replay.regions, [day.total for day in replay.days]) == (2, ("a", "b"), [2])
+    assert (replay.people, replay.regions, [day.total for day in replay.entries]) == (2, ("a", "b"), [2])
 
 
 def test_what_a_simulation_reads_is_replayed(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_a_simulation_reads_is_replayed(tmp_path: Path) -> None:
     rows = "user;time;region\n007;2024-03-01;a\n\n7;2024-03-02;b\n"
     (tmp_path / "seen.csv.gz").write_bytes(gzip.compress(rows.encode()))
     replay = read_checkins(tmp_path / "seen.csv.gz")
-    assert (replay.people, [day.total for day in replay.days]) == (2, [1, 1])
+    assert (replay.people, [day.total for day in replay.entries]) == (2, [1, 1])
     with pytest.raises(BadInput, match="at least 1s"):
         read_checkins(tmp_path / "seen.csv.gz", "0.5s")
 
@@ -166,7 +166,7 @@ def test_flights_are_days_with_the_ten_busiest_destinations_and_the_rest(
         archive.writestr("flights.csv", "\n".join([columns, *rows, ""]))
     monkeypatch.syspath_prepend(str(tmp_path))
     replay = find_source("flights", "1d")
-    assert len(replay.days) == 3
+    assert len(replay.entries) == 3
     assert sorted(replay.regions) == sorted([*(f"D{to}" for to in range(10)), "rest"])
-    assert [day.total for day in replay.days] == [30, 30, 1]
-    assert all(len(np.unique(day.people)) == day.total for day in replay.days)
+    assert [day.total for day in replay.entries] == [30, 30, 1]
+    assert all(len(np.unique(day.people)) == day.total for day in replay.entries)

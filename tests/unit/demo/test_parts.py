@@ -16,11 +16,10 @@ import pytest
 from dpcrowd.cli.demo import _show as show_demo
 from dpcrowd.cli.main import main
 from dpcrowd.demo.crowd import Present, SyntheticCrowd
-from dpcrowd.demo.feed import Feeder, checkins_of
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total, total_of
 from dpcrowd.demo.processes import NodeFailed, Processes
-from dpcrowd.demo.run import Demo, ServerRow, SlotRow
+from dpcrowd.demo.run import Demo, Feeder, ServerRow, SlotRow, checkins_of
 from dpcrowd.demo.show import Board, Score, as_json, as_text
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair
@@ -110,7 +109,7 @@ def fed_by(node: FakeNode) -> tuple[list, SlotClock]:
     clock = SlotClock(time.time_ns() - SECOND // 2, SECOND)
     out = []
     with Feeder(Two(), [node, node], np.array([0, 1]), clock) as feeder:
-        while (fed := feeder.fed(10)) is not None:
+        while (fed := feeder.next_slot(10)) is not None:
             out.append(fed)
     return out, clock
 
@@ -142,7 +141,7 @@ def test_a_feeder_stops_at_once() -> None:
     clock = SlotClock(time.time_ns(), 3600 * SECOND)
     began = time.monotonic()
     with Feeder(Two(), [FakeNode()], np.array([0, 0]), clock) as feeder, pytest.raises(queue.Empty):
-        feeder.fed(0.05)
+        feeder.next_slot(0.05)
     assert time.monotonic() - began < 30
 
 
@@ -288,23 +287,23 @@ def test_a_demo_that_ends_before_its_first_slot_says_so(tmp_path: Path, capsys: 
     show_demo(demo, 4.0, True)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no slot was over in 4 s: the first one takes about" in err
-    assert 4 < demo.seconds_to_the_first_slot() < 60
+    assert "no slot ended within 4 s: the first one takes about" in err
+    assert 4 < demo.seconds_to_first_release() < 60
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--servers 1", "1 server; a demo on one machine has 2 to 50"),
+        ("--servers 1", "--servers is 1; allowed: 2 to 50 on one machine"),
         ("--seconds abc", "'abc' is not a number."),
         ("--nonsense", "unknown option '--nonsense'. See"),
         ("--sevrers 3", "Did you mean '--servers'?"),
         ("--people 5 --data mine", "--people is the size of the synthetic crowd"),
-        ("--slot-length 1h", "give --data FILE"),
-        ("--slot-length 1h --data flights", "'flights' always has one slot a day"),
-        ("--people 0", "a crowd of 0 people"),
-        ("--slot 100ms", "slot '100ms' is not allowed"),
-        ("--seed -1", "seed -1; allowed: 0 or more"),
+        ("--slot-length 1h", "add --data FILE"),
+        ("--slot-length 1h --data flights", "'flights' always has one slot per day"),
+        ("--people 0", "--people is 0; allowed: 1 to 1,000,000"),
+        ("--slot 100ms", "--slot is '100ms'; allowed: a duration from 1s to 1h"),
+        ("--seed -1", "--seed is -1; allowed: a whole number of at least 0"),
         ("--seconds 0", "--seconds"),
         ("--data flihgts", "Did you mean 'flights'"),
         ("--keep .", "is not empty"),

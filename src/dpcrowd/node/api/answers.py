@@ -1,4 +1,4 @@
-"""Answers that all endpoints share: JSON, and refusals that repeat nothing of the request."""
+"""Answers that all endpoints share: JSON, and refusals that do not quote the request."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["JSON", "answer", "named_rows", "refusal", "refusal_bytes"]
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
-_KEEP_NOTHING = {"cache-control": "no-store"}
+_NO_STORE = {"cache-control": "no-store"}
 
 
 def answer(value: object, status: int = 200) -> Response:
-    """Any view as JSON."""
-    return Response(_encode(value), status, _KEEP_NOTHING, JSON)
+    """Return a view as JSON."""
+    return Response(_encode(value), status, _NO_STORE, JSON)
 
 
 def refusal(status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    """`ErrorBody` as a response."""
-    return Response(refusal_bytes(reason, text), status, {**_KEEP_NOTHING, **(headers or {})}, JSON)
+    """Return an `ErrorBody` as a response."""
+    return Response(refusal_bytes(reason, text), status, {**_NO_STORE, **(headers or {})}, JSON)
 
 
 def refusal_bytes(reason: str, text: str, refused: Sequence[tuple[int, str]] = ()) -> bytes:
-    """`ErrorBody` as JSON; `refused` are the rows that were not taken, with their reasons."""
+    """Return an `ErrorBody` as JSON; `refused` are the rows that were not taken, with their reasons."""
     if not refused:
         return _encode(ErrorBody(ErrorDetail(reason, text)))
     rows = [row for row, _ in refused[:NAMED_ROWS]]
@@ -37,5 +37,5 @@ def refusal_bytes(reason: str, text: str, refused: Sequence[tuple[int, str]] = (
 
 
 def named_rows(refused: Sequence[tuple[int, str]]) -> list[RefusedRow]:
-    """The first of them, as an answer names them."""
+    """Return the first 1,000 refused rows, as an answer names them."""
     return [convert({"row": row, "reason": reason}, RefusedRow) for row, reason in refused[:NAMED_ROWS]]

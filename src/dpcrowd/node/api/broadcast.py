@@ -1,6 +1,6 @@
-"""One release to many readers: a bounded queue each, so that a slow reader costs the node nothing but that queue.
+"""Pass each release to many readers, with a bounded queue per reader, so that a slow reader costs only that queue.
 
-A reader that falls behind loses the oldest releases, and is told how many.
+A reader that falls behind loses the oldest releases, and learns how many.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ __all__ = ["Broadcast", "Lost"]
 
 @dataclass(frozen=True)
 class Lost:
-    """Releases that a slow reader did not get."""
+    """The number of releases that a slow reader did not get."""
 
     slots: int
 
 
 class _Queue:
+    """The releases that one reader has not read yet."""
+
     def __init__(self, size: int) -> None:
         self.items: deque[SlotRelease] = deque()
         self.size = size
@@ -53,7 +55,7 @@ class _Queue:
 
 
 class Broadcast:
-    """Used from one event loop."""
+    """The readers of one node; used from one event loop."""
 
     def __init__(self, size: int = 64) -> None:
         self._size = size
@@ -62,17 +64,17 @@ class Broadcast:
 
     @property
     def readers(self) -> int:
-        """How many are subscribed."""
+        """The number of readers."""
         return len(self._queues)
 
     def publish(self, item: SlotRelease) -> None:
-        """To everyone who is subscribed; never waits."""
+        """Pass a release to all readers; never waits."""
         for queue in self._queues:
             queue.put(item)
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[AsyncIterator[SlotRelease | Lost]]:
-        """Everything that is published from now on; ends when the broadcast is closed."""
+        """Yield an iterator over all releases from now on; it ends when the broadcast is closed."""
         queue = _Queue(self._size)
         queue.closed = self._closed
         self._queues.add(queue)
@@ -82,12 +84,12 @@ class Broadcast:
             self._queues.discard(queue)
 
     def close(self) -> None:
-        """Readers get what is still queued, and then the end: before a server can stop, its streams have to."""
+        """End all streams, after what is still queued; a server can stop only after its streams."""
         self._closed = True
         self.end_streams()
 
     def end_streams(self) -> None:
-        """The same for those who read now; others may still come, if they have the right to."""
+        """End the streams of the current readers; new ones may still subscribe, if they have the right."""
         for queue in self._queues:
             queue.closed = True
             queue.news.set()

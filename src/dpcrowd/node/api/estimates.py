@@ -1,4 +1,4 @@
-"""GET /v1/estimates and /v1/estimates/latest: what this server published, in the format that the reader accepts."""
+"""GET /v1/estimates and /v1/estimates/latest: the releases of this server, in the format that the reader accepts."""
 
 from __future__ import annotations
 
@@ -28,63 +28,65 @@ _LOST_PLUS = re.compile(r"(?<=[0-9]) (?=[0-9]{2}:[0-9]{2}$)")
 
 
 class QueryRefused(Exception):
-    """A query that cannot be answered; the text does not repeat it."""
+    """A query that cannot be answered; the text does not quote it."""
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    """Both endpoints."""
+    """Return both endpoints."""
 
     async def latest(request: Request) -> Response:
-        _known(request.query_params, {"region"})
+        _check_names(request.query_params, {"region"})
         regions = chosen_regions(context, request.query_params)
-        found = await context.service.latest()
-        slots = [] if found is None else [found if regions is None else found.only(regions)]
+        release = await context.service.latest()
+        slots = [] if release is None else [release if regions is None else release.only(regions)]
         return await _respond(request, slots, {})
 
     async def many(request: Request) -> Response:
         query = request.query_params
-        _known(query, {"from", "to", "region", "limit"})
+        _check_names(query, {"from", "to", "region", "limit"})
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
-        # Whole slots, and at least one: a page that ends inside a slot could not be continued.
+        # Complete slots, and at least one: a page that ends inside a slot could not be continued.
         width = len(regions) if regions is not None else len(context.service.regions)
         most = max(_limit(query) // max(width, 1), 1)
-        found = list(await context.service.estimates(first, last, regions, most + 1))
+        releases = list(await context.service.estimates(first, last, regions, most + 1))
         headers = {}
-        if len(found) > most:
-            headers["link"] = f'<{_next_page(request, found[most].slot)}>; rel="next"'
-        return await _respond(request, found[:most], headers)
+        if len(releases) > most:
+            headers["link"] = f'<{_next_page(request, releases[most].slot)}>; rel="next"'
+        return await _respond(request, releases[:most], headers)
 
     return [
-        Route("/v1/estimates/latest", guarded(context, "read", _answered(latest)), methods=["GET"]),
-        Route("/v1/estimates", guarded(context, "read", _answered(many)), methods=["GET"]),
+        Route("/v1/estimates/latest", guarded(context, "read", _refusing(latest)), methods=["GET"]),
+        Route("/v1/estimates", guarded(context, "read", _refusing(many)), methods=["GET"]),
     ]
 
 
 def chosen_regions(context: Context, query: QueryParams) -> list[str] | None:
-    """The regions that a query names, each once; None if it names none."""
-    given = list(dict.fromkeys(query.getlist("region")))
-    if not all(name in context.service.regions for name in given):
-        raise QueryRefused("region: unknown; allowed: the regions that /v1/network lists.")
-    return given or None
+    """Return the regions that a query names, each once; None if it names none."""
+    names = list(dict.fromkeys(query.getlist("region")))
+    if not all(name in context.service.regions for name in names):
+        raise QueryRefused("region: this region is unknown; allowed: the regions that /v1/network lists.")
+    return names or None
 
 
-def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    async def checked(request: Request) -> Response:
+def _refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Turn a `QueryRefused` of an endpoint into a refusal."""
+
+    async def answered(request: Request) -> Response:
         try:
             return await endpoint(request)
         except QueryRefused as error:
             return refusal(400, "query", str(error))
 
-    return checked
+    return answered
 
 
 async def _respond(request: Request, slots: list[SlotRelease], headers: dict[str, str]) -> Response:
     kind = accepted(request.headers.get("accept", "*/*"))
     if kind is None:
-        return refusal(406, "accept", f"no such format; allowed in Accept: {', '.join(ENCODERS)}.")
+        return refusal(406, "accept", f"this node has no such format; allowed in Accept: {', '.join(ENCODERS)}.")
     try:
-        # In a thread: a large answer must not hold up a slot.
+        # In a thread: a large answer must not delay a slot.
         body = await run_in_threadpool(ENCODERS[kind], slots)
     except MissingExtra as error:
         return refusal(406, "accept", str(error))
@@ -92,54 +94,56 @@ async def _respond(request: Request, slots: list[SlotRelease], headers: dict[str
 
 
 def accepted(header: str) -> str | None:
-    """The format that a reader likes best; JSON if it takes anything."""
-    wishes: list[tuple[float, int, str]] = []
-    for place, part in enumerate(header.lower().split(",")):
+    """Return the format that a reader prefers; JSON if it accepts any; None if there is none that it accepts."""
+    preferences: list[tuple[float, int, str]] = []
+    for position, part in enumerate(header.lower().split(",")):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         weight = 1.0
         for parameter in parameters:
             if re.fullmatch(r"q=[01](\.[0-9]{0,3})?", parameter):
                 weight = float(parameter[2:])
         if weight > 0:
-            wishes.append((-weight, place, name))
-    for _, _, name in sorted(wishes):
+            preferences.append((-weight, position, name))
+    for _, _, name in sorted(preferences):
         for kind in ENCODERS:
             if name in (kind, "*/*", kind.partition("/")[0] + "/*"):
                 return kind
     return None
 
 
-def _known(query: QueryParams, names: set[str]) -> None:
+def _check_names(query: QueryParams, names: set[str]) -> None:
     if not set(query) <= names:
-        raise QueryRefused(f"a parameter that does not exist; allowed: {', '.join(sorted(names))}.")
+        raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names))}.")
 
 
 def slot_number(context: Context, name: str, text: str) -> int | None:
-    """A slot that a query names by its number, if it is a number; refused beyond the times that can be stored."""
+    """Return a slot that a query gives as a number; None if it is not a number; refuse slots after the year 2262."""
     if _NUMBER.fullmatch(text) is None:
         return None
     last = _last_slot(context)
     if len(text) > 18 or int(text) > last:
-        raise QueryRefused(f"{name}: allowed: slots up to {last}, which opens in the year 2262.")
+        raise QueryRefused(
+            f"{name}: this slot is too large; allowed: slots up to {last}, which opens in the year 2262."
+        )
     return int(text)
 
 
 def _last_slot(context: Context) -> int:
-    """Its end is the last one that 64 bits of nanoseconds can tell."""
+    """Return the last slot whose end fits into 64 bits of nanoseconds."""
     return context.service.clock.slot_of(LAST_NS) - 1
 
 
 def _slot(context: Context, query: QueryParams, name: str) -> int | None:
-    given = query.getlist(name)
-    if not given:
+    values = query.getlist(name)
+    if not values:
         return None
-    number = slot_number(context, name, given[0]) if len(given) == 1 else None
+    number = slot_number(context, name, values[0]) if len(values) == 1 else None
     if number is not None:
         return number
-    at_ns = parse_time(_LOST_PLUS.sub("+", given[0])) if len(given) == 1 else None  # '+' in an address means a space
+    at_ns = parse_time(_LOST_PLUS.sub("+", values[0])) if len(values) == 1 else None  # '+' in a URL is a space
     if at_ns is None:
         raise QueryRefused(
-            f"{name}: allowed, once: a slot, or an RFC 3339 time with an offset, for the slot open then."
+            f"{name}: allowed, once: a slot, or an RFC 3339 time with an offset, which means the slot open then."
         )
     return min(context.service.clock.slot_of(at_ns), _last_slot(context))
 
@@ -152,5 +156,5 @@ def _limit(query: QueryParams) -> int:
 
 
 def _next_page(request: Request, first: int) -> str:
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "from"]
-    return f"{request.url.path}?{urlencode([('from', str(first)), *kept])}"
+    others = [(name, value) for name, value in request.query_params.multi_items() if name != "from"]
+    return f"{request.url.path}?{urlencode([('from', str(first)), *others])}"

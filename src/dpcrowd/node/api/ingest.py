@@ -1,7 +1,7 @@
-"""POST /v1/checkins and /v1/counts: the busy path, as plain ASGI functions.
+"""POST /v1/checkins and /v1/counts: the busiest endpoints, as plain ASGI functions.
 
-Whatever happens here, neither the answer nor the log holds anything of the body: an unexpected error is logged by the
-name of its class only, since its text and its traceback could quote a user.
+Whatever happens here, neither the answer nor the log contains anything of the body: an unexpected error is logged only
+by the name of its class, since its text and its traceback could quote a user.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _STATUS = {"late": 409, "future": 400, "unavailable": 503, "off": 403, "rate": 4
 _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
-_FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 sends a body for ever whose answer is neither 202 nor a refusal
+_FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 repeats a request for ever if the answer is neither 202 nor a refusal
 _FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
-_AT_ONCE = 64 << 10  # bytes of a body that is decoded at once; larger ones must not keep slots and others waiting
+_AT_ONCE = 64 << 10  # bytes of a body that is decoded in the event loop; larger ones would delay slots and requests
 _decoders = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-decode")
 
 
 class RowsRefused(BodyRefused):
-    """A body of which not a single row can be taken; status and text are those of the first."""
+    """A body of which no row can be taken; status and text are those of the first row."""
 
     def __init__(self, refused: Sequence[RefusedRow]) -> None:
         reason = _reason(refused[0])
@@ -52,7 +52,10 @@ class RowsRefused(BodyRefused):
 
 
 async def take_checkins(context: Context, content_type: str | None, body: bytes) -> Taken:
-    """Decode and take. Whoever sends an empty list, to say that it is there, is told when the next slot opens."""
+    """Decode and take check-ins.
+
+    A feed sends an empty list to report that it runs; the answer says when the next slot opens.
+    """
     arrived_ns = context.now()
     decoding = partial(decode_checkins, content_type, body, dict(context.service.regions))
     large = len(body) > _AT_ONCE
@@ -70,12 +73,12 @@ async def take_checkins(context: Context, content_type: str | None, body: bytes)
     if rows:
         return Taken(True, rows)
     now, clock = context.now(), context.service.clock
-    # Of the slot that was fed: one that has opened since has not been, and a feed would sleep until that is over.
+    # Until the end of the slot that was fed: one that has opened since was not, and the feed would sleep through it.
     return Taken(True, 0, seconds_left=max(clock.closes(clock.slot_of(arrived_ns)) - now, 0) / SECOND)
 
 
 async def take_counts(context: Context, content_type: str | None, body: bytes) -> Taken:
-    """Decode and take."""
+    """Decode and take counts."""
     arrived_ns = context.now()
     slot, counts = decode_counts(content_type, body, context.service.regions)
     await context.service.take_counts(slot, counts, arrived_ns)
@@ -83,45 +86,47 @@ async def take_counts(context: Context, content_type: str | None, body: bytes) -
 
 
 class Ingest:
-    """An ASGI application of one path."""
+    """The ASGI application of one path."""
 
     def __init__(self, context: Context, take: Take) -> None:
         self._context = context
         self._take = take
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sent = _Sent(receive)
+        request_body = _RequestBody(receive)
         try:
             self._check(scope)
             packed = (_header(scope, b"content-encoding") or "").lower() in CODINGS
-            body = await sent.read(self._context.max_body, packed=packed)
+            body = await request_body.read(self._context.max_body, packed=packed)
             if body is None:
-                return  # the client is gone
-            taken = await self._take(self._context, _header(scope, b"content-type"), body)
+                return  # the client has disconnected
+            answer = await self._take(self._context, _header(scope, b"content-type"), body)
         except (BodyRefused, NotTaken) as error:
-            # A connection that is closed with bytes unread is reset, and the client may never see the answer.
-            waits = _header(scope, b"expect") is not None  # for our answer, before it sends the body
-            await self._refuse(send, error, keep=not waits and await sent.discard())
+            # A connection that is closed with unread bytes is reset, and the client may never see the answer.
+            waits = _header(scope, b"expect") is not None  # the client waits for the answer before it sends the body
+            await self._refuse(send, error, keep=not waits and await request_body.discard())
         except Exception as error:
             text = "a request to %s failed: %s"
             _log.error(text, scope["path"], type(error).__name__, extra={"event": "request-failed"})
-            text = "the node could not handle this request; its log says when."
+            text = "the node could not handle this request; its log has the error."
             await _respond(send, 500, refusal_bytes("internal", text), {})
         else:
             old = _header(scope, b"user-agent") == _FIRST_CLIENT
-            await _respond(send, 207 if taken.refused and not old else 202, _encode(taken), {})
+            await _respond(send, 207 if answer.refused and not old else 202, _encode(answer), {})
 
     def _check(self, scope: Scope) -> None:
-        """Everything that can be refused before the body is read."""
+        """Refuse everything that can be refused before the body is read."""
         if scope["method"] != "POST":
             raise BodyRefused(405, "method", "this path takes POST only.")
-        no = denied(self._context.tokens, "checkin", scope["headers"])
-        if no is not None:
-            raise BodyRefused(no.status, no.reason, no.text)
+        denial = denied(self._context.tokens, "checkin", scope["headers"])
+        if denial is not None:
+            raise BodyRefused(denial.status, denial.reason, denial.text)
         if not self._context.limit.take(bearer(scope["headers"]) or "", self._context.now()):
-            raise NotTaken("rate", "this token sends too many requests; send larger batches, and fewer of them.")
+            raise NotTaken("rate", "this token sends too many requests; send fewer and larger batches.")
         if (_header(scope, b"content-encoding") or "identity").lower() not in ("identity", *CODINGS):
-            raise BodyRefused(415, "content-encoding", "this Content-Encoding is not taken; allowed: gzip, or none.")
+            raise BodyRefused(
+                415, "content-encoding", "this Content-Encoding is not supported; allowed: gzip, or none."
+            )
         length = _header(scope, b"content-length") or "0"
         if length.isdecimal() and int(length[:20]) > self._context.max_body:
             raise _too_large(self._context.max_body)
@@ -143,23 +148,23 @@ class Ingest:
         await _respond(send, status, refusal_bytes(error.reason, str(error), refused), headers)
 
 
-class _Sent:
-    """The body of a request, of which no more is held than is allowed."""
+class _RequestBody:
+    """The body of a request, of which no more is kept in memory than is allowed."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._ended = False
 
     async def read(self, most: int, *, packed: bool = False) -> bytes | None:
-        """All of it; None if the client went away.
+        """Return the complete body; None if the client disconnected.
 
-        packed  by gzip: what it is unpacked to must not be larger than `most` either
+        packed  with gzip: the unpacked body must not be larger than `most` either
         """
         try:
             async with asyncio.timeout(SECONDS_TO_SEND):
                 return await (self._all_unpacked(most) if packed else self._all(most))
         except TimeoutError:
-            text = f"the body did not come within {SECONDS_TO_SEND:g} s; send smaller ones."
+            text = f"the body did not arrive within {SECONDS_TO_SEND:g} s; send smaller ones."
             raise BodyRefused(408, "too-slow", text) from None
 
     async def _all(self, most: int) -> bytes | None:
@@ -189,14 +194,14 @@ class _Sent:
                 if size > most:
                     break
                 parts.append(step)
-                await asyncio.sleep(0)  # a large body must not hold up the others
+                await asyncio.sleep(0)  # a large body must not delay other requests
             if max(size, size_packed) > most:
                 raise _too_large(most, ", packed and unpacked")
         unpacker.end()
         return b"".join(parts)
 
     async def discard(self) -> bool:
-        """Read on without keeping anything; whether the end was reached."""
+        """Read on without keeping anything; return whether the end was reached."""
         size = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS_TO_DISCARD):
@@ -206,18 +211,18 @@ class _Sent:
 
     async def _part(self) -> bytes | None:
         message = await self._receive()
-        gone = message["type"] == "http.disconnect"
-        self._ended = gone or not message.get("more_body", False)
-        return None if gone else message.get("body", b"")
+        disconnected = message["type"] == "http.disconnect"
+        self._ended = disconnected or not message.get("more_body", False)
+        return None if disconnected else message.get("body", b"")
 
 
 def _reason(refused: RefusedRow) -> str:
-    """Of a whole request: whichever field is wrong, it is a field."""
+    """Return the reason of a row as that of a complete request: `field`, whichever field is wrong."""
     return "field" if refused[1] in _FIELDS else refused[1]
 
 
 def _too_large(most: int, how: str = "") -> BodyRefused:
-    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes{how}. Send several.")
+    return BodyRefused(413, "too-large", f"the body is too large; allowed: {most:d} bytes{how}. Send several requests.")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -233,7 +238,7 @@ async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]
 
 
 def _messages(status: int, body: bytes, headers: dict[str, str]) -> tuple[Message, Message]:
-    told = {"content-type": "application/json", "content-length": str(len(body)), **headers}
-    raw = [(name.encode(), value.encode()) for name, value in told.items()]
+    fields = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    raw = [(name.encode(), value.encode()) for name, value in fields.items()]
     start = {"type": "http.response.start", "status": status, "headers": raw}
     return start, {"type": "http.response.body", "body": body}

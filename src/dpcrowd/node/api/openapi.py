@@ -1,9 +1,9 @@
-"""The OpenAPI document, made from the types that are decoded and encoded.
+"""The OpenAPI document, generated from the types that are decoded and encoded.
 
-A WebSocket cannot be described in OpenAPI; it is told in words with the path that it shares.
+OpenAPI cannot describe a WebSocket; the description of the path explains it.
 
-A running node knows its regions, and its document lists them wherever a request may name one. Releases that are stored
-may have regions of an earlier revision, so an answer's region is any text.
+The document of a running node lists its regions wherever a request may name one. Stored releases may have regions of an
+earlier revision, so that the region of an answer is any text.
 """
 
 from __future__ import annotations
@@ -53,39 +53,38 @@ _Arrow = Annotated[str, Meta(description="A table of user, region, time.", extra
 _REGION: Part = {"$ref": "#/components/schemas/Region"}
 
 _ABOUT = """\
-Check-ins in, estimates of a crowd out, of one server of a network.
+The API of one server of a network: it takes check-ins and returns estimates of the complete crowd.
 
-Tokens have three separate rights: check-in, read, admin. Every refusal has a reason and a text, and repeats nothing \
-of the request. Times are RFC 3339 in UTC."""
+Tokens have three separate rights: checkin, read, admin. Every refusal has a reason and a text, and does not quote the \
+request. Times are RFC 3339 in UTC."""
 
 _CHECKINS = """\
-A user counts once a slot, and the last region wins: sending a batch again is harmless. An empty list says that \
-whoever counts is there, and saw nobody.
+A user counts once per slot, in the last region: sending a batch again is harmless. An empty list reports that the \
+feed runs and that nobody has checked in.
 
-Each row is taken or refused by itself, by its own content and the clock; no answer depends on what others have sent. \
+Each row is taken or refused by its own content and the clock; no answer depends on what others have sent. \
 If only some rows are taken, the answer is 207 and names the others: `{"taken": true, "accepted": 998, "refused": \
 [{"row": 4, "reason": "late"}, {"row": 17, "reason": "user"}], "refused_count": 2}`. If none is taken, the request is \
 refused for the reason of its first row (`field` if that is `user`, `region`, `time` or `malformed`), with the same \
 list in `error.refused`.
 
-A user is a text or a whole number. A text is taken without spaces around it and in Unicode's normal form C (NFC), \
-and the number 42 is the same user as the text "42": one person counts once, however the id was typed. Upper and lower \
-case differ. `time` is RFC 3339 with an offset, or a whole number of milliseconds (not seconds) since 1970.
+A user is a text or a whole number. Spaces around a text are removed, and it is converted to Unicode normal form C \
+(NFC); the number 42 is the same user as the text "42": one person counts once, however the id was typed. Upper and \
+lower case differ. `time` is RFC 3339 with an offset, or a whole number of milliseconds (not seconds) since 1970.
 
-A body may be packed (`Content-Encoding: gzip`); what it is unpacked to must not be larger than `max_body` either. \
-Arrow's formats need the extra `parquet` on the node.
+A body may be compressed (`Content-Encoding: gzip`); uncompressed, it must not be larger than `max_body` either. \
+The formats of Arrow need the extra `parquet` on the node.
 
 A node with `accepts = "counts"` in `[ingest]` of node.toml takes no check-ins (403, `off`)."""
 _COUNTS = """\
-The counts of one slot, all or none. Sending a slot's counts again replaces them. A body may be packed \
-(`Content-Encoding: gzip`). Only a node with \
-`accepts = "counts"` in `[ingest]` of node.toml takes them (otherwise 403, `off`): a sum of counts and check-ins could \
-count a person twice."""
+The counts of one slot are taken all or none; sending them again replaces them. A body may be compressed \
+(`Content-Encoding: gzip`). Only a node with `accepts = "counts"` in `[ingest]` of node.toml takes counts (otherwise \
+403, `off`): a sum of counts and check-ins could count a person twice."""
 
 
 @lru_cache(maxsize=8)
 def document(regions: tuple[str, ...] | None = None) -> Part:
-    """The description of every path; `regions` are those that a request may name, if they are known."""
+    """Return the description of every path; `regions` are those that a request may name, if they are known."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "dpcrowd node", "version": "1", "description": _ABOUT, "license": {"name": "Apache-2.0"}},
@@ -101,7 +100,7 @@ def document(regions: tuple[str, ...] | None = None) -> Part:
 
 
 def _schemas(regions: tuple[str, ...] | None) -> dict[str, Any]:
-    """Of all classes; that of a region knows the regions, which no type does, and stands wherever one is named."""
+    """Return the schemas of all classes; that of a region lists the regions, and is used wherever one is named."""
     schemas = components(_CLASSES)
     schemas["Region"] = schema_of(_Region) | ({} if regions is None else {"enum": list(regions)})
     schemas["CheckIn"]["properties"]["region"] = _REGION
@@ -112,21 +111,21 @@ def _schemas(regions: tuple[str, ...] | None) -> dict[str, Any]:
 def _ingest() -> Part:
     rows = {"application/json": list[CheckIn], "application/x-ndjson": _Lines, "application/msgpack": list[CheckIn]}
     refusals = errors(400, 401, 403, 405, 408, 409, 413, 415, 429, 503)
-    all_taken = {"202": answer("On disk; a crash does not lose it.", views.Taken)}
-    some_taken = {"207": answer("Some rows are on disk; the others are named, each with its reason.", views.Taken)}
+    complete = {"202": answer("All rows are on disk; a crash does not lose them.", views.Taken)}
+    partial = {"207": answer("Some rows are on disk; the others are named, each with its reason.", views.Taken)}
     checkins = operation(
         "sendCheckins",
         "Send check-ins",
         _CHECKINS,
-        {**all_taken, **some_taken, **refusals},
+        {**complete, **partial, **refusals},
         right="checkin",
         body=content({name: rows.get(name, _Arrow) for name in CHECKIN_TYPES}),
     )
     counts = operation(
         "sendCounts",
-        "Send counts that were made distinct elsewhere",
+        "Send the numbers of distinct users of a slot, counted elsewhere",
         _COUNTS,
-        {**all_taken, **refusals},
+        {**complete, **refusals},
         right="checkin",
         body=content(dict.fromkeys(COUNTS_TYPES, Counts)),
     )
@@ -134,15 +133,17 @@ def _ingest() -> Part:
 
 
 def _estimates() -> Part:
-    region = parameter("region", "Only these regions.", list[str])
+    region = parameter("region", "Return only these regions.", list[str])
     region["schema"]["items"] = _REGION
     span = [
-        parameter("from", "First slot, or a time: the slot that was open then.", _Slot | _Moment),
-        parameter("to", "Last slot, included.", _Slot | _Moment),
+        parameter("from", "The first slot, or a time: the slot that was open then.", _Slot | _Moment),
+        parameter("to", "The last slot (included), or a time.", _Slot | _Moment),
         region,
-        parameter("limit", "About how many rows at most; whole slots.", _Limit),
+        parameter(
+            "limit", "Upper bound on the number of rows per page, rounded to complete slots, at least one.", _Limit
+        ),
     ]
-    after = parameter("after", "The last slot that was seen; Last-Event-ID does the same.", _Slot)
+    after = parameter("after", "The slot that was received last; Last-Event-ID does the same.", _Slot)
     refusals = errors(400, 401, 403, 406)
     events = {
         "200": answer(
@@ -159,68 +160,81 @@ def _estimates() -> Part:
     )
     return {
         "/v1/estimates/latest": {
-            "get": operation("latestEstimates", "The latest release", "", {"200": rows_answer(), **refusals}, [region])
+            "get": operation(
+                "latestEstimates", "Get the latest release", "", {"200": rows_answer(), **refusals}, [region]
+            )
         },
         "/v1/estimates": {
             "get": operation(
                 "estimates",
-                "Releases of a range of slots, oldest first",
-                "If there is more, the header Link gives the address of the next page.",
+                "Get the releases of a range of slots, oldest first",
+                "If there are more, the header Link has the address of the next page.",
                 {"200": {**rows_answer(), "headers": {"Link": {"schema": schema_of(str)}}}, **refusals},
                 span,
             )
         },
-        "/v1/stream": {"get": operation("stream", "Releases as they are published", about, events, [region, after])},
+        "/v1/stream": {
+            "get": operation("stream", "Get releases as they are published", about, events, [region, after])
+        },
     }
 
 
 def _state() -> Part:
-    def read(name: str, text: str, answers: Part, right: str | Sequence[str] | None = "read", more: str = "") -> Part:
+    def get(name: str, text: str, answers: Part, right: str | Sequence[str] | None = "read", more: str = "") -> Part:
         return {"get": operation(name, text, more, answers, right=right)}
 
     closed = errors(401, 403)
-    metrics = answer("Prometheus' text format.", str, "text/plain")
-    description = answer("This.", dict[str, Any])
-    ready = {code: answer(text, views.Readiness) for code, text in (("200", "Ready."), ("503", "Not ready."))}
+    metrics = answer("The metrics in the text format of Prometheus.", str, "text/plain")
+    description = answer("The OpenAPI document.", dict[str, Any])
+    ready = {
+        code: answer(text, views.Readiness)
+        for code, text in (("200", "The node is ready."), ("503", "The node is not ready."))
+    }
     return {
-        "/v1/budget": read("budget", "The privacy budget", {"200": answer("Amounts.", views.BudgetView), **closed}),
-        "/v1/network": read(
+        "/v1/budget": get(
+            "budget", "Get the privacy budget", {"200": answer("The budget.", views.BudgetView), **closed}
+        ),
+        "/v1/network": get(
             "network",
-            "The network",
-            {"200": answer("State.", views.NetworkStatus), **closed},
+            "Get the state of the network",
+            {"200": answer("The state.", views.NetworkStatus), **closed},
             ("read", "admin"),
-            "`refused_checkins` is shown to a token of `admin` only, since it may be one person's check-in.",
+            "Only a token with the right `admin` gets `refused_checkins`, since it may be about a single person.",
         ),
-        "/metrics": read(
+        "/metrics": get(
             "metrics",
-            "Metrics",
+            "Get the metrics",
             {"200": metrics, **closed},
-            more="Those that depend on how busy the node is are shown to a token that has the right `admin` as well.",
+            more="Metrics that depend on the load of the node need a token that also has the right `admin`.",
         ),
-        "/healthz": read("health", "Whether the process answers", {"200": answer("It does.", views.Health)}, None),
-        "/readyz": read("ready", "Whether the node can work", ready, None),
-        "/openapi.json": read(
+        "/healthz": get(
+            "health", "Check that the process answers", {"200": answer("The process answers.", views.Health)}, None
+        ),
+        "/readyz": get("ready", "Check that the node can do all of its work", ready, None),
+        "/openapi.json": get(
             "openapi",
-            "This document",
+            "Get the OpenAPI document",
             {"200": description},
             None,
-            "With any token, or where reading is open, it lists the regions that a request may name.",
+            "With any token, or if everybody may read, it lists the regions that a request may name.",
         ),
     }
 
 
 def _admin() -> Part:
     def command(name: str, text: str, more: Part, body: Part | None = None) -> Part:
-        answers = {"200": answer("Done.", views.Done), **errors(401, 403), **more}
+        answers = {"200": answer("The command was carried out.", views.Done), **errors(401, 403), **more}
         return {"post": operation(name, text, "", answers, right="admin", body=body)}
 
     return {
-        "/v1/admin/reload": command("reload", "Take the files of the node as they are now", errors(409)),
-        "/v1/admin/confirm-loss": command("confirmLoss", "Book what the ledger has lost as spent", errors(409)),
+        "/v1/admin/reload": command("reload", "Read the files of the node again", errors(409)),
+        "/v1/admin/confirm-loss": command(
+            "confirmLoss", "Confirm that payments are lost, and book them as spent", errors(409)
+        ),
         "/v1/admin/accept-clock": command(
-            "acceptClock", "Let slots begin again that a clock which was ahead has sealed", errors(409)
+            "acceptClock", "Accept the clock after it was ahead: slots that it has sealed begin again", errors(409)
         ),
         "/v1/admin/log-level": command(
-            "logLevel", "Change what is logged", errors(400), content({"application/json": views.LogLevel})
+            "logLevel", "Set the log level", errors(400), content({"application/json": views.LogLevel})
         ),
     }

@@ -1,15 +1,15 @@
-"""Places for connections to the API: they wait for a request, or are busy with one.
+"""Places for connections to the API, which either wait for a request or are busy with one.
 
-    waiting  connected, but no complete header of a request yet, or between two requests; the newest is always let in,
-             and the oldest of the address that has most leaves for it (`Waiting`)
-    busy     from the header of a request to the end of its answer; whoever comes when all of these places are taken, or
-             its address has too many of them, is answered 503. Streams, which stay, get at most half of these places
+    waiting  connected, but without the complete header of a request, or between two requests; the newest is always
+             accepted, and replaces the oldest of the address with the most connections (`Waiting`)
+    busy     from the header of a request to the end of its answer; if all of these places are taken, or too many by one
+             address, a request is answered with 503. Streams, which are long, get at most half of these places
 
 There are as many places as the process has descriptors for, so that storage and neighbours always have theirs. A few
-places for busy connections are kept for this machine itself: its operator has to get an answer when others do not.
+places for busy connections are reserved for this machine: its operator has to get an answer when others do not.
 
-Nothing here tells how many connections there are, or whose: those who send check-ins connect here, and their number may
-be close to a raw count. It is told whether a limit was reached in the last minute.
+Nothing here reveals how many connections there are, or whose: those who send check-ins connect here, and their number
+may be close to a raw count. Only whether a limit was reached in the last minute is public.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ __all__ = ["Connection", "Places"]
 log = logging.getLogger("dpcrowd.node")
 
 HEADER_SECONDS = 10.0
-REQUEST_SECONDS = 75.0  # for a header with its body; a body of check-ins has 60 s and gets an answer then
-READ_SECONDS = 60.0  # for a client to read on
+REQUEST_SECONDS = 75.0  # for a header with its body; a body of check-ins has 60 s, and then gets an answer
+READ_SECONDS = 60.0  # for a client to continue reading
 CLOSE_SECONDS = 10.0
 _MINUTE = 60.0
-_KEPT = 8
+_RESERVED = 8
 
 
 class Connection(Protocol):
-    """What a connection has to tell and to do."""
+    """What `Places` needs of a connection."""
 
     address: str
 
     def end(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         ...
 
     def stuck(self, now: float) -> bool:
-        """Whether the other side has kept it waiting for too long."""
+        """Whether the other side has not read or written for too long."""
         ...
 
 
 class Places:
-    """Of one API.
+    """The places of one API.
 
-    most  connections in all
+    most  upper bound on the number of connections
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.most_waiting = max(most // 4, 2)
         self._most_busy = max(most - self.most_waiting, 4)
         self._most_streams = self._most_busy // 2
-        self._kept = min(_KEPT, self._most_busy // 4)
+        self._reserved = min(_RESERVED, self._most_busy // 4)
         self._clock = clock
         self._waiting: Waiting[Connection] = Waiting(self.most_waiting)
         self._busy: dict[Connection, bool] = {}
-        """Whether it is a stream."""
+        """By connection, whether it is a stream."""
         self._by_address: Counter[tuple[str, bool]] = Counter()
         self._streams = 0
         self._limited = float("-inf")
@@ -77,24 +77,24 @@ class Places:
         return self._clock() - self._limited < _MINUTE
 
     def wait(self, connection: Connection) -> None:
-        """A connection begins to wait for a request."""
+        """Give a place to a connection that waits for a request."""
         self.leave(connection)
         displaced = self._waiting.enter(connection, connection.address, self._clock())
         if displaced is not None:
-            self._note("too many connections wait with a request that is not complete")
+            self._limit_reached("too many connections have no complete request")
             displaced.end()
 
     def work(self, connection: Connection, *, stream: bool = False) -> bool:
-        """The header of a request is complete; False if it cannot be answered now."""
-        if connection in self._busy:  # requests that follow one another without waiting for answers
+        """Give a place to a connection with a complete header; return False if there is none."""
+        if connection in self._busy:  # pipelined requests
             return True
         address = connection.address
-        most = self._most_streams if stream else self._most_busy - (0 if _is_own(address) else self._kept)
+        most = self._most_streams if stream else self._most_busy - (0 if _is_loopback(address) else self._reserved)
         if (self._streams if stream else len(self._busy)) >= most:
-            self._note("too many streams are open" if stream else "too many requests are open")
+            self._limit_reached("too many streams are open" if stream else "too many requests are open")
             return False
         if self._by_address[address, stream] >= max(most // 2, 1):
-            self._note("one address has too many requests or streams open")
+            self._limit_reached("one address has too many requests or streams open")
             return False
         self._waiting.leave(connection)
         self._busy[connection] = stream
@@ -103,7 +103,7 @@ class Places:
         return True
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Free the place of a connection."""
         self._waiting.leave(connection)
         stream = self._busy.pop(connection, None)
         if stream is not None:
@@ -114,7 +114,7 @@ class Places:
             self._streams -= stream
 
     def sweep(self) -> None:
-        """End connections that have kept the node waiting for too long."""
+        """End connections that have been idle or stuck for too long."""
         now = self._clock()
         for connection in self._waiting.overdue(now - HEADER_SECONDS):
             self._waiting.leave(connection)
@@ -122,7 +122,7 @@ class Places:
         for connection in [one for one in self._busy if one.stuck(now)]:
             connection.end()
 
-    def _note(self, what: str) -> None:
+    def _limit_reached(self, what: str) -> None:
         self._limited = now = self._clock()
         if now - self._logged >= _MINUTE:
             self._logged = now
@@ -130,5 +130,5 @@ class Places:
             log.warning(text, what, extra={"event": "connections"})
 
 
-def _is_own(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"

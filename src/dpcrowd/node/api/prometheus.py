@@ -1,4 +1,4 @@
-"""Prometheus' text format. A number of check-ins, accepted or refused, is a raw count and no metric: see the design."""
+"""The text format of Prometheus. Numbers of check-ins are raw counts and therefore not metrics: see docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Buckets", "Metric", "render"]
 
 @dataclass(frozen=True)
 class Buckets:
-    """What a histogram holds: how many values are at most each bound and above the one before, and then all others."""
+    """The content of a histogram: the number of values between the bounds, and of those above the last."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -22,7 +22,7 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Metric:
-    """One family: samples are (labels, value); the values of a histogram are `Buckets`."""
+    """One metric: samples are (labels, value); the values of a histogram are `Buckets`."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -31,7 +31,7 @@ class Metric:
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """The text that is scraped; a family without samples is left out."""
+    """Return the text that is scraped; a metric without samples is left out."""
     lines = []
     for metric in metrics:
         if not metric.samples:
@@ -47,7 +47,7 @@ def render(metrics: Iterable[Metric]) -> str:
 
 
 def _histogram(name: str, labels: Mapping[str, str], content: Buckets) -> Iterator[str]:
-    """Buckets are cumulative in the text."""
+    """Return the lines of a histogram, whose buckets are cumulative in the text."""
     for bound, count in zip((*content.bounds, math.inf), accumulate(content.counts), strict=True):
         yield _line(f"{name}_bucket", {**labels, "le": _number(bound)}, count)
     yield _line(f"{name}_sum", labels, content.total)

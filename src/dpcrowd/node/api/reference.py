@@ -1,4 +1,4 @@
-"""The page docs/api.md, made from the OpenAPI document: python -m dpcrowd.node.api.reference > docs/api.md"""
+"""Generate the page docs/api.md from the OpenAPI document: python -m dpcrowd.node.api.reference > docs/api.md"""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dpcrowd.node.api.views import ErrorBody
 
 __all__ = ["page"]
 
-_RIGHTS = {"checkin": "a token of `checkin`", "read": "a token of `read`", "admin": "a token of `admin`"}
+_RIGHTS = {right: f"a token with the right `{right}`" for right in ("checkin", "read", "admin")}
 _HEAD = """\
 # HTTP API
 
-This page is made from the OpenAPI document that every node serves at `/openapi.json`
-(`python -m dpcrowd.node.api.reference > docs/api.md`). `dpcrowd.Client` and `dpcrowd.AsyncClient` speak it from Python:
-see [below](#from-python).
+This page is generated from the OpenAPI document that every node serves at `/openapi.json`
+(`python -m dpcrowd.node.api.reference > docs/api.md`). `dpcrowd.Client` and `dpcrowd.AsyncClient` use the API from
+Python: see [below](#from-python).
 
-Check-ins in, estimates of a crowd out, of one server of a network. Times are RFC 3339 in UTC. Where `[tokens]` of
-`node.toml` asks for one, a token is sent as `Authorization: Bearer TOKEN`; its three rights are separate, and none
-implies another.
+The API belongs to one server of a network: it takes check-ins and returns estimates of the complete crowd. Times are
+RFC 3339 in UTC. Where `[tokens]` of `node.toml` requires one, a token is sent as `Authorization: Bearer TOKEN`; its
+three rights are separate, and none implies another.
 
-Every answer that is not a success is an [ErrorBody](#errorbody): a reason for programs, a text for people, and nothing
-of the request. [Failures](failures.md) lists the reasons.
+Every answer that is not a success is an [ErrorBody](#errorbody): a reason for programs and a text for people, neither
+of which quotes the request. [Failures](failures.md) lists the reasons.
 
     curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
          -d '[{"user": "ann", "region": "north"}]' http://127.0.0.1:8080/v1/checkins
@@ -40,61 +40,61 @@ of the request. [Failures](failures.md) lists the reasons.
     delivery = client.checkin(["ann", "bob"], ["north", "south"])     # or a list of {"user", "region", "time"?}
     for row, reason in delivery.refused:                              # empty if every row was taken
         print(f"row {row}: {reason}")
-    client.idle()                                                     # nobody checked in, but the feed is there
+    client.idle()                                                     # nobody checked in, but the feed runs
     client.counts(4182, {"north": 120, "south": 88})
     client.latest().to_polars()                                       # also to_pandas, to_arrow, to_numpy, dict(...)
     table = client.estimates(4000, 4182, regions=["north"])           # columns are numpy arrays: table.estimate
-    for release in client.stream(seconds=3600):                       # connects again by itself, misses nothing
+    for release in client.stream(seconds=3600):                       # reconnects by itself, misses nothing
         print(release.slot[0], release.estimate.sum())
     client.budget().remaining, client.network().neighbours, client.ready().problems
     client.request("POST", "/v1/admin/reload")                        # any other path: the JSON answer
 
-`dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. What passes (no connection,
-429, 503) is tried again with growing waits, or after the node's `Retry-After`, with at most `patience` seconds of
-waiting per request. Then, and for each refusal, a `dpcrowd.client.NodeError` is raised: `NotAllowed`,
+`dpcrowd.AsyncClient` has the same methods as coroutines, and `stream` as an async iterator. Temporary failures (no
+connection, 429, 503) are retried with growing pauses, or after the node's `Retry-After`, with at most `patience`
+seconds of waiting per request. After that, and for each refusal, a `dpcrowd.client.NodeError` is raised: `NotAllowed`,
 `RequestRefused`, `NotTaken`, `NodeBusy`, `NodeFailed` or `NodeUnreachable`, with the node's `reason` and `text`. No
-error holds a user id.
+error contains a user id.
 
 **Check-ins** are columns, rows, lines of NDJSON, or tables of pandas, polars and Arrow. Every row that can be taken is
-taken; one wrong row costs nobody else. `checkin` returns a `Delivery`:
+taken; a wrong row does not affect the others. `checkin` returns a `Delivery`:
 
-- `accepted`: rows on the node's disk. The `Delivery` itself is this number, too.
-- `refused`: rows that were left out, as `(row, reason)`: the row's number in what was given, counted from 0, and
-  `late`, `future`, `unknown-region`, `user`, `region`, `time` or `malformed`. A node names at most the first 1,000 of a
+- `accepted`: the number of rows on the node's disk. The `Delivery` itself is this integer, too.
+- `refused`: rows that were left out, as `(row, reason)`: the row's number in the argument, counted from 0, and `late`,
+  `future`, `unknown-region`, `user`, `region`, `time` or `malformed`. A node names at most the first 1,000 rows of a
   request; with `batch=1000`, these are all.
-- `refused_count`: all rows that were left out.
+- `refused_count`: the number of rows that were left out.
 
 If some rows are refused, the `Delivery` says which; with `strict=True`, `RowsRefused` is raised after all others were
 taken, and its `delivery` says which. If no row is taken, `NotTaken` or `RequestRefused` is raised, with `rows` and
-`delivery`, or `BadInput` if no row could be sent. If the node fails on the way, the error's `delivery` says what became
-of the rows before row `taken`, and `rows[error.taken:]` are to be sent again. A node of 0.1.0 refuses a whole request
-for one wrong row: the client leaves out the rows that it names, and sends the others again.
+`delivery`, or `BadInput` if no row could be sent. If the node fails during a delivery, the error's `delivery` says what
+became of the rows before row `taken`; send `rows[error.taken:]` again. A node of 0.1.0 refuses a complete request for
+one wrong row: the client leaves out the rows that the node names, and sends the others again.
 
 Sending twice is harmless: a node counts the distinct users of a slot, so a request that is sent again because its
 answer was lost counts nobody twice. But a check-in without a time counts when it arrives, so a retry may fall into the
-next slot: give times where that matters. `compress=True` packs bodies with gzip, for a narrow line. The client uses no
-proxy of the environment; `proxy=` names one, `ca=` the authority of a node with HTTPS.
+next slot: give times where that matters. `compress=True` compresses bodies with gzip, for slow connections. The client
+ignores proxies of the environment; `proxy=` names one, `ca=` the authority of a node with HTTPS.
 """
 
 
 def page() -> str:
-    """The whole page."""
-    described = document()
+    """Return the complete page."""
+    api = document()
     refusals: dict[str, str] = {}
     lines = [_HEAD, "## Paths", ""]
-    for path, methods in described["paths"].items():
+    for path, methods in api["paths"].items():
         for method, operation in methods.items():
             lines += _operation(path, method, operation, refusals)
     lines += ["## Refusals", "", "| status | |", "|---|---|"]
     lines += [f"| {status} | {text} |" for status, text in sorted(refusals.items())]
     lines += ["", "## Types", ""]
-    for name, schema in sorted(described["components"]["schemas"].items()):
+    for name, schema in sorted(api["components"]["schemas"].items()):
         lines += _type(name, schema)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]) -> Iterator[str]:
-    """A section; refusals, which are the same everywhere, are told by number, and their texts collected."""
+    """Return a section; refusals, which are the same everywhere, are listed by status, and their texts collected."""
     rights = [_RIGHTS[right] for one in operation["security"] for right in one]
     yield from (f"### {method.upper()} {path}", "", _sentence(operation["summary"]))
     if "description" in operation:
@@ -111,17 +111,17 @@ def _operation(path: str, method: str, operation: Part, refusals: dict[str, str]
             yield f"| `{kind}` | {_content(content['schema'])} |"
         yield ""
     yield from ("| answer | | |", "|---|---|---|")
-    refused = []
+    statuses = []
     for status, answer in operation["responses"].items():
         if answer["content"].get(JSON) == {"schema": schema_of(ErrorBody)}:
-            refused.append(status)
+            statuses.append(status)
             refusals[status] = _cell(answer["description"])
             continue
         content = [f"`{kind}`: {_content(one['schema'])}" for kind, one in answer["content"].items()]
         yield f"| {status} | {_cell(answer['description'])} | {'<br>'.join(content)} |"
     yield ""
-    if refused:
-        yield from (f"Refused with {', '.join(sorted(refused))}.", "")
+    if statuses:
+        yield from (f"Refused with {', '.join(sorted(statuses))}.", "")
 
 
 def _type(name: str, schema: Part) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _content(schema: Part) -> str:
 
 
 def _kind(schema: Part) -> str:
-    """The type of a value in a few words."""
+    """Return the type of a value in a few words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -161,8 +161,8 @@ def _kind(schema: Part) -> str:
         return "time"
     kind = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(schema["type"], schema["type"])
     bounds = [(low, high) for low, high in (("minimum", "maximum"), ("minLength", "maxLength")) if low in schema]
-    told = [f"{schema[low]} to {schema[high]}" if high in schema else f"from {schema[low]}" for low, high in bounds]
-    return f"{kind} ({told[0]}{' characters' if 'minLength' in schema else ''})" if told else str(kind)
+    ranges = [f"{schema[low]} to {schema[high]}" if high in schema else f"from {schema[low]}" for low, high in bounds]
+    return f"{kind} ({ranges[0]}{' characters' if 'minLength' in schema else ''})" if ranges else str(kind)
 
 
 def _literal(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what: a token as `Authorization: Bearer TOKEN`, three separate rights, none of which implies another."""
+"""Rights of requests: a token is sent as `Authorization: Bearer TOKEN`; of the three rights none implies another."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ class Denied(Exception):
 
 
 def denied(tokens: Tokens, right: Right, headers: Headers) -> Denied | None:
-    """None if the request has the right."""
+    """Return why the request does not have the right; None if it has."""
     token = bearer(headers)
-    held = tokens.rights_of(token)
-    if right in held:
+    rights = tokens.rights_of(token)
+    if right in rights:
         return None
-    if held - tokens.rights_of(None):
-        return Denied(403, "wrong-right", f"this token may not {_MEANING[right]}: that needs a token of '{right}'.")
+    if rights - tokens.rights_of(None):
+        text = f"this token may not {_MEANING[right]}: that needs a token with the right '{right}'."
+        return Denied(403, "wrong-right", text)
     if token is not None:
-        text = f"this node does not know the token that was sent; to {_MEANING[right]}, send a token of '{right}'."
+        text = f"this node does not know this token; to {_MEANING[right]}, send a token with the right '{right}'."
         return Denied(401, "no-token", text)
-    return Denied(
-        401, "no-token", f"to {_MEANING[right]}, send 'Authorization: Bearer TOKEN' with a token of '{right}'."
-    )
+    text = f"to {_MEANING[right]}, send 'Authorization: Bearer TOKEN' with a token that has the right '{right}'."
+    return Denied(401, "no-token", text)
 
 
 def guarded(context: Context, right: Right, endpoint: Endpoint, *, or_right: Right | None = None) -> Endpoint:
-    """The endpoint for those who hold the right, or the other one."""
+    """Return an endpoint that refuses requests without the right, or the other right."""
 
     async def checked(request: Request) -> Response:
         headers = request.headers.raw
-        no = denied(context.tokens, right, headers)
-        if no is not None and (or_right is None or denied(context.tokens, or_right, headers) is not None):
-            return refusal(no.status, no.reason, no.text, CHALLENGE if no.status == 401 else None)
+        denial = denied(context.tokens, right, headers)
+        if denial is not None and (or_right is None or denied(context.tokens, or_right, headers) is not None):
+            return refusal(denial.status, denial.reason, denial.text, CHALLENGE if denial.status == 401 else None)
         return await endpoint(request)
 
     return checked
 
 
 def bearer(headers: Headers) -> str | None:
-    """The token of a request; None if there is none, or more than one."""
-    given = [value for name, value in headers if name == b"authorization"]
-    if len(given) != 1:
+    """Return the token of a request; None if there is none, or more than one."""
+    values = [value for name, value in headers if name == b"authorization"]
+    if len(values) != 1:
         return None
-    scheme, _, token = given[0].partition(b" ")
-    return token.strip().decode("utf-8", "replace") if scheme.lower() == b"bearer" and token.strip() else None
+    method, _, token = values[0].partition(b" ")
+    return token.strip().decode("utf-8", "replace") if method.lower() == b"bearer" and token.strip() else None

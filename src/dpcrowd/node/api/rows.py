@@ -1,4 +1,4 @@
-"""Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN, nothing known, is null (an empty field in CSV)."""
+"""Released slots as rows, in JSON, CSV, Arrow or Parquet. NaN (no estimate yet) is null, in CSV an empty field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def rows_of(release: SlotRelease) -> list[EstimateRow]:
-    """One row per region; msgspec writes NaN as null."""
+    """Return one row per region; msgspec writes NaN as null."""
     start, (low, high) = rfc3339(release.opens_ns), release.interval
     vectors = (release.estimate.tolist(), low.tolist(), high.tolist())
     rows = zip(release.regions, *vectors, strict=True)
@@ -37,12 +37,12 @@ def rows_of(release: SlotRelease) -> list[EstimateRow]:
 
 
 def to_json(slots: Sequence[SlotRelease]) -> bytes:
-    """An array of `EstimateRow`."""
+    """Encode releases as an array of `EstimateRow`."""
     return _encode([row for one in slots for row in rows_of(one)])
 
 
 def to_csv(slots: Sequence[SlotRelease]) -> bytes:
-    """With a header line; numbers as Python writes them, which is exact."""
+    """Encode releases with a header line; numbers are written as Python does, which is exact."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(EstimateRow.__struct_fields__)
@@ -54,7 +54,7 @@ def to_csv(slots: Sequence[SlotRelease]) -> bytes:
 
 
 def to_arrow(slots: Sequence[SlotRelease]) -> bytes:
-    """An Arrow stream of one table."""
+    """Encode releases as an Arrow stream of one table."""
     pyarrow = _pyarrow("Arrow")
     table, sink = _table(pyarrow, slots), pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
@@ -63,7 +63,7 @@ def to_arrow(slots: Sequence[SlotRelease]) -> bytes:
 
 
 def to_parquet(slots: Sequence[SlotRelease]) -> bytes:
-    """A Parquet file."""
+    """Encode releases as a Parquet file."""
     pyarrow = _pyarrow("Parquet")
     from pyarrow import parquet
 
@@ -83,22 +83,22 @@ ENCODERS: dict[str, Callable[[Sequence[SlotRelease]], bytes]] = {
 def _table(pyarrow: Any, slots: Sequence[SlotRelease]) -> Any:
     sizes = [len(one.regions) for one in slots]
 
-    def each(values: Sequence[object], dtype: str) -> NDArray[Any]:
+    def per_region(values: Sequence[object], dtype: str) -> NDArray[Any]:
         return np.repeat(np.array(values, dtype=dtype), sizes)
 
     def column(kind: Any, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> Any:
-        known = None if valid is None or valid.all() else lean.packed(pyarrow, valid)
-        return pyarrow.Array.from_buffers(kind, len(values), [known, pyarrow.py_buffer(values)])
+        bitmap = None if valid is None or valid.all() else lean.packed(pyarrow, valid)
+        return pyarrow.Array.from_buffers(kind, len(values), [bitmap, pyarrow.py_buffer(values)])
 
     def numbers(vectors: Iterable[NDArray[np.float64]]) -> Any:
         values = np.concatenate([np.empty(0), *vectors])
         return column(pyarrow.float64(), values, ~np.isnan(values))
 
     intervals = [one.interval for one in slots]
-    sampled = each([one.sampled for one in slots], "?")
+    sampled = per_region([one.sampled for one in slots], "?")
     columns = {
-        "slot": column(pyarrow.int64(), each([one.slot for one in slots], "<i8")),
-        "start": column(pyarrow.timestamp("ns", "UTC"), each([one.opens_ns for one in slots], "<i8")),
+        "slot": column(pyarrow.int64(), per_region([one.slot for one in slots], "<i8")),
+        "start": column(pyarrow.timestamp("ns", "UTC"), per_region([one.opens_ns for one in slots], "<i8")),
         "region": _texts(pyarrow, [name for one in slots for name in one.regions]),
         "estimate": numbers(one.estimate for one in slots),
         "low": numbers(low for low, _ in intervals),

@@ -1,4 +1,4 @@
-"""What the API needs of a node; the shell implements it, tests imitate it."""
+"""What the API needs of a node; `node.live` implements it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Context", "Right", "Service", "Tokens"]
 
 
 class Tokens(Protocol):
-    """Who may do what: `TokensSection` of node.toml."""
+    """The rights of tokens: `TokensSection` of node.toml."""
 
     def rights_of(self, token: str | None) -> frozenset[Right]:
-        """Of the bearer of a token; of everybody with None. Compares in constant time."""
+        """Return the rights of a token, or of everybody with None; compares in constant time."""
 
 
 class Service(Protocol):
-    """A running node. Methods that are not async return at once; none may keep the event loop waiting."""
+    """A running node. Methods that are not async return at once; none may block the event loop."""
 
     @property
     def regions(self) -> Mapping[str, int]:
@@ -34,73 +34,73 @@ class Service(Protocol):
 
     @property
     def clock(self) -> SlotClock:
-        """Slots and times."""
+        """The slots of the network."""
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
-        """Returns once the check-ins are on disk, or among the counts of a slot that was sealed meanwhile.
+        """Take check-ins; return when they are on disk, or among the counts of a slot that was sealed meanwhile.
 
-        Gives the rows of the body that were not taken. An empty batch is kept too: its slot was fed. Raises `NotTaken`
-        if nothing can be taken at present.
+        Returns the rows of the body that were not taken. An empty batch is stored, too: its slot was fed. Raises
+        `NotTaken` if nothing can be taken at present.
         """
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Likewise, for counts by the numbers of regions; `NotTaken` if they are late, or from the future."""
+        """Take counts by the numbers of regions; raise `NotTaken` if they are late, or from the future."""
 
     def refused(self, reason: str, at_ns: int) -> None:
-        """A request to send check-ins was refused, or a row. That it happened may be kept in memory, for operators."""
+        """Note that check-ins were refused, in memory and for operators; their number is not counted."""
 
     def retry_after(self, at_ns: int) -> int:
-        """Whole seconds, at least 1, until a node that takes nothing at present may be asked again."""
+        """Return the seconds, at least 1, after which a node that takes nothing at present may be asked again."""
 
     async def latest(self) -> SlotRelease | None:
-        """The last release; None before the first."""
+        """Return the latest release; None before the first one."""
 
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
     ) -> Sequence[SlotRelease]:
-        """At most `limit` releases of the slots from `first` to `last`, both included, the oldest first."""
+        """Return at most `limit` releases from the slot `first` to `last`, both included, oldest first."""
 
     def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
-        """Releases from now on; see `Broadcast`."""
+        """Subscribe to the releases from now on; see `Broadcast`."""
 
     async def budget(self) -> BudgetView:
-        """What was spent and what is left."""
+        """Return the privacy budget: what is spent and what is left."""
 
     async def network(self, *, operator: bool) -> NetworkStatus:
-        """Neighbours and refusals; an operator also sees for which reasons check-ins were refused."""
+        """Return the state of the network; an operator also sees for which reasons check-ins were refused."""
 
     def ready(self) -> tuple[bool, Sequence[str]]:
-        """Whether the node can do all of its work, and what is wrong if not."""
+        """Return whether the node can do all of its work, and what is wrong if not."""
 
     def warnings(self) -> Sequence[str]:
-        """What will be wrong if nobody acts; the node can do its work all the same."""
+        """Return what will become a problem if nobody acts, although the node works."""
 
     async def metrics(self) -> str:
-        """Prometheus text (see `prometheus.render`), without any number of check-ins unless the operator asked."""
+        """Return the metrics as text of Prometheus, without numbers of check-ins unless the operator enabled them."""
 
     async def operator_metrics(self) -> str:
-        """The same, and what depends on how busy the node is: processor time, memory, open files, free space."""
+        """Return the same and the metrics that depend on the load: processor time, memory, open files, free space."""
 
     async def reload(self) -> str:
-        """Take the files of the node as they are now; says what was taken. `DpcrowdError` if one cannot be used."""
+        """Read the files of the node again; return what has changed, or raise `DpcrowdError` if one has an error."""
 
     async def confirm_loss(self) -> str:
-        """The operator knows that the ledger lost samples; says what was booked."""
+        """Book lost samples as spent, since the operator confirms the loss; return what was booked."""
 
     async def accept_clock(self) -> str:
-        """The operator knows that the clock is right now; slots that it had sealed ahead of time begin again."""
+        """Accept the clock, since the operator confirms it: slots that were sealed ahead of time begin again."""
 
     def set_log_level(self, level: Level) -> None:
-        """From now on."""
+        """Set what is logged from now on."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What every endpoint is given.
+    """What every endpoint uses.
 
-    max_body  the largest body in bytes
-    now       nanoseconds since 1970
-    limit     on requests to send check-ins or counts
+    max_body  upper bound on the size of a body, in bytes
+    now       returns nanoseconds since 1970
+    limit     limit on requests that send check-ins or counts
     """
 
     service: Service

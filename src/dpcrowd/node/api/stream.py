@@ -1,8 +1,8 @@
 """/v1/stream: every release as it is published, as server-sent events (GET) or over a WebSocket.
 
-A reader gets the latest release first, then each new one. Whoever says which slot it has seen (Last-Event-ID, which
-browsers send by themselves, or the parameter `after`) gets those since. A reader that is too slow loses the oldest
-releases and is told how many.
+A reader gets the latest release first, then each new one. A reader that names the slot which it received last
+(Last-Event-ID, which browsers send, or the parameter `after`) gets those since. A reader that is too slow loses the
+oldest releases and learns how many.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EventStream:
-    """GET: server-sent events, as an ASGI application that notices when its reader goes."""
+    """GET /v1/stream: server-sent events, as an ASGI application that notices when its reader disconnects."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        wish = _wish(self._context, request.headers, request.query_params)
+        query = _read_query(self._context, request.headers, request.query_params)
         if scope["method"] != "GET":
-            wish = refusal(405, "method", "this path takes GET, and WebSockets.", {"allow": "GET"})
-        if isinstance(wish, Response):
-            await wish(scope, receive, send)
+            query = refusal(405, "method", "this path takes GET, and WebSockets.", {"allow": "GET"})
+        if isinstance(query, Response):
+            await query(scope, receive, send)
             return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -56,39 +56,44 @@ class EventStream:
         async def write(chunk: bytes) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-        await write(b": dpcrowd\n\n")  # the reader learns at once that it is connected
-        async with aclosing(releases(self._context, *wish)) as source:
-            await pump(source, _gone(receive), lambda item: write(_event(item)), lambda: write(b":\n\n"))
+        await write(b": dpcrowd\n\n")  # so that the reader knows at once that it is connected
+        async with aclosing(releases(self._context, *query)) as source:
+            await pump(source, _http_disconnect(receive), lambda item: write(_event(item)), lambda: write(b":\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    """The same path twice."""
+    """Return the two routes of the path, for GET and for WebSockets."""
 
     async def socket(websocket: WebSocket) -> None:
-        wish = _wish(context, websocket.headers, websocket.query_params)
-        if isinstance(wish, Response):
-            await websocket.send_denial_response(wish)
+        query = _read_query(context, websocket.headers, websocket.query_params)
+        if isinstance(query, Response):
+            await websocket.send_denial_response(query)
             return
         await websocket.accept()
 
-        async def nothing() -> None:
-            """The server's own pings keep the connection."""
+        async def do_nothing() -> None:
+            """The server's own pings keep the connection open."""
 
         try:
-            async with aclosing(releases(context, *wish)) as source:
-                await pump(source, _left(websocket), lambda item: websocket.send_text(_message(item)), nothing)
+            async with aclosing(releases(context, *query)) as source:
+                await pump(
+                    source,
+                    _websocket_disconnect(websocket),
+                    lambda item: websocket.send_text(_message(item)),
+                    do_nothing,
+                )
             await websocket.close(1001)
         except (WebSocketDisconnect, RuntimeError):
-            pass  # the reader went while something was being sent
+            pass  # the reader disconnected while something was being sent
 
     return [Route("/v1/stream", EventStream(context)), WebSocketRoute("/v1/stream", socket)]
 
 
 async def releases(context: Context, regions: list[str] | None, after: int | None) -> AsyncGenerator[Item]:
-    """What was missed, or the latest, and then everything new; no slot twice."""
+    """Yield the releases after a slot, or the latest one, and then each new one; no slot twice."""
     service = context.service
-    sent: set[int] = set()
+    delivered: set[int] = set()
     async with service.subscribe() as live:
         if after is None:
             latest = await service.latest()
@@ -97,34 +102,36 @@ async def releases(context: Context, regions: list[str] | None, after: int | Non
             old = list(await service.estimates(after + 1, None, None, _PAGE))
         while old:
             for item in old:
-                sent.add(item.slot)
+                delivered.add(item.slot)
                 yield item if regions is None else item.only(regions)
             old = [] if after is None else list(await service.estimates(old[-1].slot + 1, None, None, _PAGE))
         async for news in live:
             if isinstance(news, Lost):
                 yield news
-            elif news.slot not in sent:
+            elif news.slot not in delivered:
                 yield news if regions is None else news.only(regions)
 
 
 async def pump(
     source: AsyncIterator[Item],
-    gone: Coroutine[Any, Any, None],
+    disconnect: Coroutine[Any, Any, None],
     deliver: Callable[[Item], Awaitable[None]],
     idle: Callable[[], Awaitable[None]],
     idle_seconds: float = _IDLE_SECONDS,
 ) -> None:
-    """Deliver until the source ends or the reader is gone; `idle` whenever nothing came for a while."""
-    leaving: asyncio.Future[Any] = asyncio.ensure_future(gone)
+    """Deliver until the source ends or the reader disconnects; call `idle` whenever nothing came for a while."""
+    leaving: asyncio.Future[Any] = asyncio.ensure_future(disconnect)
     coming: asyncio.Future[Any] | None = None
     try:
         while True:
             if coming is None:
                 coming = asyncio.ensure_future(_next(source))
-            done, _ = await asyncio.wait({coming, leaving}, timeout=idle_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if leaving in done:
+            finished, _ = await asyncio.wait(
+                {coming, leaving}, timeout=idle_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if leaving in finished:
                 return
-            if coming in done:
+            if coming in finished:
                 item, coming = coming.result(), None
                 await deliver(item)
             else:
@@ -142,18 +149,20 @@ async def _next(source: AsyncIterator[Item]) -> Item:
     return await anext(source)
 
 
-def _wish(context: Context, headers: Headers, query: QueryParams) -> tuple[list[str] | None, int | None] | Response:
-    """(regions, last slot that the reader has), or why not."""
-    no = denied(context.tokens, "read", headers.raw)
-    if no is not None:
-        return refusal(no.status, no.reason, no.text, CHALLENGE if no.status == 401 else None)
+def _read_query(
+    context: Context, headers: Headers, query: QueryParams
+) -> tuple[list[str] | None, int | None] | Response:
+    """Return the regions and the last slot that the reader has, or a refusal."""
+    denial = denied(context.tokens, "read", headers.raw)
+    if denial is not None:
+        return refusal(denial.status, denial.reason, denial.text, CHALLENGE if denial.status == 401 else None)
     try:
         if not set(query) <= {"region", "after"}:
-            raise QueryRefused("a parameter that does not exist; allowed: after, region.")
+            raise QueryRefused("the query has an unknown parameter; allowed: after, region.")
         text = headers.get("last-event-id") or query.get("after")
         after = None if text is None else slot_number(context, "after", text)
         if text is not None and after is None:
-            raise QueryRefused("after: allowed: a slot.")
+            raise QueryRefused("after: this is not a slot; allowed: a whole number >= 0.")
         return chosen_regions(context, query), after
     except QueryRefused as error:
         return refusal(400, "query", str(error))
@@ -171,11 +180,11 @@ def _message(item: Item) -> str:
     return _encode({"event": "estimates", "slot": item.slot, "rows": rows_of(item)}).decode()
 
 
-async def _gone(receive: Receive) -> None:
+async def _http_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _left(websocket: WebSocket) -> None:
+async def _websocket_disconnect(websocket: WebSocket) -> None:
     while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass  # what a reader says is not listened to
+        pass  # messages of a reader are ignored

@@ -1,6 +1,6 @@
-"""What the API answers with, typed; the OpenAPI document is made from these classes.
+"""The answers of the API, typed; the OpenAPI document is generated from these classes.
 
-Everything here is public, or noised and paid, or derived from such numbers. Of refused check-ins it can only be said
+Everything here is public, or noised and paid, or derived from such numbers. Of refused check-ins the API tells only
 that some were refused in a slot, and why: their number would be a raw count.
 """
 
@@ -32,58 +32,61 @@ Time = Annotated[str, Meta(description="RFC 3339 in UTC.", extra_json_schema={"f
 
 
 class EstimateRow(Struct, frozen=True, gc=False):
-    """One region in one slot. Numbers are never clamped, and null as long as nothing is known."""
+    """The estimate of one region in one slot. Numbers are never clamped, and null as long as there is no estimate."""
 
     slot: int
     start: Time
     region: str
-    estimate: Annotated[float | None, Meta(description="Of the whole population, not of this server's share.")]
+    estimate: Annotated[
+        float | None, Meta(description="Estimate for the complete population, not for this server's share.")
+    ]
     low: Annotated[float | None, Meta(description="Lower end of the 95% interval.")]
-    high: float | None
+    high: Annotated[float | None, Meta(description="Upper end of the 95% interval.")]
     sampled: Annotated[bool, Meta(description="Whether this server itself sampled in the slot.")]
 
 
 class BudgetView(Struct, frozen=True, kw_only=True):
     """The privacy budget; amounts are epsilon."""
 
-    guarantee: Annotated[str, Meta(description="What is promised, in words.")]
+    guarantee: Annotated[str, Meta(description="The promise, in words.")]
     kind: Literal["window", "finite"]
-    length: Annotated[int, Meta(description="Slots of the window, or of the horizon.")]
+    length: Annotated[int, Meta(description="Length of the window or horizon, in slots.")]
     epsilon: float
     spent: Annotated[float, Meta(description="Paid for samples in the current window, or so far in the horizon.")]
     blocked: Annotated[
         float,
         Meta(
-            description="Counts against the budget as well, although nobody knows of a payment for it: losses that "
-            "were confirmed, and older payments while it is not known whether a clock that was set ahead came back."
+            description="What counts against the budget as well, without a known payment: confirmed losses, and older "
+            "payments while it is not certain that a clock which was ahead is correct again."
         ),
     ] = 0.0
-    blocked_text: Annotated[str, Meta(description="Why something is blocked and until when, or an empty text.")] = ""
+    blocked_text: Annotated[str, Meta(description="Why budget is blocked and until when, or an empty text.")] = ""
     blocked_until: Annotated[
         Time | None,
-        Meta(description="When nothing of that is blocked any more; null: nothing is, or only a new horizon ends it."),
+        Meta(description="When it is no longer blocked; null: nothing is blocked, or only a new horizon ends it."),
     ] = None
     remaining: float
-    returns: Annotated[float | None, Meta(description="How much comes back at returns_slot; null: nothing ever.")] = (
-        None
-    )
+    returns: Annotated[
+        float | None, Meta(description="How much comes back at returns_slot; null: nothing comes back.")
+    ] = None
     returns_slot: int | None = None
     returns_at: Time | None = None
     total_spent: Annotated[
         float, Meta(description="Paid for samples since the ledger began, over all networks that share it.")
     ]
     total_blocked: Annotated[
-        float, Meta(description="Losses that were confirmed since the ledger began, over all networks that share it.")
+        float, Meta(description="Confirmed losses since the ledger began, over all networks that share it.")
     ] = 0.0
-    samples: Annotated[bool, Meta(description="Whether the node may sample at present.")]
+    samples: Annotated[bool, Meta(description="Whether the node may sample now.")]
     waits_for: Annotated[
         Literal["vouching", "operator", "budget"] | None,
         Meta(
-            description="If not: for a neighbour to vouch, for the operator to confirm a loss, or for budget. Null, "
-            "too, if it waits for storage that works, or for the network's first slot; the text says so."
+            description="What it waits for if it may not sample: a neighbour that vouches, an operator who confirms a "
+            "loss, "
+            "or budget. Null also if it waits for storage, or for the first slot of the network; see the text."
         ),
     ] = None
-    text: Annotated[str, Meta(description="Why it may not, or an empty text.")] = ""
+    text: Annotated[str, Meta(description="Why the node may not sample, or an empty text.")] = ""
 
 
 class NeighbourStatus(Struct, frozen=True, kw_only=True):
@@ -91,14 +94,14 @@ class NeighbourStatus(Struct, frozen=True, kw_only=True):
 
     name: str
     connected: bool
-    last_slot: Annotated[int | None, Meta(description="The last slot of which a message of it was used.")] = None
+    last_slot: Annotated[int | None, Meta(description="Slot of its last message that was used.")] = None
     last_heard: Time | None = None
-    refused: Annotated[dict[str, int], Meta(description="Messages of it that were not used, by reason.")] = {}
-    refused_last: Annotated[dict[str, Time], Meta(description="When the last of them came, by reason.")] = {}
+    refused: Annotated[dict[str, int], Meta(description="Number of its messages that were not used, by reason.")] = {}
+    refused_last: Annotated[dict[str, Time], Meta(description="When the last of them arrived, by reason.")] = {}
 
 
 class SlotRefusals(Struct, frozen=True, kw_only=True):
-    """Check-ins were refused in a slot for these reasons; how many is not counted."""
+    """The reasons for which check-ins were refused in a slot; their number is not counted."""
 
     slot: int
     reasons: list[str]
@@ -111,19 +114,23 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     server: str
     version: str
     revision: int
-    digest: Annotated[str, Meta(description="Of the configuration that is valid now; the same at all servers.")]
+    digest: Annotated[str, Meta(description="Digest of the configuration that is in force; the same at all servers.")]
     next_revision: int | None = None
     next_revision_slot: int | None = None
-    next_digest: Annotated[str | None, Meta(description="Of the next revision; to be compared, too.")] = None
+    next_digest: Annotated[str | None, Meta(description="Digest of the next revision; the same at all servers.")] = None
     epoch: Time
     slot_seconds: float
-    grace_seconds: Annotated[float, Meta(description="How long after a slot's end its check-ins are taken.")]
+    grace_seconds: Annotated[
+        float, Meta(description="For how many seconds after the end of a slot its check-ins are taken.")
+    ]
     slot: Annotated[int, Meta(description="The slot that is open now.")]
     regions: list[str]
     neighbours: list[NeighbourStatus]
-    refused_messages: Annotated[dict[str, int], Meta(description="Messages that were not used, by reason.")] = {}
+    refused_messages: Annotated[
+        dict[str, int], Meta(description="Number of messages that were not used, by reason.")
+    ] = {}
     refused_checkins: Annotated[
-        list[SlotRefusals], Meta(description="In the last slots; shown to tokens of 'admin' only.")
+        list[SlotRefusals], Meta(description="Reasons in the last slots; only for tokens with the right 'admin'.")
     ] = []
 
 
@@ -134,24 +141,24 @@ class RefusedRow(Struct, frozen=True):
     reason: Annotated[
         Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"],
         Meta(
-            description="`late`: of a slot that is sealed; `future`: ahead of the server's clock; `unknown-region`: "
-            "one that network.toml does not have; `user`, `region`, `time`: missing or not allowed; `malformed`: no "
-            "check-in at all."
+            description="`late`: its slot is sealed; `future`: its time is ahead of the server's clock; "
+            "`unknown-region`: network.toml has no such region; `user`, `region`, `time`: the field is missing or not "
+            "allowed; `malformed`: it is not a check-in."
         ),
     ]
 
 
 class Taken(Struct, frozen=True, omit_defaults=True):
-    """What was taken is on disk."""
+    """The rows that were taken are on disk."""
 
     taken: bool
-    accepted: Annotated[int | None, Meta(description="Rows of the body that were taken.")] = None
+    accepted: Annotated[int | None, Meta(description="Number of rows that were taken.")] = None
     refused: Annotated[
-        list[RefusedRow] | None, Meta(description="Rows that were not taken; the first 1,000 (status 207).")
+        list[RefusedRow] | None, Meta(description="Rows that were not taken, at most the first 1,000 (status 207).")
     ] = None
-    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
+    refused_count: Annotated[int | None, Meta(description="Number of rows that were not taken.")] = None
     seconds_left: Annotated[
-        float | None, Meta(description="Only for an empty list of check-ins: until the next slot opens.")
+        float | None, Meta(description="Seconds until the next slot opens; only for an empty list of check-ins.")
     ] = None
 
 
@@ -169,40 +176,41 @@ class Readiness(Struct, frozen=True, omit_defaults=True):
     warnings: Annotated[
         list[str],
         Meta(
-            description="What somebody should look at although the node does its work: certificates that expire within "
-            "30 days, and, with `ingest.needs_feed`, since which slot no feed has spoken."
+            description="What an operator should look at although the node works: certificates that expire within 30 "
+            "days, "
+            "and, with `ingest.needs_feed`, since which slot no feed has sent anything."
         ),
     ] = []
 
 
 class LogLevel(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is logged from now on."""
+    """The level from which on messages are logged."""
 
     level: Level
 
 
 class Done(Struct, frozen=True):
-    """An operator's command was carried out."""
+    """The result of an operator's command, as a sentence."""
 
     text: str
 
 
 class ErrorDetail(Struct, frozen=True, omit_defaults=True):
-    """Why a request was refused; nothing of the request is repeated."""
+    """Why a request was refused; the request is not quoted."""
 
     reason: Annotated[str, Meta(description="A word for programs.")]
     text: Annotated[str, Meta(description="A sentence for people.")]
     rows: Annotated[
         list[int] | None,
-        Meta(description="Rows of the body, counted from 0, that are wrong, late or from the future; the first 1,000."),
+        Meta(description="Numbers of the rows, counted from 0, that were not taken; at most the first 1,000."),
     ] = None
     refused: Annotated[
-        list[RefusedRow] | None, Meta(description="The same rows with a reason for each; the first 1,000.")
+        list[RefusedRow] | None, Meta(description="The same rows with a reason for each; at most the first 1,000.")
     ] = None
-    refused_count: Annotated[int | None, Meta(description="How many rows were not taken.")] = None
+    refused_count: Annotated[int | None, Meta(description="Number of rows that were not taken.")] = None
 
 
 class ErrorBody(Struct, frozen=True):
-    """Every answer that is not a success."""
+    """The body of every answer that is not a success."""
 
     error: ErrorDetail

@@ -1,10 +1,10 @@
-"""File descriptors of this process: the limit is raised at the start, and each port has a share of it.
+"""File descriptors of this process: the limit is raised at the start, and each port gets a share of it.
 
-    own        storage, journal, logs and Zenoh, and some for each neighbour
+    own        storage, journal, logs and Zenoh, and some per neighbour
     http       connections to the API
-    waiting    connections to the transport's port that have not shown yet that they are a neighbour's
+    waiting    connections to the port of the transport that have not authenticated as a neighbour yet
 
-The shares add up to less than the limit, so that a flood of connections leaves the node enough to work with.
+The shares add up to less than the limit, so that a flood of connections leaves enough for the node to work.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 __all__ = ["Shares", "limit", "open_files", "raise_limit", "shares"]
 
-_WANTED = 1 << 16
-_UNLIMITED = 1 << 20  # what is taken for the limit where there is none
+_TARGET = 1 << 16
+_UNLIMITED = 1 << 20  # stands for the limit if there is none
 _OWN, _OWN_PER_NEIGHBOUR = 64, 8
 _MOST_HTTP, _MOST_WAITING = 4096, 256
 _LEAST = 32
@@ -24,31 +24,31 @@ _LEAST = 32
 
 @dataclass(frozen=True)
 class Shares:
-    """Descriptors that each port may use."""
+    """The number of descriptors that each port may use."""
 
     http: int
     waiting: int
 
 
-def raise_limit(wanted: int = _WANTED) -> int:
-    """Raise the soft limit of open files as far as the hard limit allows; the limit from now on."""
+def raise_limit(target: int = _TARGET) -> int:
+    """Raise the soft limit of open files as far as the hard limit allows; return the new limit."""
     try:
         import resource
     except ImportError:  # Windows
         return _UNLIMITED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for most in (wanted, 10_240):  # macOS takes no more than the second, whatever its hard limit says
-        target = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        if soft == resource.RLIM_INFINITY or soft >= target:
+    for most in (target, 10_240):  # macOS allows no more than the second, whatever its hard limit is
+        number = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        if soft == resource.RLIM_INFINITY or soft >= number:
             break
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
             break
     return limit()
 
 
 def limit() -> int:
-    """The soft limit of open files."""
+    """Return the soft limit of open files."""
     try:
         import resource
     except ImportError:  # Windows
@@ -58,18 +58,18 @@ def limit() -> int:
 
 
 def open_files() -> int | None:
-    """The number of open descriptors; None where the system does not tell."""
+    """Return the number of open descriptors; None if the system does not provide it."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
-            return len(os.listdir(folder)) - 1  # one is open to list them
+            return len(os.listdir(folder)) - 1  # without the descriptor that lists them
         except FileNotFoundError:
             continue
-        except OSError:  # not one is left
+        except OSError:  # no descriptor is left
             return limit()
     return None
 
 
 def shares(limit: int, neighbours: int) -> Shares:
-    """Divide a limit between the ports of a node with so many neighbours."""
-    left = max(limit - _OWN - _OWN_PER_NEIGHBOUR * neighbours, _LEAST)
-    return Shares(http=min(left // 2, _MOST_HTTP), waiting=min(left // 4, _MOST_WAITING))
+    """Divide a limit between the ports of a node with this many neighbours."""
+    available = max(limit - _OWN - _OWN_PER_NEIGHBOUR * neighbours, _LEAST)
+    return Shares(http=min(available // 2, _MOST_HTTP), waiting=min(available // 4, _MOST_WAITING))

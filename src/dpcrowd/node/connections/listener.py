@@ -1,9 +1,9 @@
-"""Listening sockets from which a few connections are accepted at a time, so that a limit is a limit.
+"""Listening sockets that accept a few connections at a time, so that limits hold.
 
-An event loop's own server accepts whatever has arrived before anybody is asked, and 2,000 connections at once would
-use up the descriptors that the limits are there to keep. Here somebody decides about each connection before the next
-few are accepted; the others wait in the kernel. So few at a time that a connection which says at once what it wants is
-heard before it could lose its place to those that come after it: that takes some turns of the event loop.
+The server of an event loop accepts all connections that have arrived before a limit is checked, and 2,000 at once would
+use up the descriptors that the limits protect. Here each connection is decided upon before the next few are accepted;
+the others wait in the kernel. They are so few that a connection which sends its request at once is read, which takes
+some turns of the event loop, before those that come after it could displace it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Listener", "bind", "shown_address"]
+__all__ = ["Listener", "bind", "limited_address"]
 
 _TURNS = 8
 _BACKLOG = 1024
-_PAUSE = 0.1  # seconds, where there is no descriptor left
-_NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}  # an address of a host name that this machine does not have
+_PAUSE = 0.1  # seconds, if no descriptor is left
+_NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}  # the host name has an address that this machine has not
 
 OnConnection = Callable[[socket.socket, str], None]
-"""(connection, address); called in the event loop's thread. Whoever is called owns the socket."""
+"""(connection, address); called in the event loop's thread. The callee owns the socket."""
 
 
 class Listener:
     """Accepts connections of bound sockets, from `start` to `close`.
 
-    places  that there are for connections which have said nothing yet
+    places  number of places for connections that have sent nothing yet
     """
 
     def __init__(self, sockets: Iterable[socket.socket], on_connection: OnConnection, *, places: int) -> None:
@@ -40,10 +40,10 @@ class Listener:
         self._at_once = max(places // _TURNS, 1)
         self._open = False
         self.starved = 0
-        """How often nothing could be accepted for want of a descriptor or of memory."""
+        """Number of times that nothing could be accepted for lack of descriptors or memory."""
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._open = True
         for one in self.sockets:
             one.setblocking(False)
@@ -51,7 +51,7 @@ class Listener:
             self._loop.add_reader(one, self._accept, one)
 
     def close(self) -> None:
-        """Stop listening; connections that were accepted stay."""
+        """Stop listening; accepted connections stay open."""
         if self._open:
             for one in self.sockets:
                 self._loop.remove_reader(one)
@@ -60,7 +60,7 @@ class Listener:
             one.close()
 
     async def wait_closed(self) -> None:
-        """As an event loop's server has it; there is nothing to wait for."""
+        """Return at once; for compatibility with the server of an event loop."""
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(self._at_once):
@@ -70,7 +70,7 @@ class Listener:
                 connection, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # it went before it was accepted
+            except ConnectionError:  # it disconnected before it was accepted
                 continue
             except OSError:
                 self.starved += 1
@@ -78,7 +78,7 @@ class Listener:
                 self._loop.call_later(_PAUSE, self._resume, listening)
                 return
             connection.setblocking(False)
-            self._on_connection(connection, shown_address(peer))
+            self._on_connection(connection, limited_address(peer))
 
     def _resume(self, listening: socket.socket) -> None:
         if self._open:
@@ -86,15 +86,15 @@ class Listener:
 
 
 def bind(host: str, port: int, *, both_versions: bool = False) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host; raises `OSError` where that cannot be.
+    """Return sockets that listen on all addresses of a host; raise `OSError` if that is not possible.
 
     both_versions  an IPv6 socket takes connections over IPv4, too
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             try:
                 sockets.append(_listening(family, kind, protocol, address, both_versions))
             except OSError as error:
@@ -113,7 +113,7 @@ def bind(host: str, port: int, *, both_versions: bool = False) -> list[socket.so
 def _listening(family: int, kind: int, protocol: int, address: Any, both_versions: bool) -> socket.socket:
     one = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # a port whose last connections are still in TIME_WAIT is free
+        if os.name == "posix":  # a port whose last connections are in TIME_WAIT counts as free
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both_versions)
@@ -126,8 +126,8 @@ def _listening(family: int, kind: int, protocol: int, address: Any, both_version
     return one
 
 
-def shown_address(peer: object) -> str:
-    """Who connects, as limits see it: an IPv4 address, or the network of an IPv6 address that one holder has (/64)."""
+def limited_address(peer: object) -> str:
+    """Return the address to which limits apply: an IPv4 address, or the /64 network of an IPv6 address."""
     text = str(peer[0]) if isinstance(peer, tuple) and peer else ""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Counts of what was refused, and one report per minute: a flood must not fill the log either."""
+"""Counts of refused connections, with one report per minute, so that a flood does not fill the log."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Tally:
         self._reported = float("-inf")
 
     def add(self, reason: str, address: str) -> None:
-        """Count one."""
+        """Count one refused connection."""
         self.totals[reason] += 1
         self._reasons[reason] += 1
         if address not in self._addresses and len(self._addresses) >= _MOST_ADDRESSES:
             address = OTHERS
         self._addresses[address] += 1
 
-    def tell(self, now: float) -> None:
-        """Report what there is, unless the last report was a short time ago."""
+    def report_if_due(self, now: float) -> None:
+        """Report the counts, unless the last report was less than a minute ago."""
         if self._reasons and now - self._reported >= self._every:
             reasons, addresses = self._reasons, self._addresses
             self._reasons, self._addresses, self._reported = Counter(), Counter(), now

@@ -1,1 +1,1 @@
-"""What a node counts and measures for its operator's monitor; nothing here has seen a raw count."""
+"""What a node counts and measures for monitoring; nothing here depends on raw counts."""

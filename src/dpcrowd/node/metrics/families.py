@@ -1,162 +1,204 @@
-"""All metrics of a node; the table of docs/metrics.md is made from them: python -m dpcrowd.node.metrics.families
+"""All metrics of a node; python -m dpcrowd.node.metrics.families prints the table of docs/metrics.md.
 
-Privacy. Metrics of the audience "reader" follow from public facts, from neighbours' messages, and from what was noised
-and paid for. Those that measure time are measured from a public moment, rounded up to the bounds of their buckets; the
-sum of a histogram is made of the rounded values. Processor time, memory, open files and free space grow with the number
-of check-ins: they are for the operator alone.
+Privacy. Metrics of the audience "reader" follow from public facts, from neighbours' messages, and from noisy values
+that were paid for. Durations are measured from a public moment and rounded up to the bounds of their buckets; the sum
+of a histogram adds the rounded values. Processor time, memory, open files and free space grow with the number of
+check-ins: only the operator sees them.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from dpcrowd.node.machine.instructions import Unsampled
-from dpcrowd.node.metrics.family import Family
 
-__all__ = ["FAMILIES", "table"]
+__all__ = ["FAMILIES", "Audience", "Family", "Kind", "table"]
+
+Kind = Literal["counter", "gauge", "histogram"]
+Audience = Literal["reader", "operator"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric.
+
+    labels    names of its labels
+    known     values of its only label that exist from the start, at 0, so that the first increase is visible
+    bounds    upper bounds of the buckets of a histogram, in seconds
+    audience  "operator": its value depends on the load of the node, hence on the number of check-ins, and is only for
+              those who may know that number
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    labels: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    audience: Audience = "reader"
+
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Far above the milliseconds in which a node counts, pays and sends, in steps that an operator can act upon."""
+"""In seconds: far above the milliseconds in which a node counts, pays and sends, and fine enough to act upon."""
 
-READY = Family("dpcrowd_ready", "gauge", "Is 1 if the node can do all of its work, otherwise 0; /readyz says why.")
-MAY_SAMPLE = Family("dpcrowd_may_sample", "gauge", "Is 1 if ledger and budget allow a sample now; /v1/budget says why.")
-SLOT = Family("dpcrowd_slot", "gauge", "The number of the slot that is open.")
-RELEASED_SLOT = Family("dpcrowd_released_slot", "gauge", "The number of the slot that this process released last.")
-EPSILON = Family("dpcrowd_epsilon", "gauge", "The promised budget, in epsilon.")
+READY = Family("dpcrowd_ready", "gauge", "Whether the node can do all of its work (1) or not (0); /readyz says why.")
+MAY_SAMPLE = Family(
+    "dpcrowd_may_sample", "gauge", "Whether the ledger allows a sample now (1) or not (0); /v1/budget says why."
+)
+SLOT = Family("dpcrowd_slot", "gauge", "Number of the slot that is open.")
+RELEASED_SLOT = Family("dpcrowd_released_slot", "gauge", "Number of the last slot that this process released.")
+EPSILON = Family("dpcrowd_epsilon", "gauge", "Budget of the window or horizon, in epsilon.")
 EPSILON_SPENT = Family(
-    "dpcrowd_epsilon_spent", "gauge", "What was spent in the current window, or so far in the horizon, in epsilon."
+    "dpcrowd_epsilon_spent", "gauge", "Budget spent in the current window, or so far in the horizon, in epsilon."
 )
 EPSILON_BLOCKED = Family(
     "dpcrowd_epsilon_blocked",
     "gauge",
-    "What counts against the budget beside that, without a payment that is known, in epsilon.",
+    "Budget that is blocked in addition, without a known payment, in epsilon.",
 )
 EPSILON_REMAINING = Family(
-    "dpcrowd_epsilon_remaining", "gauge", "What is left in the current window or horizon, in epsilon."
+    "dpcrowd_epsilon_remaining", "gauge", "Budget left in the current window or horizon, in epsilon."
 )
 EPSILON_SPENT_TOTAL = Family(
     "dpcrowd_epsilon_spent_total",
     "counter",
-    "What was spent since the ledger began, by all networks that share it, in epsilon.",
+    "Budget spent since the ledger began, by all networks that share it, in epsilon.",
 )
-SAMPLES = Family("dpcrowd_samples_total", "counter", "Slots that this process sampled and paid for.")
+SAMPLES = Family("dpcrowd_samples_total", "counter", "Number of slots that this process sampled and paid for.")
 UNSAMPLED = Family(
     "dpcrowd_slots_unsampled_total",
     "counter",
-    "Slots that this process sealed without a sample, by the first reason that applies.",
+    "Number of slots that this process sealed without a sample, by the first reason that applies.",
     labels=("reason",),
     known=get_args(Unsampled),
 )
 MISSED = Family(
     "dpcrowd_slots_missed_total",
     "counter",
-    "Slots that passed without this node, found when it sealed the next one: it was down, slept, or its clock was set.",
+    "Number of slots that passed without this node: it was down or suspended, or its clock was set. Counted when it "
+    "seals the next slot.",
 )
 RELEASE_DELAY = Family(
     "dpcrowd_release_delay_seconds",
     "histogram",
-    "The time from send_offset after the seal of a slot, a public moment, to the publication of its release.",
+    "Seconds from send_offset after the seal of a slot, a public moment, to the publication of its release.",
     bounds=BOUNDS,
 )
 EXCHANGES = Family(
     "dpcrowd_exchanges_total",
     "counter",
-    "Exchanges in which all neighbours were heard before the deadline (complete), or not all (incomplete).",
+    "Number of exchanges in which the messages of all neighbours arrived before the deadline (complete), or not "
+    "(incomplete).",
     labels=("outcome",),
     known=("complete", "incomplete"),
 )
 MESSAGE_DELAY = Family(
     "dpcrowd_message_delay_seconds",
     "histogram",
-    "The time from send_offset after the seal of a slot, a public moment, to the arrival of the neighbour's message, "
+    "Seconds from send_offset after the seal of a slot, a public moment, to the arrival of the neighbour's message, "
     "if it was used.",
     labels=("neighbour",),
     bounds=BOUNDS,
 )
-MESSAGES_SENT = Family("dpcrowd_messages_sent_total", "counter", "Messages that this process sent to neighbours.")
+MESSAGES_SENT = Family(
+    "dpcrowd_messages_sent_total", "counter", "Number of messages that this process sent to neighbours."
+)
 MESSAGES_LATE = Family(
     "dpcrowd_messages_late_total",
     "counter",
-    "Of those, messages that left later than send_offset after the seal of their slot.",
+    "Number of those messages that were sent later than send_offset after the seal of their slot.",
     audience="operator",
 )
 MESSAGES_REFUSED = Family(
-    "dpcrowd_messages_refused_total", "counter", "Messages of neighbours that were not used.", labels=("reason",)
+    "dpcrowd_messages_refused_total",
+    "counter",
+    "Number of messages of neighbours that were not used.",
+    labels=("reason",),
 )
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",
     "counter",
-    "Connections to the transport's port that did not become a neighbour's.",
+    "Number of connections to the port of the transport that did not become a link to a neighbour.",
     labels=("port", "reason"),
 )
 API_LIMITED = Family(
     "dpcrowd_api_limited",
     "gauge",
-    "Is 1 if connections to the API were ended or refused in the last minute because there were too many.",
+    "Whether connections to the API were ended or refused in the last minute, since there were too many (1), or not "
+    "(0).",
 )
 NEIGHBOUR_UP = Family(
-    "dpcrowd_neighbour_up", "gauge", "Is 1 if the neighbour can be reached, otherwise 0.", labels=("neighbour",)
+    "dpcrowd_neighbour_up", "gauge", "Whether the neighbour is connected (1) or not (0).", labels=("neighbour",)
 )
 CLOCK_OFFSET = Family(
     "dpcrowd_neighbour_clock_offset_seconds",
     "gauge",
-    "By how much this clock is ahead of the neighbour's at most, as far as its last messages show, in tenths of a "
-    "second; below 0 this clock is behind.",
+    "Upper bound on how far this clock is ahead of the neighbour's, in seconds, from its last messages, rounded up to "
+    "tenths; below 0 this clock is behind.",
     labels=("neighbour",),
 )
 CLOCK_JUMPS = Family(
     "dpcrowd_clock_jumps_total",
     "counter",
-    "How often this machine's clock was set by a second or more while the process ran.",
+    "Number of times that the clock of this machine was set by a second or more while the process ran.",
     labels=("direction",),
     known=("ahead", "back"),
 )
 STOOD_STILL = Family(
     "dpcrowd_stood_still_total",
     "counter",
-    "How often nothing ran in the process for two seconds, or for a tenth of a slot if that is longer.",
+    "Number of times that the process stood still for two seconds, or for a tenth of a slot if that is longer.",
 )
 CERTIFICATE_DAYS = Family(
     "dpcrowd_certificate_days_left",
     "gauge",
-    "For how many more days a certificate is valid: the server's own, that of HTTPS, the authority's, and each "
-    "neighbour's.",
+    "Days until a certificate expires: the server's own, that of HTTPS, that of the authority, and those of "
+    "neighbours.",
     labels=("certificate", "name"),
 )
-STORAGE_UP = Family("dpcrowd_storage_up", "gauge", "Is 1 if the last write to the data folder worked, otherwise 0.")
+STORAGE_UP = Family(
+    "dpcrowd_storage_up", "gauge", "Whether the last write to the data folder succeeded (1) or not (0)."
+)
 STORAGE_FAILURES = Family(
-    "dpcrowd_storage_failures_total", "counter", "Payments and releases that could not be stored.", labels=("kind",)
+    "dpcrowd_storage_failures_total",
+    "counter",
+    "Number of payments and releases that could not be stored.",
+    labels=("kind",),
 )
 STORAGE_FREE = Family(
-    "dpcrowd_storage_free_bytes", "gauge", "Free space on the disk of the data folder.", audience="operator"
+    "dpcrowd_storage_free_bytes", "gauge", "Free space on the disk of the data folder, in bytes.", audience="operator"
 )
 CHECKINS_TAKEN = Family(
     "dpcrowd_checkins_taken_total",
     "counter",
-    "Check-ins since the start, with exact_counters only: exact, not private, for inside these walls only.",
+    "Number of check-ins since the start, only with exact_counters: exact and not private, for use inside the "
+    "organisation only.",
 )
 BUILD_INFO = Family(
-    "dpcrowd_build_info", "gauge", "Is always 1; the labels say which version runs.", labels=("version", "python")
+    "dpcrowd_build_info", "gauge", "Always 1; the labels are the versions that run.", labels=("version", "python")
 )
 NETWORK_INFO = Family(
     "dpcrowd_network_info",
     "gauge",
-    "Is always 1; the labels name the network, this server, and the revision of network.toml that is in use.",
+    "Always 1; the labels name the network, this server, and the revision of network.toml that is in force.",
     labels=("network", "server", "revision", "digest"),
 )
-START_TIME = Family("process_start_time_seconds", "gauge", "When the node started, in seconds since 1970.")
-MAX_FDS = Family("process_max_fds", "gauge", "How many files and connections the process may have open.")
+START_TIME = Family("process_start_time_seconds", "gauge", "Time at which the process started, in seconds since 1970.")
+MAX_FDS = Family("process_max_fds", "gauge", "Upper bound on open files and connections of the process.")
 CPU_SECONDS = Family(
-    "process_cpu_seconds_total", "counter", "Processor time that the process has used.", audience="operator"
+    "process_cpu_seconds_total", "counter", "Processor time that the process has used, in seconds.", audience="operator"
 )
 RESIDENT_BYTES = Family(
-    "process_resident_memory_bytes", "gauge", "Memory of the process that is in use.", audience="operator"
+    "process_resident_memory_bytes", "gauge", "Resident memory of the process, in bytes.", audience="operator"
 )
 VIRTUAL_BYTES = Family(
-    "process_virtual_memory_bytes", "gauge", "Addresses that the process has reserved.", audience="operator"
+    "process_virtual_memory_bytes", "gauge", "Virtual memory of the process, in bytes.", audience="operator"
 )
-OPEN_FDS = Family("process_open_fds", "gauge", "Files and connections that the process has open.", audience="operator")
+OPEN_FDS = Family(
+    "process_open_fds", "gauge", "Number of open files and connections of the process.", audience="operator"
+)
 
 FAMILIES = (
     READY,
@@ -200,12 +242,12 @@ FAMILIES = (
 
 
 def table() -> str:
-    """All of them in Markdown."""
+    """Return the table of all metrics in Markdown."""
     lines = ["| name | type | labels | meaning | for |", "|---|---|---|---|---|"]
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)
-        whom = "readers" if family.audience == "reader" else "the operator"
-        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.text} | {whom} |")
+        audience = "readers" if family.audience == "reader" else "the operator"
+        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.text} | {audience} |")
     return "\n".join([*lines, ""])
 
 

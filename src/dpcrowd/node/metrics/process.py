@@ -1,7 +1,7 @@
-"""The process as the system sees it, under the names that Prometheus' own clients use.
+"""Metrics of the process, under the names that the client libraries of Prometheus use.
 
-Processor time, memory and open files grow with the number of check-ins, so they are for the operator alone; when the
-process started, and how many files it may open, everybody may know.
+Processor time, memory and open files grow with the number of check-ins, so that only the operator sees them; when the
+process started, and how many files it may open, is public.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILES = ("/proc/self/fd", "/dev/fd")
 
 
 def read_process(registry: Registry, started_ns: int) -> None:
-    """Everything that this system tells; what it does not tell is left out."""
+    """Set all metrics of the process that this system provides."""
     registry.set(families.START_TIME, started_ns / 1e9)
     registry.set(families.CPU_SECONDS, time.process_time())
     if sys.platform != "win32":
@@ -36,5 +36,5 @@ def read_process(registry: Registry, started_ns: int) -> None:
         registry.set(families.RESIDENT_BYTES, int(resident) * page)
     for folder in _FILES:
         with suppress(OSError):
-            registry.set(families.OPEN_FDS, len(os.listdir(folder)) - 1)  # without the one that lists them
+            registry.set(families.OPEN_FDS, len(os.listdir(folder)) - 1)  # without the descriptor that lists them
             break

@@ -1,4 +1,4 @@
-"""Values of metrics: counters and histograms that grow while a node runs, and gauges that are read at a scrape."""
+"""Values of metrics: counters and histograms that grow while a node runs, and gauges that are set at a scrape."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dpcrowd.node.api.prometheus import Buckets, Metric, render
-from dpcrowd.node.metrics.families import FAMILIES
-from dpcrowd.node.metrics.family import Audience, Family
+from dpcrowd.node.metrics.families import FAMILIES, Audience, Family
 
 __all__ = ["Registry", "render_all"]
 
@@ -16,7 +15,7 @@ Labels = tuple[str, ...]
 
 
 class _Histogram:
-    """Values, each rounded up to a bound before it is counted or added: the sum tells no more than the buckets."""
+    """Values, rounded up to a bound before they are counted and added: the sum reveals no more than the buckets."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
@@ -24,16 +23,16 @@ class _Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        place = bisect.bisect_left(self.bounds, seconds)
+        index = bisect.bisect_left(self.bounds, seconds)
         largest = self.bounds[-1]
-        self.counts[place] += 1
-        self.total += self.bounds[place] if place < len(self.bounds) else math.ceil(seconds / largest) * largest
+        self.counts[index] += 1
+        self.total += self.bounds[index] if index < len(self.bounds) else math.ceil(seconds / largest) * largest
 
 
 class Registry:
     """Values of some metrics, by the values of their labels; used from one event loop.
 
-    `start` names metrics that are shown from the beginning, at 0, as far as the values of their labels are known.
+    start  metrics that exist from the beginning, at 0, as far as the values of their labels are known
     """
 
     def __init__(self, start: Iterable[Family] = ()) -> None:
@@ -47,12 +46,12 @@ class Registry:
                     self._numbers.setdefault(family, {})[values] = 0.0
 
     def add(self, family: Family, amount: float = 1.0, **labels: str) -> None:
-        """Count something."""
+        """Increase a counter."""
         numbers, values = self._numbers.setdefault(family, {}), _values(family, labels)
         numbers[values] = numbers.get(values, 0.0) + amount
 
     def set(self, family: Family, value: float, **labels: str) -> None:
-        """Say what a gauge shows, or a counter that is kept elsewhere."""
+        """Set a gauge, or a counter that is counted elsewhere."""
         self._numbers.setdefault(family, {})[_values(family, labels)] = float(value)
 
     def observe(self, family: Family, seconds: float, **labels: str) -> None:
@@ -60,12 +59,12 @@ class Registry:
         self._histogram(family, _values(family, labels)).observe(seconds)
 
     def metric(self, family: Family) -> list[tuple[dict[str, str], float | Buckets]]:
-        """The samples of one metric, as `Metric` takes them."""
+        """Return the samples of one metric, for `Metric`."""
         samples: list[tuple[dict[str, str], float | Buckets]] = []
         for values, number in self._numbers.get(family, {}).items():
             samples.append((dict(zip(family.labels, values, strict=True)), number))
-        for values, kept in self._histograms.get(family, {}).items():
-            content = Buckets(kept.bounds, tuple(kept.counts), kept.total)
+        for values, histogram in self._histograms.get(family, {}).items():
+            content = Buckets(histogram.bounds, tuple(histogram.counts), histogram.total)
             samples.append((dict(zip(family.labels, values, strict=True)), content))
         return samples
 
@@ -77,7 +76,7 @@ class Registry:
 
 
 def render_all(registries: Iterable[Registry], audience: Audience) -> str:
-    """Prometheus text of everything that the audience may see, in the order of `FAMILIES`."""
+    """Return the text of Prometheus with all metrics that the audience may see, in the order of `FAMILIES`."""
     parts = tuple(registries)
     return render(
         Metric(

@@ -1,7 +1,7 @@
-"""Counting what happens to slots: samples, exchanges, releases, messages, storage and the clock.
+"""Count what happens to slots: samples, exchanges, releases, messages, storage and the clock.
 
-The parts of a node tell it what they have done. Times are measured from the moment at which messages leave, which
-everybody can compute from network.toml, and not from when this node was done with counting: a delay tells how late
+The parts of a node report what they have done. Delays are measured from the moment at which messages are sent, which
+everybody can compute from network.toml, and not from when this node had finished counting: a delay shows how late
 something was, not how much there was to count.
 """
 
@@ -25,9 +25,9 @@ __all__ = ["COUNTED", "SlotMeter"]
 _SECOND = 1_000_000_000
 _TENTH = _SECOND // 10
 _LAST = 10
-"""Messages of a neighbour from whose delays its clock is judged."""
+"""Number of messages of a neighbour from whose delays its clock is estimated."""
 _MOST_WAITING = 4
-"""Slots of which the arrival of a neighbour's message is kept, until the exchange is over."""
+"""Number of slots for which the arrival of a neighbour's message is kept, until the exchange is over."""
 
 COUNTED = (
     families.SAMPLES,
@@ -43,89 +43,91 @@ COUNTED = (
 
 
 class SlotMeter:
-    """Of one node, for as long as its process runs; used from one event loop.
+    """The counters of one node, for as long as its process runs; used from one event loop.
 
-    now  nanoseconds since 1970
+    now  returns nanoseconds since 1970
     """
 
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         self.registry = Registry(COUNTED)
         self._now = now
-        self._arrivals: dict[str, dict[int, int]] = {}  # of each neighbour: when its message for a slot came first
+        self._arrivals: dict[str, dict[int, int]] = {}  # by neighbour and slot: when its first message arrived
         self._delays: dict[str, deque[int]] = {}
 
     # ------------------------------------------------------------------------------------------------- the slots
 
     def sealing(self, slot: int, last: int) -> None:
-        """A slot is about to be sealed; the one before was `last`, or -1."""
+        """Count the slots that were missed: `slot` is about to be sealed; the one before was `last`, or -1."""
         if 0 <= last < slot - 1:
             self.registry.add(families.MISSED, slot - 1 - last)
 
     def carried_out(self, instruction: do.Instruction, view: NetworkView) -> None:
-        """An instruction was carried out; what it stored is on disk."""
+        """Count an instruction that was carried out; what it stored is on disk."""
         match instruction:
             case do.StoreSample():
                 self.registry.add(families.SAMPLES)
-            case do.NotSampled(_, why):
-                self.registry.add(families.UNSAMPLED, reason=why)
-            case do.StoreRelease(release, _, heard):
+            case do.NotSampled(_, reason):
+                self.registry.add(families.UNSAMPLED, reason=reason)
+            case do.StoreRelease(release, _, senders):
                 expected = {view.names[number] for number in view.links(release.slot)}
-                outcome = "complete" if expected <= set(heard) else "incomplete"
+                outcome = "complete" if expected <= set(senders) else "incomplete"
                 self.registry.add(families.EXCHANGES, outcome=outcome)
-                for name in heard:
-                    self._used(name, release.slot, view)
+                for name in senders:
+                    self._observe_delay(name, release.slot, view)
                 self._forget(release.slot)
             case do.Publish(release):
-                late = self._now() - view.sends(release.slot)
-                self.registry.observe(families.RELEASE_DELAY, max(late, 0) / _SECOND)
+                delay_ns = self._now() - view.sends(release.slot)
+                self.registry.observe(families.RELEASE_DELAY, max(delay_ns, 0) / _SECOND)
 
     def failed(self, failure: DpcrowdError) -> None:
-        """Something could not be stored: the disk failed, or the ledger refused to pay."""
+        """Count a failure to store: the disk failed; a ledger that refused to pay is not counted."""
         if isinstance(failure, StorageFailed):
             self.registry.add(families.STORAGE_FAILURES, kind=failure.kind)
 
     # --------------------------------------------------------------------------------------------- the neighbours
 
     def arrived(self, sender: str, payload: bytes, at_ns: int, view: NetworkView) -> None:
-        """A message came. Its sender is known; what it says is not checked, and may be too late to be used.
+        """Note the arrival of a message. Its sender is known; its content is not checked, and it may be too late.
 
-        One that comes too late, or too early, is what a wrong clock looks like.
+        Messages that arrive too late, or too early, are the sign of a wrong clock.
         """
         try:
             slot, _ = peek(payload)
         except Refused:
             return
-        if at_ns >= view.ends(slot) and written_after(payload):  # said again to a newcomer: it is not late
+        if at_ns >= view.ends(slot) and written_after(
+            payload
+        ):  # repeated for a neighbour that has just connected: it is not late
             return
         waiting = self._arrivals.setdefault(sender, {})
         if slot not in waiting and len(waiting) < _MOST_WAITING:
             waiting[slot] = at_ns
             self._delays.setdefault(sender, deque(maxlen=_LAST)).append(at_ns - view.sends(slot))
 
-    def _used(self, name: str, slot: int, view: NetworkView) -> None:
+    def _observe_delay(self, name: str, slot: int, view: NetworkView) -> None:
         at_ns = self._arrivals.get(name, {}).get(slot)
         if at_ns is not None:
-            late = at_ns - view.sends(slot)
-            self.registry.observe(families.MESSAGE_DELAY, max(late, 0) / _SECOND, neighbour=name)
+            delay_ns = at_ns - view.sends(slot)
+            self.registry.observe(families.MESSAGE_DELAY, max(delay_ns, 0) / _SECOND, neighbour=name)
 
     def _forget(self, slot: int) -> None:
-        """What was kept for exchanges that are over, and for slots that are far ahead: nobody honest sends those."""
+        """Forget arrivals of exchanges that are over, and of slots far ahead, which no honest neighbour sends."""
         for waiting in self._arrivals.values():
             for other in [other for other in waiting if not slot < other <= slot + _MOST_WAITING]:
                 del waiting[other]
 
     def clock_offsets(self) -> Mapping[str, float]:
-        """Of each neighbour: the smallest delay of its last messages, in seconds, rounded up to tenths.
+        """Return, by neighbour, the smallest delay of its last messages in seconds, rounded up to tenths.
 
-        A message leaves at a public moment, by its sender's clock, and travels for a while. So this clock is ahead of
-        the sender's by no more than the smallest delay, and by about that much where messages are quick.
+        A message is sent at a public moment by its sender's clock, and takes some time. So this clock is ahead of the
+        sender's by at most the smallest delay, and by about that much if messages are fast.
         """
         return {name: math.ceil(min(delays) / _TENTH) / 10 for name, delays in self._delays.items()}
 
     # --------------------------------------------------------------------------------------------------- the clock
 
     def looked_at_clock(self, moved_ns: int, still_ns: int) -> None:
-        """By how much UTC was set, and for how long nothing ran; 0 for neither."""
+        """Count a clock that was set by `moved_ns`, and a process that stood still for `still_ns`; 0 for neither."""
         if moved_ns:
             self.registry.add(families.CLOCK_JUMPS, direction="ahead" if moved_ns > 0 else "back")
         if still_ns:

@@ -1,4 +1,4 @@
-"""The state of a node as metrics, read when somebody asks: from the same views that the API answers with."""
+"""The state of a node as metrics, set at each scrape from the views of the API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["free_bytes", "set_budget", "set_network", "set_storage"]
 
 
 def set_budget(registry: Registry, view: BudgetView) -> None:
-    """What `/v1/budget` says."""
+    """Set the metrics of the budget, from the answer of `/v1/budget`."""
     registry.set(families.MAY_SAMPLE, view.samples)
     registry.set(families.EPSILON, view.epsilon)
     registry.set(families.EPSILON_SPENT, view.spent)
@@ -26,7 +26,7 @@ def set_budget(registry: Registry, view: BudgetView) -> None:
 
 
 def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str, float]) -> None:
-    """What `/v1/network` says to a reader, and what is known of the neighbours' clocks."""
+    """Set the metrics of the network, from the answer of `/v1/network`, and those of the neighbours' clocks."""
     registry.set(families.SLOT, status.slot)
     registry.set(families.BUILD_INFO, 1, version=status.version, python=platform.python_version())
     registry.set(
@@ -46,14 +46,14 @@ def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str,
 
 
 def set_storage(registry: Registry, failure: StorageFailed | None, free: int | None) -> None:
-    """Whether the node can write, and how much still fits on the disk."""
+    """Set whether the node can write, and how much space is free on its disk."""
     registry.set(families.STORAGE_UP, failure is None)
     if free is not None:
         registry.set(families.STORAGE_FREE, free)
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Space that is left for this process on the disk of a folder; None if the folder cannot be asked."""
+    """Return the free space on the disk of a folder; None if it cannot be read."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -1,10 +1,10 @@
-"""What a node asks of a transport: bytes to and from its one-hop neighbours, and who of them can hear it now.
+"""What a node needs of a transport: bytes to and from its one-hop neighbours, and which of them are connected.
 
-A transport promises little, so that it can keep it: a message that arrives came whole from the neighbour whose name it
-carries, in the order in which that neighbour sent, and nothing reaches anybody who is not a neighbour. It may lose
-messages (a neighbour that is down, frozen or just starting) and it may say a thing twice; the state machine re-sends
-when a neighbour appears and ignores what it has seen. The name is that of the certificate; whether the *key* is the
-pinned one is decided by the signatures inside the message, see `zenoh`.
+A transport guarantees that a message is complete, comes from the neighbour whose name it carries, arrives in the order
+in which that neighbour sent its messages, and reaches nobody but neighbours. It may lose messages (to a neighbour that
+is down, frozen or starting) and may deliver one twice; the state machine sends again when a neighbour appears and
+ignores messages that it has. The name is that of the certificate; whether the *key* is the pinned one is decided by the
+signatures inside the message, see `zenoh`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["OnMessage", "OnPresence", "Peer", "Transport", "TransportFailed", "c
 OnMessage = Callable[[str, bytes], None]
 """(neighbour, payload); called in the event loop's thread."""
 OnPresence = Callable[[str, bool], None]
-"""(neighbour, whether it hears this server now); called in the event loop's thread, only when it changes."""
+"""(neighbour, whether it receives messages of this server now); called in the event loop's thread, on changes only."""
 
 
 @dataclass(frozen=True)
@@ -37,54 +37,54 @@ class Peer:
 
 
 class TransportFailed(DpcrowdError):
-    """The transport cannot be opened as configured: one line that says why and what to do."""
+    """The transport cannot be opened as configured; the message says why and what to do."""
 
 
 class Transport(Protocol):
     """Bytes between a server and its neighbours. After `close`, `open` may be called again, any number of times.
 
-    most_bytes  that a message may have; set before `open`. What is larger is dropped, whoever sent it.
+    most_bytes  upper bound on the size of a message, in bytes; set before `open`. Larger messages are dropped.
     """
 
     most_bytes: int
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
-        """Start to listen, and to connect until every neighbour is reached. Returns at once: neighbours come later."""
+        """Begin to listen and to connect to neighbours; return at once, since neighbours are connected later."""
         ...
 
     async def send(self, payload: bytes, to: Sequence[str]) -> None:
-        """Hand a message over for these neighbours; never waits for one of them. Lost if a neighbour is not present."""
+        """Queue a message for these neighbours without waiting; it is lost for a neighbour that is not connected."""
         ...
 
     async def strangers(self) -> Sequence[str]:
-        """Names, by their certificates, of those who are no neighbours and have called since this was asked last."""
+        """Return the certificate names of callers that are not neighbours, since the last call of this method."""
         ...
 
     def refused_connections(self) -> Mapping[str, int]:
-        """Connections since the start that did not become a neighbour's, by reason."""
+        """Return the number of connections since the start that did not become a link to a neighbour, by reason."""
         ...
 
     async def check_alive(self) -> None:
-        """Return if the transport works, whoever it reaches; raise, or do not return, if it does not."""
+        """Return if the transport works, with or without neighbours; raise or block if it does not."""
         ...
 
     def dropped(self) -> Mapping[str, int]:
-        """Messages since `open` that came too fast, or were too large, by neighbour."""
+        """Return the number of messages since `open` that came too fast or were too large, by neighbour."""
         ...
 
     async def close(self) -> None:
-        """Send what was handed over, as far as neighbours take it, and stop. No callback runs after this."""
+        """Send the queued messages, as far as neighbours accept them, and stop. No callback runs after this."""
         ...
 
 
 def check_neighbours(me: str, neighbours: Sequence[Peer]) -> None:
-    """Refuse a list of neighbours in which names do not tell servers apart."""
-    seen: set[str] = set()
+    """Refuse a list of neighbours whose names are not unique."""
+    names: set[str] = set()
     certificates: dict[str, str] = {}
     for peer in neighbours:
         if peer.name == me:
             raise BadInput(f"server '{me}' is its own neighbour; remove that link.")
-        if peer.name in seen:
+        if peer.name in names:
             raise BadInput(f"neighbour '{peer.name}' is named twice; name each neighbour once.")
         other = certificates.setdefault(peer.certificate_name, peer.name)
         if other != peer.name:
@@ -92,7 +92,7 @@ def check_neighbours(me: str, neighbours: Sequence[Peer]) -> None:
                 f"neighbours '{other}' and '{peer.name}' have the same certificate name '{peer.certificate_name}'; "
                 "each server needs its own."
             )
-        seen.add(peer.name)
+        names.add(peer.name)
 
 
 def check_recipients(to: Iterable[str], neighbours: Iterable[str]) -> None:

@@ -1,10 +1,10 @@
-"""One connection to the transport's port, from its first byte to its end.
+"""One connection to the port of the transport, from its first byte to its end.
 
-    waiting   it has some seconds to speak TLS and to show a certificate of the authority
-    linked    it is a neighbour's; its bytes go to the Zenoh session of that neighbour, and back
+    waiting   it has some seconds for a TLS handshake with a certificate of the authority
+    linked    it belongs to a neighbour; its bytes go to the Zenoh session of that neighbour, and back
 
-What a caller says is decrypted here, by OpenSSL without a socket of its own (`ssl.SSLObject`), and handed on in the
-clear over a Unix socket that only this user can open. Who may be linked is the owner's decision.
+The bytes of a caller are decrypted here, by OpenSSL without a socket of its own (`ssl.SSLObject`), and passed on in
+plain text over a Unix socket that only this user can open. The owner decides which callers are linked.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Reason = Literal["unfinished", "not-tls", "no-certificate", "certificate", "expi
 """Why a connection was ended; docs/failures.md explains each."""
 
 _CHUNK = 1 << 16
-_MOST_BEFORE = 1 << 17  # bytes of a handshake; OpenSSL takes 100 KB of certificates
+_MOST_HANDSHAKE = 1 << 17  # bytes of a handshake; OpenSSL accepts 100 KB of certificates
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _HELLO = (b"\x16", b"\x03", None, None, None, b"\x01")  # a record of kind "handshake" with a ClientHello in it
 
 
 class Owner(Protocol):
-    """Who decides about callers. A caller tells it what happens, and does not ask."""
+    """Decides about callers, which report to it."""
 
     def greeted(self, caller: Caller) -> None:
-        """It has begun a handshake."""
+        """The caller has begun a handshake."""
         ...
 
     def authenticated(self, caller: Caller, certificate: bytes) -> None:
-        """It has shown a certificate of the authority (DER)."""
+        """The caller has authenticated with a certificate of the authority (DER)."""
         ...
 
     def failed(self, caller: Caller, reason: Reason) -> None:
-        """It will not be linked."""
+        """The caller will not be linked."""
         ...
 
     def lost(self, caller: Caller) -> None:
@@ -47,28 +47,28 @@ class Owner(Protocol):
 
 
 class Caller(asyncio.Protocol):
-    """Somebody who has connected to this server.
+    """A connection from another server to this one.
 
-    rate  bytes per second that are taken of a caller that is linked; at the start, and after a rest, four times that
+    rate  bytes per second that a linked caller may send; at the start, and after a pause, four times as many
     """
 
     def __init__(self, owner: Owner, context: ssl.SSLContext, address: str, rate: float) -> None:
         self.address = address
         self.name: str | None = None
-        """The name of its certificate, once the owner has accepted it."""
+        """The common name of its certificate, once the owner has accepted it."""
         self.expires = float("inf")
         """When its certificate expires, in seconds since 1970."""
         self.closing_since: float | None = None
-        """When its end began, by the monotonic clock."""
-        self.spoke = False
+        """When closing began, by the monotonic clock; None before."""
+        self.has_sent = False
         self._owner, self._context = owner, context
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject | None = None  # from the first message of TLS on: it costs more than all the rest
+        self._tls: ssl.SSLObject | None = None  # created with the first TLS record: it needs most of the memory
         self._transport: asyncio.Transport | None = None
         self._session: _Session | None = None
-        self._first = b""
-        self._before = 0
-        self._shaken = False
+        self._first_bytes = b""
+        self._handshake_size = 0
+        self._handshake_complete = False
         self._holds: set[str] = set()
         self._rate, self._tokens, self._counted = rate, 4 * rate, time.monotonic()
 
@@ -76,24 +76,24 @@ class Caller(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own does not inherit from it
-        if self.closing_since is not None:  # it lost its place before it had begun
+        if self.closing_since is not None:  # it was displaced before it had begun
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.closing_since is not None:
             return
-        self.spoke = True
+        self.has_sent = True
         self._incoming.write(data)
-        if not self._shaken:
-            self._shake_hands(data)
+        if not self._handshake_complete:
+            self._continue_handshake(data)
         else:
-            self._spend(len(data))
+            self._limit_rate(len(data))
         if self._session is not None:
             self._pass_on()
 
     def connection_lost(self, _: Exception | None) -> None:
         self.closing_since = self.closing_since or time.monotonic()
-        self._transport = None  # an asyncio transport that is closed cannot even be aborted
+        self._transport = None  # a closed transport of asyncio cannot be aborted
         if self._session is not None:
             self._session.close()
         self._owner.lost(self)
@@ -106,14 +106,14 @@ class Caller(asyncio.Protocol):
         if self._session is not None:
             self._session.resume()
 
-    def _shake_hands(self, data: bytes) -> None:
-        self._before += len(data)
-        if len(self._first) < len(_HELLO):
-            self._first = (self._first + data)[: len(_HELLO)]
-            if not _begins_tls(self._first):
+    def _continue_handshake(self, data: bytes) -> None:
+        self._handshake_size += len(data)
+        if len(self._first_bytes) < len(_HELLO):
+            self._first_bytes = (self._first_bytes + data)[: len(_HELLO)]
+            if not _begins_tls(self._first_bytes):
                 self._owner.failed(self, "not-tls")
                 return
-            if len(self._first) < len(_HELLO):
+            if len(self._first_bytes) < len(_HELLO):
                 return
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._owner.greeted(self)
@@ -122,14 +122,14 @@ class Caller(asyncio.Protocol):
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
-            if self._before > _MOST_BEFORE:
+            if self._handshake_size > _MOST_HANDSHAKE:
                 self._owner.failed(self, "tls")
             return
         except ssl.SSLError as error:
-            self._flush()  # the alert that tells the other side why
+            self._flush()  # the alert that says why
             self._owner.failed(self, _reason(error))
             return
-        self._shaken = True
+        self._handshake_complete = True
         self._flush()
         self._owner.authenticated(self, self._tls.getpeercert(binary_form=True) or b"")
 
@@ -139,7 +139,7 @@ class Caller(asyncio.Protocol):
         try:
             while plain := self._tls.read(_CHUNK):
                 self._session.write(plain)
-            self._session.close()  # the other side has said that it is done
+            self._session.close()  # the other side has closed TLS
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:
@@ -151,8 +151,8 @@ class Caller(asyncio.Protocol):
         if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
             self._transport.write(self._outgoing.read())
 
-    def _spend(self, size: int) -> None:
-        """Take no more bytes per second than were agreed: the rest waits with whoever sends it."""
+    def _limit_rate(self, size: int) -> None:
+        """Stop reading while the caller sends more bytes per second than its rate."""
         now = time.monotonic()
         self._tokens = min(self._tokens + (now - self._counted) * self._rate, 4 * self._rate) - size
         self._counted = now
@@ -162,19 +162,20 @@ class Caller(asyncio.Protocol):
 
     # ------------------------------------------------------------------------------------------ the owner's side
 
-    def hold(self, why: str) -> None:
-        """Read nothing from the caller until `release`."""
+    def hold(self, reason: str) -> None:
+        """Stop reading from the caller until `release`."""
         if not self._holds and self._transport is not None:
             self._transport.pause_reading()
-        self._holds.add(why)
+        self._holds.add(reason)
 
-    def release(self, why: str) -> None:
-        self._holds.discard(why)
+    def release(self, reason: str) -> None:
+        """Read from the caller again, unless it is held for another reason."""
+        self._holds.discard(reason)
         if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     async def link(self, path: str, timeout: float) -> None:
-        """Connect the caller with the session that listens at a path; raises `OSError` if that is not possible."""
+        """Connect the caller with the session that listens at a path; raise `OSError` if that is not possible."""
         loop = asyncio.get_running_loop()
         self.hold("link")
         async with asyncio.timeout(timeout):
@@ -183,11 +184,11 @@ class Caller(asyncio.Protocol):
             session.close()
             return
         self._session = session
-        self._pass_on()  # what came with the end of the handshake
+        self._pass_on()  # bytes that came with the end of the handshake
         self.release("link")
 
     def send(self, plain: bytes) -> None:
-        """Encrypt for the caller."""
+        """Encrypt bytes and send them to the caller."""
         if self.closing_since is None and self._tls is not None:
             rest = memoryview(plain)
             while rest:
@@ -195,26 +196,26 @@ class Caller(asyncio.Protocol):
             self._flush()
 
     def finish(self) -> None:
-        """Say goodbye, and end when everything has been sent."""
+        """Close TLS, and end when everything has been sent."""
         if self.closing_since is not None:
             return
         self.closing_since = time.monotonic()
-        if self._shaken and self._tls is not None:
-            with suppress(ssl.SSLError):  # the other side has not answered; nobody waits for it
+        if self._handshake_complete and self._tls is not None:
+            with suppress(ssl.SSLError):  # the other side has not answered, and is not waited for
                 self._tls.unwrap()
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def end(self) -> None:
-        """End at once."""
+        """End the connection at once."""
         self.closing_since = self.closing_since or time.monotonic()
         if self._transport is not None:
             self._transport.abort()
 
 
 class _Session(asyncio.Protocol):
-    """The way to and from the Zenoh session of a neighbour."""
+    """The connection to the Zenoh session of a neighbour."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -254,7 +255,7 @@ class _Session(asyncio.Protocol):
 
 
 def _begins_tls(first: bytes) -> bool:
-    return all(wanted is None or wanted[0] == byte for wanted, byte in zip(_HELLO, first, strict=False))
+    return all(expected is None or expected[0] == byte for expected, byte in zip(_HELLO, first, strict=False))
 
 
 def _reason(error: ssl.SSLError) -> Reason:

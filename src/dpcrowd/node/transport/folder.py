@@ -1,7 +1,7 @@
-"""A folder for Unix sockets that nobody but this user can enter.
+"""A folder for Unix sockets that only this user can enter.
 
-It lies where temporary files do, since the name of a socket has about 100 characters at most. A process that was killed
-leaves its folder behind, and the next one of the same user removes it: a folder in use has a file that is locked.
+It is in the folder of temporary files, since the path of a socket has at most about 100 characters. A process that was
+killed leaves its folder behind, and the next one of the same user removes it: a folder in use contains a locked file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST = 60
 
 
 class PrivateFolder:
-    """A new folder, until `close`; raises `TransportFailed` where there can be none."""
+    """A new folder, until `close`; raises `TransportFailed` if it cannot be created."""
 
     def __init__(self) -> None:
         place = Path(tempfile.gettempdir())
@@ -30,26 +30,25 @@ class PrivateFolder:
             place = Path("/tmp")
         try:
             _clear(place)
-            # It gets its name when it is locked: a process that starts at the same moment would take it for one that
-            # was left behind.
+            # Renamed after it is locked: otherwise a process that starts at the same moment could remove it.
             fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=place))
             self._lock = (fresh / _LOCK).open("wb")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.path = fresh.rename(place / fresh.name.replace(_FRESH, _PREFIX, 1))
         except OSError as error:
             raise TransportFailed(
-                f"no folder for sockets can be made in {place}: {(error.strerror or str(error)).lower()}; free some "
+                f"cannot create a folder for sockets in {place}: {(error.strerror or str(error)).lower()}; free some "
                 "space there, or set TMPDIR."
             ) from None
 
     def close(self) -> None:
-        """Remove it and all that is in it."""
+        """Remove the folder with its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
 
 def _clear(place: Path) -> None:
-    """Remove what killed processes of this user have left."""
+    """Remove the folders of killed processes of this user."""
     for folder in place.glob(f"{_PREFIX}*"):
         try:
             if folder.lstat().st_uid != os.getuid() or folder.is_symlink():

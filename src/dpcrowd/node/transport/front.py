@@ -1,19 +1,18 @@
-"""The port on which neighbours call: whoever connects has to show a certificate of a neighbour before Zenoh hears it.
+"""The port on which neighbours call: a connection needs a certificate of a neighbour before it reaches Zenoh.
 
-Zenoh's own listener is not made for strangers. It holds every connection until its handshake has failed, forgets one
-failed handshake per 100 ms only, lets nobody in meanwhile, and when the descriptors are used up it forgets none at
-all: 1,500 connections with a few random bytes stopped a node for good (Zenoh 1.10; eclipse-zenoh/zenoh issue 2685).
-So Zenoh listens on Unix sockets in a folder that only this user can open, one for each neighbour that calls, and TLS
-ends here:
+Zenoh's own listener is not made for strangers. It keeps every connection until its handshake has failed, drops only one
+failed handshake per 100 ms, accepts nobody meanwhile, and when the descriptors are used up it drops none at all: 1,500
+connections with a few random bytes stopped a node permanently (Zenoh 1.10; eclipse-zenoh/zenoh issue 2685). So Zenoh
+listens on Unix sockets in a folder that only this user can open, one for each neighbour that calls, and TLS ends here:
 
-- a limited number of connections may wait, and the newest is always let in (`Waiting`), so that a neighbour gets in
+- a limited number of connections may wait, and the newest is always accepted (`Waiting`), so that a neighbour gets in
   while others crowd the port;
-- a handshake has some seconds;
-- a certificate has to be of the authority, valid, and of a neighbour that calls this server; its common name decides
-  to which session the connection goes, and that session has the rights of this neighbour alone;
+- a handshake has to finish within some seconds;
+- a certificate has to be valid, signed by the authority, and that of a neighbour that calls this server; its common
+  name decides to which session the connection goes, and that session has only the rights of this neighbour;
 - a link ends when the neighbour's certificate expires.
 
-What failed is counted by reason and address, and told once per minute.
+Failures are counted by reason and address, and logged once per minute.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ HANDSHAKE_SECONDS = 5.0
 _SWEEP = 0.5
 _FAREWELL = 1.0
 _GOODBYE_SECONDS = 5.0
-_PER_NEIGHBOUR = 4  # links of one neighbour: the old one may not know yet that it is over
+_PER_NEIGHBOUR = 4  # links of one neighbour: an old one may not have noticed its end yet
 _KNOWN_PLACES = 16
 _MOST_STRANGERS = 20
 _SHOWN_ADDRESSES = 10
 
 
 class Front:
-    """Takes calls from `start` to `close`.
+    """Accepts callers from `start` to `close`.
 
-    sessions    certificate name -> the path at which the session of this neighbour listens
+    sessions    by certificate name, the path at which the session of this neighbour listens
     neighbours  certificate names of all neighbours, also of those that do not call
-    waiting     connections that may wait for their handshake
-    rate        bytes per second that are taken of one caller
+    waiting     number of connections that may wait for their handshake
+    rate        bytes per second that one caller may send
     """
 
     def __init__(
@@ -72,10 +71,10 @@ class Front:
         tally: Tally,
     ) -> None:
         self._context, self._sessions, self._neighbours = context, sessions, neighbours
-        self._rate, self._known, self._tally = rate, known, tally
+        self._rate, self._known_addresses, self._tally = rate, known, tally
         self._listener = Listener(sockets, self._accepted, places=_KNOWN_PLACES)
         self._waiting: Waiting[Caller] = Waiting(
-            waiting, per_address=max(waiting // 4, _KNOWN_PLACES), known=lambda address: address in known
+            waiting, per_address=max(waiting // 4, _KNOWN_PLACES), is_known=lambda address: address in known
         )
         self._callers: set[Caller] = set()
         self._linked: dict[str, list[Caller]] = {name: [] for name in sessions}
@@ -84,19 +83,19 @@ class Front:
         self._sweeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to accept calls."""
+        """Begin to accept callers."""
         self._listener.start()
         self._sweeping = asyncio.get_running_loop().create_task(self._sweep(), name="front")
 
     def stop_listening(self) -> None:
-        """Accept no more calls, and forget those that wait; links stay."""
+        """Accept no more callers, and end those that wait; links stay open."""
         self._listener.close()
         for caller in list(self._callers):
             if caller.name is None:
                 caller.end()
 
     async def close(self) -> None:
-        """End everything; links that are over have a moment to send what is left."""
+        """End all connections; links have a moment to send what is queued."""
         self.stop_listening()
         until = time.monotonic() + _FAREWELL
         while self._callers and time.monotonic() < until:
@@ -110,15 +109,15 @@ class Front:
 
     @property
     def alive(self) -> bool:
-        """Whether it still looks after its connections."""
+        """Whether the task that watches the connections still runs."""
         return self._sweeping is not None and not self._sweeping.done()
 
     def names(self) -> list[str]:
-        """The certificate names of all links."""
+        """Return the certificate names of all links."""
         return [name for name, callers in self._linked.items() for _ in callers]
 
     def strangers(self) -> list[str]:
-        """Names in certificates of the authority that are no neighbour's, and have called since this was asked last."""
+        """Return the certificate names of callers that are not neighbours, since the last call of this method."""
         names, self._strangers = sorted(self._strangers), {}
         return names
 
@@ -130,13 +129,13 @@ class Front:
     def authenticated(self, caller: Caller, certificate: bytes) -> None:
         self._waiting.leave(caller)
         try:
-            name, expires = _read(certificate)
+            name, expires = _name_and_expiry(certificate)
         except BadInput:
             self.failed(caller, "certificate")
             return
         path = self._sessions.get(name)
         if path is None:
-            if name in self._neighbours:  # this server calls it; its doctor may look at our certificate all the same
+            if name in self._neighbours:  # this server calls it; its doctor may still look at our certificate
                 caller.finish()
                 return
             if len(self._strangers) < _MOST_STRANGERS:
@@ -144,7 +143,7 @@ class Front:
             self.failed(caller, "stranger")
             return
         caller.name, caller.expires = name, expires
-        self._known.learn(name, caller.address)
+        self._known_addresses.learn(name, caller.address)
         links = self._linked[name]
         links.append(caller)
         if len(links) > _PER_NEIGHBOUR:
@@ -162,7 +161,7 @@ class Front:
         if caller.name is not None:
             with suppress(ValueError):
                 self._linked[caller.name].remove(caller)
-        elif self._waiting.leave(caller) and caller.spoke:
+        elif self._waiting.leave(caller) and caller.has_sent:
             self._tally.add("unfinished", caller.address)
 
     # ------------------------------------------------------------------------------------------------------ inside
@@ -179,9 +178,9 @@ class Front:
     async def _take(self, caller: Caller, connection: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: caller, connection)
-        except OSError:  # it has gone already
+        except OSError:  # it has disconnected already
             connection.close()
-            caller.spoke = False
+            caller.has_sent = False
             self.lost(caller)
 
     async def _link(self, caller: Caller, path: str) -> None:
@@ -193,9 +192,9 @@ class Front:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP)
-            self._look()
+            self._check_connections()
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         now, today = time.monotonic(), time.time()
         for caller in self._waiting.overdue(now - HANDSHAKE_SECONDS):
             self.failed(caller, "unfinished")
@@ -205,7 +204,7 @@ class Front:
                 caller.end()
             elif caller.closing_since is not None and caller.closing_since < now - _GOODBYE_SECONDS:
                 caller.end()
-        self._tally.tell(now)
+        self._tally.report_if_due(now)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -214,14 +213,16 @@ class Front:
 
 
 def server_context(tls: TlsFiles) -> ssl.SSLContext:
-    """TLS 1.3, and a certificate of the authority from whoever calls.
+    """Return a context with TLS 1.3 that requires a certificate of the authority from callers.
 
-    Without tickets: a session that is resumed would not show its certificate again, which may have expired meanwhile.
+    Without tickets: a resumed session would not show its certificate again, which may have expired meanwhile.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the authority is trusted, whoever may have signed it
+    context.verify_flags |= (
+        ssl.VERIFY_X509_PARTIAL_CHAIN
+    )  # the authority is trusted, whoever has signed its certificate
     context.num_tickets = 0
     context.load_verify_locations(tls.ca)
     context.load_cert_chain(tls.certificate, tls.key, password=b"")
@@ -229,24 +230,24 @@ def server_context(tls: TlsFiles) -> ssl.SSLContext:
 
 
 def report_failures(reasons: Counter[str], addresses: Counter[str]) -> None:
-    """One line of the log on the connections that failed since the last one."""
+    """Log one line about the connections that failed since the last one."""
     kinds = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
-    shown = dict(addresses.most_common(_SHOWN_ADDRESSES))
+    frequent = dict(addresses.most_common(_SHOWN_ADDRESSES))
     log.warning(
-        "connections to the transport's port failed: %s.",
+        "connections to the port of the transport failed: %s.",
         kinds,
-        extra={"event": "handshake", "addresses": shown, "more_addresses": len(addresses) - len(shown)},
+        extra={"event": "handshake", "addresses": frequent, "more_addresses": len(addresses) - len(frequent)},
     )
 
 
-def _read(certificate: bytes) -> tuple[str, float]:
-    """The common name, and when it expires."""
+def _name_and_expiry(certificate: bytes) -> tuple[str, float]:
+    """Return the common name of a certificate, and when it expires."""
     from cryptography import x509
 
     from dpcrowd.node.keys.names import common_name
 
     try:
-        read = x509.load_der_x509_certificate(certificate)
+        parsed_certificate = x509.load_der_x509_certificate(certificate)
     except ValueError:
-        raise BadInput("what the caller showed is not a certificate.") from None
-    return common_name(read, "the certificate"), read.not_valid_after_utc.timestamp()
+        raise BadInput("the certificate of the caller cannot be read.") from None
+    return common_name(parsed_certificate, "the certificate"), parsed_certificate.not_valid_after_utc.timestamp()

@@ -1,7 +1,7 @@
-"""Servers in one process: the transport of tests, with the faults of a real network at will.
+"""Servers in one process: the transport of tests, with the faults of a real network.
 
-The hub knows who is open and who calls whom a neighbour; a message reaches a server only if both call each other
-neighbours, as over TLS. Loss, duplication and delay are drawn from an explicit generator, so a run can be repeated bit
+The hub knows which servers are open and their neighbours; a message reaches a server only if each is a neighbour of the
+other, as over TLS. Loss, duplication and delay are drawn from an explicit generator, so a run can be repeated bit
 for bit; partitions are set by the test. Time is whatever `call_later` says: the event loop's, or a mock clock's.
 """
 
@@ -23,12 +23,12 @@ CallLater = Callable[[float, Callable[[], None]], object]
 
 @dataclass(frozen=True)
 class Faults:
-    """What happens to messages: probabilities of loss and of a second copy, and a delay in seconds."""
+    """The faults of a network: probabilities of loss and of a second copy, and a delay in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
     delay: tuple[float, float] = (0.0, 0.0)
-    """Every copy is late by a time drawn evenly from this range; copies may overtake one another."""
+    """Every copy is delayed by a time drawn uniformly from this range; copies may overtake one another."""
 
     def __post_init__(self) -> None:
         for name, value in (("loss", self.loss), ("duplication", self.duplication)):
@@ -40,17 +40,17 @@ class Faults:
 
 @dataclass
 class _Port:
-    """An open server at the hub; a new one each time it opens, so that nothing in flight survives a restart."""
+    """An open server at the hub; a new one each time it opens, so that no message in flight survives a restart."""
 
     name: str
     neighbours: frozenset[str]
     on_message: OnMessage
     on_presence: OnPresence
-    hears_me: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
 
 
 class MemoryHub:
-    """The network in one process."""
+    """The network of all servers in one process."""
 
     def __init__(
         self, rng: np.random.Generator, *, faults: Faults | None = None, call_later: CallLater | None = None
@@ -62,42 +62,44 @@ class MemoryHub:
         self._cuts: set[frozenset[str]] = set()
 
     def transport(self) -> MemoryTransport:
-        """A transport for one server of this network."""
+        """Return a transport for one server of this network."""
         return MemoryTransport(self)
 
     def cut(self, one: str, other: str) -> None:
-        """Cut the link between two servers, until `heal`. What is in flight on it is lost."""
+        """Cut the link between two servers until `heal`; messages in flight on it are lost."""
         self._cuts.add(frozenset((one, other)))
-        self._tell()
+        self._update_presence()
 
     def partition(self, side: Iterable[str], other_side: Iterable[str]) -> None:
         """Cut every link between two sets of servers."""
         others = list(other_side)
         self._cuts.update(frozenset((one, other)) for one in side for other in others)
-        self._tell()
+        self._update_presence()
 
     def heal(self) -> None:
-        """Mend every link."""
+        """Restore every link."""
         self._cuts.clear()
-        self._tell()
+        self._update_presence()
 
     def kill(self, name: str) -> None:
-        """End a server as `kill -9` does: it hears nothing more, not even that it has gone."""
+        """End a server as `kill -9` does, without any further callback."""
         self._ports.pop(name, None)
-        self._tell()
+        self._update_presence()
 
     def plug(self, port: _Port) -> None:
+        """Add an open server."""
         if port.name in self._ports:
             raise BadInput(f"server '{port.name}' is open already; close it first.")
         self._ports[port.name] = port
-        self._tell()
+        self._update_presence()
 
     def unplug(self, port: _Port) -> None:
+        """Remove a server, unless it has been opened again since."""
         if self._ports.get(port.name) is port:
             self.kill(port.name)
 
     def carry(self, sender: _Port, payload: bytes, to: str) -> None:
-        """Bring one message on its way: draws loss, copies and delays in a fixed order."""
+        """Send one message: draw loss, copies and delays in a fixed order."""
         lost, twice = self._rng.random(2)
         delays = self._rng.uniform(*self.faults.delay, size=2)
         receiver = self._ports.get(to)
@@ -107,7 +109,7 @@ class MemoryHub:
             self._later(float(delays[copy]), lambda: self._deliver(sender, receiver, payload))
 
     def _deliver(self, sender: _Port, receiver: _Port, payload: bytes) -> None:
-        # Asked again on arrival: a server that has gone, or a link that was cut meanwhile, gets nothing.
+        # Checked again on arrival: a closed server, or a link that was cut meanwhile, gets nothing.
         if self._linked(sender, receiver):
             receiver.on_message(sender.name, payload)
 
@@ -116,14 +118,14 @@ class MemoryHub:
         mutual = other.name in one.neighbours and one.name in other.neighbours
         return open_both and mutual and frozenset((one.name, other.name)) not in self._cuts
 
-    def _tell(self) -> None:
-        """Tell every open server which neighbours have appeared and which have gone."""
+    def _update_presence(self) -> None:
+        """Report to every open server which neighbours have appeared and which have disappeared."""
         for port in list(self._ports.values()):
             for name in sorted(port.neighbours):
                 other = self._ports.get(name)
                 present = other is not None and self._linked(port, other)
-                if present != (name in port.hears_me):
-                    (port.hears_me.add if present else port.hears_me.discard)(name)
+                if present != (name in port.present):
+                    (port.present.add if present else port.present.discard)(name)
                     self._later(0.0, lambda port=port, name=name, up=present: self._announce(port, name, up))  # type: ignore[misc]
 
     def _announce(self, port: _Port, name: str, up: bool) -> None:
@@ -145,7 +147,7 @@ class MemoryTransport:
     def __init__(self, hub: MemoryHub) -> None:
         self._hub = hub
         self._port: _Port | None = None
-        self.most_bytes = 1 << 30  # nobody is dishonest here
+        self.most_bytes = 1 << 30  # all servers are honest here
 
     async def open(self, me: str, neighbours: Sequence[Peer], on_message: OnMessage, on_presence: OnPresence) -> None:
         if self._port is not None:
@@ -166,13 +168,13 @@ class MemoryTransport:
         return {}
 
     async def strangers(self) -> Sequence[str]:
-        return ()  # who is not in both lists of neighbours is not connected
+        return ()  # only neighbours are connected
 
     def refused_connections(self) -> Mapping[str, int]:
         return {}
 
     async def check_alive(self) -> None:
-        """There is nothing that could die."""
+        """Return: there is nothing that could fail."""
 
     async def close(self) -> None:
         port, self._port = self._port, None

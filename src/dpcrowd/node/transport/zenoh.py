@@ -1,19 +1,19 @@
-"""Neighbours over Eclipse Zenoh in peer mode, with mutual TLS, and nobody else.
+"""Links to neighbours, and to nobody else, over Eclipse Zenoh in peer mode with mutual TLS.
 
 Who dials. Of two neighbours the one whose name comes first dials the other. Each neighbour has a Zenoh session of its
-own here, with the rights of this neighbour alone: one that dials it, or one that listens on a private Unix socket. All
-who call connect to one port, which is not Zenoh's: the `Front` demands a certificate of a neighbour first and then
-connects the caller with the session of that neighbour. That is more than tidiness. Zenoh's own listener can be stopped
-by anybody who connects to it often enough, and it lets a second link join a session's transport if it claims the same
-session id, and judges both links by the names of either: in a session with several neighbours, a server that
-knows a neighbour's session id could speak with that neighbour's name.
+own here, with only the rights of this neighbour: one that dials it, or one that listens on a private Unix socket. All
+callers connect to one port, which is not Zenoh's: the `Front` requires a certificate of a neighbour first and then
+connects the caller with the session of that neighbour. This is necessary: Zenoh's own listener can be stopped by
+anybody who connects to it often enough; and it lets a second link join the transport of a session if it claims the same
+session id, and judges both links by the names of either: in a session with several neighbours, a server that knows a
+neighbour's session id could speak in that neighbour's name.
 
 Names and keys. The front and Zenoh's access control see the common name of a certificate, not its key. A certificate of
-the right name but with another key, which only the authority can make, is therefore let in here; it is the signature
-inside the message, checked against the pinned keys, that refuses it. Such an impostor hears what this server sends to
-the neighbour whose name it bears, that is, noised values; it cannot make this server believe anything.
+the right name but with another key, which only the authority can issue, is therefore accepted here; its messages are
+refused by their signatures, which are checked against the pinned keys. Such an impostor receives what this server sends
+to the neighbour of that name, that is, noisy values; it cannot make this server use anything.
 
-Presence is the state of a publisher's match: the neighbour has subscribed, so a message sent now arrives.
+Presence is the matching status of a publisher: the neighbour has subscribed, so a message sent now arrives.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dpcrowd.node.transport.base import (
 )
 from dpcrowd.node.transport.front import Front, report_failures, server_context
 from dpcrowd.node.transport.known import KnownAddresses
-from dpcrowd.node.transport.zenoh_links import Links
+from dpcrowd.node.transport.zenoh_links import ZenohLinks
 from dpcrowd.node.transport.zenoh_settings import (
     MAX_MESSAGE,
     TlsFiles,
@@ -56,14 +56,14 @@ _LEAST_RATE = 1 << 20  # bytes per second
 
 
 class ZenohTransport:
-    """A server's links to its neighbours. `open` reads the certificates anew, so renewal is `close` and `open`."""
+    """The links of a server to its neighbours. `open` reads the certificates; to renew them, `close` and `open`."""
 
     def __init__(self, network: str, tls: TlsFiles, listen: Sequence[str]) -> None:
         self._network, self._tls, self._listen = network, tls, tuple(listen)
-        self._links: Links | None = None
+        self._links: ZenohLinks | None = None
         self._front: Front | None = None
         self._folder: PrivateFolder | None = None
-        self._known = KnownAddresses()
+        self._known_addresses = KnownAddresses()
         self._tally = Tally(report_failures)
         self.most_bytes = MAX_MESSAGE
 
@@ -74,9 +74,9 @@ class ZenohTransport:
         self._tls.check()
         callers = [peer for peer in neighbours if peer.name < me]
         if callers and not self._listen:
-            raise BadInput(f"'{callers[0].name}' dials '{me}', which listens nowhere; set listen.transport.")
+            raise BadInput(f"'{callers[0].name}' dials '{me}', which does not listen; set listen.transport.")
         names = [peer.name for peer in neighbours]
-        self._links = links = Links(self._network, me, names, on_message, on_presence, self.most_bytes)
+        self._links = links = ZenohLinks(self._network, me, names, on_message, on_presence, self.most_bytes)
         try:
             sockets = self._open_front(callers, neighbours) if callers else {}
             for peer in neighbours:
@@ -84,14 +84,14 @@ class ZenohTransport:
             if self._front is not None:
                 self._front.start()
         except BaseException:
-            await self.close()  # a session that stays open would hold its socket, and the process at its end
+            await self.close()  # a session that stays open would keep its socket, and block the end of the process
             raise
 
     async def send(self, payload: bytes, to: Sequence[str]) -> None:
         if self._links is None:
             raise BadInput("the transport is closed; open it before sending.")
         if len(payload) > self.most_bytes:
-            raise BadInput(f"a message of {len(payload)} bytes; neighbours take at most {self.most_bytes}.")
+            raise BadInput(f"a message has {len(payload)} bytes; neighbours take at most {self.most_bytes}.")
         check_recipients(to, self._links.lanes)
         for name in to:
             self._links.lanes[name].offer(payload)
@@ -105,12 +105,12 @@ class ZenohTransport:
         if links is not None:
             await links.close()
         if front is not None:
-            await front.close()  # after the links: what they had to say goes through it
+            await front.close()  # after the links: their last messages go through it
         if folder is not None:
             folder.close()
 
     def dropped(self) -> dict[str, int]:
-        """Messages since `open` that made room for newer ones, to or from each neighbour."""
+        """Return the number of messages since `open` that were dropped, to or from each neighbour."""
         links = self._links
         return {} if links is None else {name: lane.dropped + links.flood[name] for name, lane in links.lanes.items()}
 
@@ -118,7 +118,7 @@ class ZenohTransport:
         return self._tally.totals
 
     async def certificates(self) -> tuple[str, ...]:
-        """The certificate names at the other ends of the open links."""
+        """Return the certificate names at the other ends of the open links."""
         links, front = self._links, self._front
         if links is None:
             return ()
@@ -130,7 +130,7 @@ class ZenohTransport:
     async def check_alive(self) -> None:
         links, front = self._links, self._front
         if front is not None and not front.alive:
-            raise TransportFailed("the transport's port is not looked after any more; restart the node.")
+            raise TransportFailed("the port of the transport has stopped working; restart the node.")
         if links is not None:
             await asyncio.to_thread(links.certificates)
 
@@ -140,7 +140,7 @@ class ZenohTransport:
         return listening_settings(self._network, me, peer, socket, most_bytes=self.most_bytes)
 
     def _open_front(self, callers: Sequence[Peer], neighbours: Sequence[Peer]) -> dict[str, Path]:
-        """Listen for those who call; the socket of each one's session, by name."""
+        """Listen for callers; return the socket of the session of each, by name."""
         from dpcrowd.node.transport.folder import PrivateFolder  # not for Windows
 
         listening = self._bind()
@@ -154,14 +154,14 @@ class ZenohTransport:
                 {peer.certificate_name for peer in neighbours},
                 waiting=shares(limit(), len(neighbours)).waiting,
                 rate=2.0 * self.most_bytes + _LEAST_RATE,
-                known=self._known,
+                known=self._known_addresses,
                 tally=self._tally,
             )
         except BaseException:
             for one in listening:
                 one.close()
             raise
-        self._known.look_up(callers)
+        self._known_addresses.look_up(callers)
         return sockets
 
     def _bind(self) -> list[socket.socket]:

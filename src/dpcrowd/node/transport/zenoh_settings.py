@@ -1,13 +1,13 @@
-"""Zenoh's settings for one session: pure data, so that each can be looked at and tested.
+"""Zenoh's settings for one session: pure data, so that each can be inspected and tested.
 
-Zenoh's defaults connect whoever can be found and forward what they hear. Here every setting closes a door: no discovery
-(multicast, gossip), one endpoint, and access control that denies all but four things: the session's neighbour may put
-on its key to me, subscribe to my key to it, and the same outwards. A key belongs to a pair,
-`dpcrowd/1/<network>/<from>/<to>`: even a server that wanted to pass a message on would have no key on which its other
-neighbours take it.
+By default Zenoh connects to everybody it can find and forwards messages. These settings restrict it: no discovery
+(multicast, gossip), one endpoint, and access control that denies everything but four operations: the session's
+neighbour may put on its key to this server and subscribe to this server's key to it, and the reverse. A key belongs to
+a pair, `dpcrowd/1/<network>/<from>/<to>`: even a server that tried to forward a message would have no key on which its
+other neighbours accept it.
 
-A session has one neighbour. Either it dials that neighbour, over TLS with certificates on both sides, and knows it by
-the common name of its certificate; or it listens on a Unix socket, to which the front brings what that neighbour says.
+A session has one neighbour. Either it dials that neighbour, over TLS with certificates on both sides, and identifies it
+by the common name of its certificate; or it listens on a Unix socket, to which the `Front` connects that neighbour.
 """
 
 from __future__ import annotations
@@ -33,62 +33,68 @@ __all__ = [
 ]
 
 MAX_MESSAGE = 64 * 2**20
-"""Longest message in bytes. Zenoh would take 1 GiB from a neighbour; two matrices of 1,000 regions need 16 MB."""
+"""Upper bound on the size of a message, in bytes. Zenoh allows 1 GiB; two matrices of 1,000 regions need 16 MB."""
 _LEAST_BUFFER = 2**20
 _UNIX = "unixsock-stream"
 
 _PATH_VERSION = "1"
-# No '#' or '?': what stands behind them would override settings of this page, such as the check of names.
+# No '#' or '?': what follows them would override settings of this module, such as the check of names.
 _ENDPOINT = re.compile(r"tls/(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """This server's private key and certificate, and the certificate of the authority. PEM."""
+    """The PEM files of this server's private key and certificate, and of the certificate of the authority."""
 
     key: Path
     certificate: Path
     ca: Path
 
     def check(self) -> None:
-        """Refuse files that cannot be used, by name: Zenoh names no file, and where it only dials it says nothing."""
-        for what, path in (("private key", self.key), ("certificate", self.certificate), ("authority", self.ca)):
+        """Refuse files that cannot be used, by name: Zenoh does not name them, and is silent if it only dials."""
+        for what, path in (
+            ("private key", self.key),
+            ("certificate", self.certificate),
+            ("certificate of the authority", self.ca),
+        ):
             try:
                 text = path.read_bytes()
             except OSError as error:
-                raise TransportFailed(f"{what} {path}: {error.strerror or error}; see `dpcrowd keys`.") from None
+                raise TransportFailed(
+                    f"cannot read the {what} {path}: {error.strerror or error}; see `dpcrowd keys`."
+                ) from None
             if b"-----BEGIN " not in text:
-                raise TransportFailed(f"{what} {path} is not a PEM file; see `dpcrowd keys`.")
+                raise TransportFailed(f"the {what} {path} is not a PEM file; see `dpcrowd keys`.")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             context.load_verify_locations(self.ca)
         except ssl.SSLError:
-            raise TransportFailed(f"authority {self.ca} holds no certificate; see `dpcrowd keys`.") from None
+            raise TransportFailed(f"{self.ca} is not a PEM certificate of an authority; see `dpcrowd keys`.") from None
         try:
             # An empty password, since without one OpenSSL would ask at the terminal.
             context.load_cert_chain(self.certificate, self.key, password=b"")
         except (ssl.SSLError, ValueError):
             raise TransportFailed(
-                f"private key {self.key} and certificate {self.certificate} do not belong together, or one is damaged "
+                f"the private key {self.key} and the certificate {self.certificate} do not match, or one is damaged "
                 "or encrypted; see `dpcrowd keys show`."
             ) from None
 
 
 def check_endpoint(endpoint: str) -> str:
-    """An address `tls/host:port` and nothing else: no other protocol would be encrypted."""
+    """Return an endpoint if it is `tls/host:port`; refuse all others, which would not be encrypted."""
     match = _ENDPOINT.fullmatch(endpoint)
     if match is None or not 0 < int(match[2]) < 65536:
-        raise BadInput(f"endpoint '{endpoint}'; allowed: tls/host:port, for example tls/clinic-a.example:7447.")
+        raise BadInput(f"endpoint is '{endpoint}'; allowed: tls/host:port, for example tls/clinic-a.example:7447.")
     return endpoint
 
 
 def key_of_pair(network: str, sender: str, receiver: str) -> str:
-    """The key on which one server speaks to one other; no name can hold a wildcard or a slash."""
+    """Return the key on which one server sends to another; wildcards and slashes in names are escaped."""
     return "/".join(("dpcrowd", _PATH_VERSION, *(quote(part, safe="") for part in (network, sender, receiver))))
 
 
 def _access(network: str, me: str, peer: Peer, subject: dict[str, Any]) -> dict[str, Any]:
-    """Deny by default; the neighbour's own key in and my key to it out, and nothing else."""
+    """Return the access control: the neighbour's key in, the key to it out, and nothing else."""
     to_me, to_it = key_of_pair(network, peer.name, me), key_of_pair(network, me, peer.name)
     allowed = (
         ("it speaks", "ingress", "put", to_me),
@@ -112,7 +118,7 @@ def _access(network: str, me: str, peer: Peer, subject: dict[str, Any]) -> dict[
 def dialling_settings(
     network: str, me: str, peer: Peer, tls: TlsFiles, *, most_bytes: int = MAX_MESSAGE
 ) -> dict[str, str]:
-    """Every setting of a session that dials a neighbour, as Zenoh's path -> JSON."""
+    """Return the settings of a session that dials a neighbour, as JSON by Zenoh's path."""
     link = "transport/link/tls/"
     subject = {"cert_common_names": [peer.certificate_name], "link_protocols": ["tls"]}
     return _as_json(
@@ -134,7 +140,7 @@ def dialling_settings(
 def listening_settings(
     network: str, me: str, peer: Peer, socket: Path, *, most_bytes: int = MAX_MESSAGE
 ) -> dict[str, str]:
-    """The same of a session for a neighbour that calls; whoever can open the socket is that neighbour."""
+    """Return the settings of a session for a neighbour that calls; only that neighbour is connected to the socket."""
     return _as_json(
         _common(most_bytes)
         | {
@@ -152,14 +158,14 @@ def _common(most_bytes: int) -> dict[str, Any]:
         "scouting/gossip/enabled": False,
         "listen/endpoints": [],
         "connect/endpoints": [],
-        # For ever: 0 would drop a link that is not up at the start, without a word.
+        # For ever: 0 would silently drop a link that is not up at the start.
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
         # The default grows to 4 s, longer than a slot may be.
         "connect/retry": {"period_init_ms": 100, "period_max_ms": 500, "period_increase_factor": 1.5},
-        # A host that was off, or a frozen server, is dialled anew after 3 s, not 10.
+        # A host that was off, or a frozen server, is dialled again after 3 s, not 10.
         "transport/unicast/open_timeout": 3000,
-        # A socket that cannot be made is an error now, not a thing to be tried for ever.
+        # A socket that cannot be created is an error at once, and not retried for ever.
         "listen/timeout_ms": 0,
         "listen/exit_on_failure": True,
         # Opening does not wait for neighbours (0.5 s each time, if one is down).
@@ -167,7 +173,7 @@ def _common(most_bytes: int) -> dict[str, Any]:
         "open/return_conditions/declares": False,
         "scouting/delay": 0,
         "transport/unicast/max_links": 1,
-        # Of all that a session puts together from fragments; the least that Zenoh is at ease with.
+        # For messages that are assembled from fragments; not below what Zenoh works well with.
         "transport/link/rx/max_message_size": max(2 * most_bytes, _LEAST_BUFFER),
         "transport/shared_memory/enabled": False,
         "adminspace/enabled": False,

@@ -16,7 +16,7 @@ def test_no_limit() -> None:
     """Zero means that nobody is held back, and nothing is kept of any token."""
     limit = RequestLimit(0.0)
     assert all(limit.take("a", NOW) for _ in range(10_000))
-    assert not limit._left
+    assert not limit._tokens
 
 
 def test_as_many_at_once_as_come_in_a_second() -> None:

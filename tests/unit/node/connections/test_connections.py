@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from dpcrowd.node.connections.descriptors import open_files, shares
-from dpcrowd.node.connections.listener import Listener, bind, shown_address
+from dpcrowd.node.connections.listener import Listener, bind, limited_address
 from dpcrowd.node.connections.tally import Tally
 from dpcrowd.node.connections.waiting import Waiting
 
@@ -42,7 +42,7 @@ def test_a_flood_from_one_address_displaces_itself_alone() -> None:
 
 def test_a_known_address_keeps_its_places_whoever_else_comes() -> None:
     """A neighbour that comes back during an attack from a thousand addresses has to get in."""
-    waiting: Waiting[object] = Waiting(10, per_address=2, known=lambda address: address == "neighbour")
+    waiting: Waiting[object] = Waiting(10, per_address=2, is_known=lambda address: address == "neighbour")
     waiting.enter("neighbour", "neighbour", 0.0)
     for number in range(1000):
         waiting.enter(number, f"address {number}", float(number))
@@ -66,7 +66,7 @@ def test_who_has_begun_as_it_should_leaves_last() -> None:
 
 def test_a_place_is_free_again_after_it_was_left() -> None:
     """Places that leak would fill up in the end, and everybody would displace everybody."""
-    waiting: Waiting[object] = Waiting(4, known=lambda address: address == "known")
+    waiting: Waiting[object] = Waiting(4, is_known=lambda address: address == "known")
     for turn in range(100):
         for address in ("known", "other"):
             waiting.enter((turn, address), address, float(turn))
@@ -88,18 +88,18 @@ def test_a_report_comes_at_once_and_then_once_per_minute() -> None:
     """An operator must not wait for the first one, and a flood must not fill the log."""
     reports: list[tuple[Counter[str], Counter[str]]] = []
     tally = Tally(lambda reasons, addresses: reports.append((reasons, addresses)))
-    tally.tell(0.0)
+    tally.report_if_due(0.0)
     assert reports == [], "nothing happened"
     tally.add("not-tls", "192.0.2.1")
-    tally.tell(0.5)
+    tally.report_if_due(0.5)
     for _ in range(3):
         tally.add("stranger", "192.0.2.2")
     for now in (1.0, 30.0, 60.4):
-        tally.tell(now)
+        tally.report_if_due(now)
     assert len(reports) == 1
-    tally.tell(60.5)
+    tally.report_if_due(60.5)
     assert reports == [({"not-tls": 1}, {"192.0.2.1": 1}), ({"stranger": 3}, {"192.0.2.2": 3})]
-    tally.tell(200.0)
+    tally.report_if_due(200.0)
     assert len(reports) == 2, "nothing more happened"
     assert tally.totals == {"not-tls": 1, "stranger": 3}
 
@@ -110,7 +110,7 @@ def test_a_report_does_not_grow_with_the_number_of_addresses() -> None:
     tally = Tally(lambda _, addresses: reports.append(addresses))
     for number in range(5000):
         tally.add("not-tls", f"address {number}")
-    tally.tell(0.0)
+    tally.report_if_due(0.0)
     assert len(reports[0]) == 1001
     assert reports[0]["others"] == 4000
 
@@ -160,7 +160,7 @@ def test_open_files_are_counted() -> None:
 )
 def test_whoever_has_many_addresses_of_one_network_is_one(peer: object, shown: str) -> None:
     """A single IPv6 customer has 2^64 addresses: a limit per address would be none."""
-    assert shown_address(peer) == shown
+    assert limited_address(peer) == shown
 
 
 @pytest.mark.slow

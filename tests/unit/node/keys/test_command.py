@@ -93,7 +93,7 @@ def test_a_trial_in_one_command(folder: Path) -> None:
     """Without this, a first look at a live network would need a dozen commands."""
     output = done("--dev", "trial", "--servers", "a, b,c")
     assert len(re.findall(r"ed25519:", output)) == 3
-    assert "all 3 servers at once" in output
+    assert "the private keys of all 3 servers" in output
     for name in "abc":
         assert {path.name for path in (folder / "trial" / name).iterdir()} == {
             f"{name}.key",
@@ -153,7 +153,7 @@ def test_an_expired_certificate_is_shown_as_such(monkeypatch: pytest.MonkeyPatch
         ("request --name a t/a", "a.key' is already there and is not replaced"),
         ("request --name A x", "the server name 'A' is not allowed"),
         ("request --name x --host *.org x", "the host '*.org' is not allowed"),
-        ("sign t/a/a.csr --ca t/ca", "a.crt' is already there and is not replaced"),
+        ("sign t/a/a.csr --ca t/ca", "a.crt' exists already and is not replaced"),
         ("sign t/a/a.csr --ca t/ca --out x.crt --name b", "is for 'a', not for 'b'"),
         ("sign t/a/a.csr --ca t/ca --out x.crt --fingerprint 0000", "mistyped"),
         (f"sign t/a/a.csr --ca t/ca --out x.crt --fingerprint {'0' * 32}", "not the one given"),
@@ -164,13 +164,13 @@ def test_an_expired_certificate_is_shown_as_such(monkeypatch: pytest.MonkeyPatch
         ("sign t --ca t/ca", "cannot read the request 't'"),
         ("renew --node t", "holds no NAME.key"),
         ("renew --node t/a --finish", "no renewal is under way"),
-        ("renew --node t/a --finish --host x", "--finish takes neither"),
+        ("renew --node t/a --finish --host x", "leave --host and --force out"),
         ("show t/nothing", "there is no key file at"),
         ("show words", "is neither a certificate, nor a request, nor a private key"),
         ("--dev t --servers a,b", "a' is already there"),
         ("--dev x", "--servers a,b,c"),
-        ("--servers a,b", "without --dev"),
-        ("--dev x --servers a show t/a/a.crt", "'show' does not take them"),
+        ("--servers a,b", "--servers needs --dev DIR"),
+        ("--dev x --servers a show t/a/a.crt", "leave them out before 'show'"),
     ],
 )
 def test_refusals(folder: Path, arguments: str, says: str) -> None:
@@ -195,7 +195,7 @@ def test_force_replaces(folder: Path) -> None:
 def test_without_the_library_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip install dpcrowd` alone has no cryptography: help has to work, and commands to say what is missing."""
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert "Make a server's key" in done("--help")
+    assert "Create the key of a server" in done("--help")
     done("sign", "--help")
     for arguments in (
         ("init-ca", "x"),

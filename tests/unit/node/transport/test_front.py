@@ -439,5 +439,5 @@ def test_the_folder_of_sockets_is_private_and_left_ones_are_removed(
         one.close()
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path / "missing"))
-    with pytest.raises(folders.TransportFailed, match="no folder for sockets"):
+    with pytest.raises(folders.TransportFailed, match="cannot create a folder for sockets"):
         folders.PrivateFolder()

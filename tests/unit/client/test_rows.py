@@ -100,7 +100,7 @@ def test_tables_that_are_not_of_check_ins(library: str, columns: dict[str, Any])
 @pytest.mark.parametrize("given", [{"user": "ann", "region": "north"}, {"user": 5, "region": "north"}, "ann", 5, None])
 def test_one_value_is_no_table(given: Any) -> None:
     """A single check-in without its list is a slip that can be told."""
-    with pytest.raises(BadInput, match="given one value"):
+    with pytest.raises(BadInput, match="users is a single value"):
         sent(given)
 
 

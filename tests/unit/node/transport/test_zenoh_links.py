@@ -6,7 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from dpcrowd.node.transport.lanes import Lane
+from dpcrowd.node.transport.zenoh_links import Lane
 
 
 def test_payloads_leave_in_order_and_not_in_the_loop_s_thread() -> None:
