@@ -50,15 +50,15 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
         reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
     known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
-    counter = storage.ledger.mark_lost(
+    counter = storage.ledger.book_loss(
         min(known, until - clock.length_ns),
         until,
         network.guarantee().total,
         reason,
         at_ns=asked.at_ns,
         counter=remembered,
+        complete_until=asked.complete_until,
     )
-    storage.memory.confirm_complete(asked.complete_until)
     slot = clock.slot_of(asked.at_ns)
     account = load_account(storage, network, slot)
     text = _loss_text(account.may(clock.opens(slot)).own, until)

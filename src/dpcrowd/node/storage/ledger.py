@@ -19,7 +19,7 @@ from dpcrowd.node.storage.account_rows import append, fetcher, load
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.storage.identity import put_back
-from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event
+from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, put_complete
 from dpcrowd.privacy.account import EVER, Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps, elapsed_start
@@ -89,10 +89,25 @@ class Ledger:
         """A payment is on disk: whatever comes later has a higher counter."""
         self._committed, self._loaded = max(counter, self._committed), account
 
-    def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
-        """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
+    def book_loss(
+        self,
+        from_ns: int,
+        to_ns: int,
+        nano: int,
+        reason: str,
+        *,
+        at_ns: int,
+        counter: int = 0,
+        complete_until: int | None = None,
+    ) -> int:
+        """Book the operator's decision that payments between two times are lost; return the new counter.
 
-        `counter` is the highest that a neighbour remembers: the ledger goes on above it. Logged; the new counter.
+        The lost payments count as `nano` together, and no slot of that time is drawn again. Loss, counter, log entry
+        and `complete_until` are stored in one transaction: if only some of them were, the node would ask the operator
+        again, and the second answer would block the budget twice.
+
+        counter         the highest one that a neighbour remembers; the ledger continues above it
+        complete_until  the last slot up to which the ledger is complete once the loss is booked
         """
         if not 0 <= counter <= LARGEST_COUNTER:
             raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
@@ -103,6 +118,8 @@ class Ledger:
             new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
+            if complete_until is not None:
+                put_complete(connection, self._network, complete_until)
         self.committed(new, after)
         return new
 

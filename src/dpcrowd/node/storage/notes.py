@@ -113,11 +113,6 @@ class Memory:
         row = self._reader.row("SELECT until_slot FROM complete WHERE network = ?", (self._network,))
         return None if row is None else int(row[0])
 
-    def confirm_complete(self, until_slot: int) -> None:
-        """The operator has confirmed what was lost: with that, the ledger is complete."""
-        with self._database.transaction() as connection:
-            put_complete(connection, self._network, until_slot)
-
 
 class Events:
     """The operator's log; of all networks on this ledger, since all share its budget."""

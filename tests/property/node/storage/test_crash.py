@@ -223,7 +223,7 @@ class StorageLife(RuleBasedStateMachine):
 
         self.perform(
             step,
-            lambda: self.storage.ledger.mark_lost(
+            lambda: self.storage.ledger.book_loss(
                 opens(first), opens(first + length), TOTAL, "lost", at_ns=0, counter=counter
             ),
             at,

@@ -82,7 +82,7 @@ def test_a_loss_that_was_confirmed(net: Path) -> None:
     opens = _a_while_ago()
     data = pay(net, opens)
     with Storage.open(data, network_id="trial") as storage:
-        storage.ledger.mark_lost(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
+        storage.ledger.book_loss(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
     findings, ends = look(net), rfc3339(opens + 103 * MINUTE)
     told = problems(findings)["budget"]
     blocked = f"blocked is ε=1 for losses that were confirmed, until {ends}."

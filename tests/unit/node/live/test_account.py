@@ -114,7 +114,7 @@ def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_
         storage.ledger.declare(NANO // 4, 4 * LENGTH, slots=SLOTS)  # a stronger promise is allowed at any time
         text = allowance(storage, 1).shortage
         assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
-        storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
+        storage.ledger.book_loss(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
         text = allowance(storage, 2).shortage
         assert text == (
             "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for losses that were "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import SlotTaken, Storage
+from dpcrowd.node.storage import SlotTaken, Storage, StorageFailed
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
 from dpcrowd.privacy.promise import Promise, UserBounds
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
@@ -213,16 +213,46 @@ def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer:
     """After an old copy was restored, slots that may have been drawn must not be drawn again, nor counters repeat."""
     storage = longer
     draw(storage, 0, nano=1)
-    counter = storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
+    counter = storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
     assert counter == storage.ledger.counter() == 18
     with pytest.raises(SlotTaken, match="declared lost"):
         draw(storage, 3)
     with pytest.raises(BudgetExhausted):
         draw(storage, 7)
-    assert storage.ledger.mark_lost(opens(1), opens(2), 1, "again", at_ns=opens(4)) == 19
+    assert storage.ledger.book_loss(opens(1), opens(2), 1, "again", at_ns=opens(4)) == 19
     (event, _) = storage.events.all()
     assert event.kind == "loss"
     assert "restored" in event.text
+
+
+@pytest.mark.parametrize("table", ["ledger", "account", "tally", "event", "complete"])
+def test_a_fault_at_any_write_of_a_loss_books_nothing_of_it(tmp_path: Path, table: str) -> None:
+    """A loss without its last slot would be asked for again, and the second answer would block the budget twice."""
+    with open_storage(tmp_path) as storage:
+        draw(storage, 0, nano=1)
+        before = loss_facts(storage)
+        with closing(sqlite3.connect(tmp_path / "dpcrowd.db")) as other:
+            for verb in ("INSERT", "UPDATE"):
+                stop = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+                other.execute(f"CREATE TRIGGER stop_{verb} BEFORE {verb} ON {table} {stop}")
+            with pytest.raises(StorageFailed):
+                book_loss(storage)
+            assert loss_facts(storage) == before
+            for verb in ("INSERT", "UPDATE"):
+                other.execute(f"DROP TRIGGER stop_{verb}")
+        assert book_loss(storage) == 18
+        assert loss_facts(storage) == (2, 101, 18, ["loss"], 4)
+
+
+def book_loss(storage: Storage) -> int:
+    return storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17, complete_until=4)
+
+
+def loss_facts(storage: Storage) -> tuple[object, ...]:
+    """Return everything that booking a loss changes."""
+    ledger = storage.ledger
+    events = [event.kind for event in storage.events.all()]
+    return ledger.payments(), ledger.total_spent(), ledger.counter(), events, storage.memory.complete_until()
 
 
 def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) -> None:
@@ -232,7 +262,7 @@ def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) 
         open_storage(tmp_path / "b", "b", ledger=tmp_path / "a") as other,
     ):
         assert other.ledger.account(opens(2)).lost == 0
-        storage.ledger.mark_lost(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
+        storage.ledger.book_loss(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
         for each in (storage, other, storage, other):
             assert each.ledger.account(opens(2)).lost == 7, "each row is counted once"
     with open_storage(tmp_path / "a", "a") as storage:
@@ -242,7 +272,7 @@ def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) 
 def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
     """A loss that counted for ever would end sampling for good."""
     storage = longer
-    storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4))
+    storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4))
     with pytest.raises(BudgetExhausted):
         draw(storage, 7)
     assert draw(storage, 8) == 2
@@ -303,7 +333,7 @@ def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path:
     shared = tmp_path / "a"
     with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(b, 0)
-        a.ledger.mark_lost(opens(1), opens(2), 1, "restored", at_ns=0, counter=50)
+        a.ledger.book_loss(opens(1), opens(2), 1, "restored", at_ns=0, counter=50)
         assert (a.ledger.counter(), b.ledger.counter()) == (51, 1)
 
 
@@ -353,7 +383,7 @@ def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) ->
     for attempt in (
         lambda: draw(storage, 0, nano=nano),
         lambda: storage.ledger.declare(nano, None),
-        lambda: storage.ledger.mark_lost(1, 2, nano, "", at_ns=0),
+        lambda: storage.ledger.book_loss(1, 2, nano, "", at_ns=0),
     ):
         with pytest.raises(BadInput, match="allowed"):
             attempt()
@@ -367,9 +397,9 @@ def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None
     with pytest.raises(BadInput, match="a window of 0 ns"):
         storage.ledger.declare(1, 0)
     with pytest.raises(BadInput, match="an end after the start"):
-        storage.ledger.mark_lost(opens(1), opens(1), 1, "", at_ns=0)
+        storage.ledger.book_loss(opens(1), opens(1), 1, "", at_ns=0)
     with pytest.raises(BadInput, match="a counter of"):
-        storage.ledger.mark_lost(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
+        storage.ledger.book_loss(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM ledger", "UPDATE ledger SET nano = 1"])
@@ -413,7 +443,7 @@ def test_up_to_which_slot_the_ledger_is_complete_is_kept_with_each_commit(tmp_pa
         storage.commit_release([release(5)], b"", complete_until=5)
     with open_storage(tmp_path) as storage:
         assert storage.memory.complete_until() == 5
-        storage.memory.confirm_complete(9)
+        storage.ledger.book_loss(opens(6), opens(9), 1, "restored", at_ns=opens(9), complete_until=9)
         assert storage.memory.complete_until() == 9
     with open_storage(tmp_path, "other") as storage:
         assert storage.memory.complete_until() is None, "of another network"

@@ -239,7 +239,7 @@ def test_a_late_slot_is_paid_from_what_the_old_horizon_has_left(tmp_path: Path) 
 def test_a_horizon_begins_behind_what_was_paid_or_lost_for_the_open_slot(tmp_path: Path) -> None:
     """A confirmed loss reaches to the end of the open slot: inside the new horizon it would spend it at once."""
     with open_storage(tmp_path, nano=10) as storage:
-        storage.ledger.mark_lost(opens(0), opens(3), 10, "restored", at_ns=opens(2))
+        storage.ledger.book_loss(opens(0), opens(3), 10, "restored", at_ns=opens(2))
         now = opens(2) + 5
         assert storage.ledger.account(now).next_horizon(now, now) == opens(3)
         storage.ledger.new_horizon(now, now, "")
