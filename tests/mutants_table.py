@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "unknown-payments-spent-again",
         "privacy/account.py",
-        "known = self.reach(opens_ns) >= self.known_ns",
+        "known = self.reach(opens_ns) >= self.complete_after_ns",
         "known = True",
         "Payments that were not loaded are taken for none: the window holds more than epsilon.",
         ("unit/privacy/test_account_ledger.py",),
@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         "slot-drawn-twice",
         "privacy/account.py",
-        "if taken := self.taken(opens_ns, opens_ns + length_ns):",
-        'if taken := "":',
+        "if draw_conflict := self.draw_conflict(opens_ns, opens_ns + length_ns):",
+        'if draw_conflict := "":',
         "The same time is drawn twice under another epoch or slot length.",
         ("unit/node/storage/test_ledger.py",),
     ),
@@ -91,8 +91,8 @@ MUTANTS = (
     Mutant(
         "other-networks-not-asked",
         "privacy/account.py",
-        "for promise in self.promises:\n            after =",
-        "for promise in [own]:\n            after =",
+        "for guarantee in self.guarantees:\n            after =",
+        "for guarantee in [own]:\n            after =",
         "Of two networks on one ledger the second breaks the promise of the first.",
         ("unit/node/storage/test_promises.py",),
     ),
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "reach-one-slot-short",
-        "privacy/promise.py",
+        "privacy/network_guarantee.py",
         "(opens_ns - self.span_ns - self.offset_ns) // self.slot_ns + 1)",
         "(opens_ns - self.span_ns - self.offset_ns) // self.slot_ns + 2)",
         "The durable ledger gives budget back one slot early.",
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "clock-jump-forgotten",
-        "privacy/promise.py",
+        "privacy/network_guarantee.py",
         "starts = [elapsed_start(jumps, windows.reach(opens_ns)) for windows in self.windows]",
         "starts = [windows.reach(opens_ns) for windows in self.windows]",
         "Setting the clock ahead refills the budget.",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "user-of-more-regions-pays-less",
-        "privacy/promise.py",
+        "privacy/network_guarantee.py",
         "factor = max(self.regions, payer.regions) * max(self.servers, payer.servers)",
         "factor = max(self.regions * self.servers, payer.regions * payer.servers)",
         "A user in 4 regions at each of 4 servers pays four times what the ledger counts.",
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "shared-ceiling-skipped",
         "privacy/account_ledger.py",
-        "self._account.may(self._account.slots.opens(slot)).nano",
+        "self._account.allowance(self._account.slots.opens(slot)).nano",
         "self._account.own.nano",
         "The scheme plans with a budget that another network, or a loss, has spent.",
         ("unit/privacy/test_account_ledger.py",),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "taken-slot-counted",
         "privacy/account_ledger.py",
-        "self._is_taken = bool(self._account.taken(slots.opens(slot), slots.opens(slot + 1)))",
+        "self._is_taken = bool(self._account.draw_conflict(slots.opens(slot), slots.opens(slot + 1)))",
         "self._is_taken = False",
         "A slot that was drawn by a clock that was ahead is read again before the ledger refuses it.",
         ("unit/privacy/test_account_ledger.py", "unit/node/live/test_clock_return.py"),
@@ -389,7 +389,7 @@ MUTANTS = (
     Mutant(
         "older-payments-not-loaded",
         "node/storage/account_rows.py",
-        "if before is None or before.known_ns > needed:",
+        "if before is None or before.complete_after_ns > needed:",
         "if before is None:",
         "Of a slot that opened long ago not all payments are known: it is refused, or paid twice.",
         ("unit/node/storage/test_account.py",),

@@ -73,7 +73,7 @@ def new_horizon(file: Path) -> Decision:
     """Of a finite guarantee for pinned users, by the operator of a stopped node."""
     from dpcrowd.node.live.horizon import horizon_text, paid_before
     from dpcrowd.privacy.account import EVER
-    from dpcrowd.privacy.allowance import by_revision
+    from dpcrowd.privacy.allowance import new_horizon_by_revision
 
     node, network = load_pair(file)
     guarantee, clock = network.guarantee(), network.clock()
@@ -86,7 +86,7 @@ def new_horizon(file: Path) -> Decision:
         raise BadInput(
             f"network '{network.id}' has roaming users: a horizon that begins at one server alone lets them pay more "
             "than any server reports. It begins at all servers with the same slot: "
-            f"{by_revision(network.id)}."
+            f"{new_horizon_by_revision(network.id)}."
         )
     ledger = _ledger(node)
     _refuse_missing(ledger, network.id)
@@ -96,7 +96,7 @@ def new_horizon(file: Path) -> Decision:
     unsealed = clock.opens(max(clock.slot_of(now - network.grace_ns), 0))
     try:
         account = storage.ledger.account(EVER)
-        first = clock.slot_of(account.next_horizon(unsealed, now))
+        first = clock.slot_of(account.next_horizon_start(unsealed, now))
         spent, new = paid_before(network, account), guarantee.total
     except BaseException:
         storage.close()
@@ -123,7 +123,7 @@ def withdrawal(file: Path, network: str) -> Decision:
     ledger = _ledger(node)
     with Storage.inspect(ledger, network_id=network) as storage:
         account = storage.ledger.account(time.time_ns())
-    promises = {promise.network: promise for promise in account.promises}
+    promises = {promise.network: promise for promise in account.guarantees}
     if not promises:
         raise BadInput(f"no network has declared a promise on the ledger in '{ledger}': there is none to withdraw.")
     if network not in promises:

@@ -30,8 +30,8 @@ from typing import NamedTuple
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps, Jump, came_back, set_ahead, set_back, younger
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots, UserBounds, Windows
 from dpcrowd.privacy.payments import Payment, Payments
-from dpcrowd.privacy.promise import Promise, Slots, UserBounds, Windows
 from dpcrowd.privacy.units import check_nano, format_epsilon, utc_text
 
 __all__ = ["EVER", "Account", "Horizon", "sharing_problem"]
@@ -63,58 +63,58 @@ class Account:
     """
 
     network: str
-    promises: tuple[Promise, ...] = ()
+    guarantees: tuple[NetworkGuarantee, ...] = ()
     payments: Payments = field(default_factory=Payments)
     jumps: tuple[Jump, ...] = ()
     horizons: tuple[Horizon, ...] = ()
     count: int = 0
     total: int = 0
     lost: int = 0
-    known_ns: int = EVER
-    given: Slots | None = None
+    complete_after_ns: int = EVER
+    configured: Slots | None = None
 
     # -------------------------------------------------------------------------------------------------- questions
 
     @property
-    def own(self) -> Promise:
+    def own(self) -> NetworkGuarantee:
         """What the own network has promised."""
-        promise = self.promise_of(self.network)
-        if promise is None:
+        guarantee = self.guarantee_of(self.network)
+        if guarantee is None:
             raise BadInput(f"network '{self.network}' has declared no promise on this ledger: declare it first.")
-        return promise
+        return guarantee
 
     @property
     def slots(self) -> Slots:
         """Those of the own network."""
-        return self.given or Slots(self.own.epoch_ns, self.own.slot_ns)
+        return self.configured or Slots(self.own.epoch_ns, self.own.slot_ns)
 
     @property
     def first_slot(self) -> int:
         """The first slot of the present horizon; 0 for windows."""
         return 0 if self.own.span_ns is not None else max(self.slots.slot_of(self.own.since_ns), 0)
 
-    def promise_of(self, network: str) -> Promise | None:
-        return next((promise for promise in self.promises if promise.network == network), None)
+    def guarantee_of(self, network: str) -> NetworkGuarantee | None:
+        return next((guarantee for guarantee in self.guarantees if guarantee.network == network), None)
 
     def reach(self, opens_ns: int) -> int:
         """Payments that close after this time may count against a slot that opens at `opens_ns`."""
-        return min([opens_ns, *(promise.reach(opens_ns, self.jumps) for promise in self.promises)])
+        return min([opens_ns, *(guarantee.reach(opens_ns, self.jumps) for guarantee in self.guarantees)])
 
-    def may(self, opens_ns: int) -> Allowance:
+    def allowance(self, opens_ns: int) -> Allowance:
         """What a slot that opens at a time may cost at most, so that the promises of all networks hold."""
         own = self.own
-        known = self.reach(opens_ns) >= self.known_ns
-        bound: tuple[int, bool, int, int, Promise] | None = None
-        for promise in self.promises:
-            after = promise.reach(opens_ns, self.jumps)
-            counted = self._cost(promise.bounds, after)
-            left = promise.bounds.affordable(max(promise.nano - counted, 0), own.payer) if known else 0
-            this = left, promise is not own, counted, after, promise
+        known = self.reach(opens_ns) >= self.complete_after_ns
+        bound: tuple[int, bool, int, int, NetworkGuarantee] | None = None
+        for guarantee in self.guarantees:
+            after = guarantee.reach(opens_ns, self.jumps)
+            counted = self._cost(guarantee.bounds, after)
+            left = guarantee.bounds.affordable(max(guarantee.nano - counted, 0), own.payer) if known else 0
+            this = left, guarantee is not own, counted, after, guarantee
             if bound is None or this[:2] < bound[:2]:
                 bound = this
         assert bound is not None
-        left, _, counted, after, promise = bound
-        return Allowance(0 if self.is_over(opens_ns) else left, promise, counted, after, opens_ns, self)
+        left, _, counted, after, guarantee = bound
+        return Allowance(0 if self.is_over(opens_ns) else left, guarantee, counted, after, opens_ns, self)
 
     def is_over(self, opens_ns: int) -> bool:
         """Whether a slot opens after the end of the own horizon."""
@@ -123,7 +123,7 @@ class Account:
             return False
         return slots.slot_of(opens_ns) >= self.first_slot + slots.count
 
-    def taken(self, opens_ns: int, closes_ns: int) -> str:
+    def draw_conflict(self, opens_ns: int, closes_ns: int) -> str:
         """Why the own network cannot draw for a time: any part of it was drawn, or declared lost. Empty if it can."""
         # Any overlap counts: with a new epoch the same minutes may have another slot number and another start.
         kinds = {one.kind for one in self.payments.overlapping(self.network, opens_ns, closes_ns)}
@@ -131,14 +131,14 @@ class Account:
             return ""
         return "lies in a time that was declared lost" if "lost" in kinds else "was drawn before"
 
-    def counted(self, promise: Promise, opens_ns: int) -> list[Payment]:
+    def counted_payments(self, guarantee: NetworkGuarantee, opens_ns: int) -> list[Payment]:
         """The payments that count against a promise in a slot that opens at a time; see `dated`.
 
         What each of them costs the users of the promise is `promise.bounds.cost(payment.nano, payment.bounds)`.
         """
-        return self.dated(promise.reach(opens_ns, self.jumps))
+        return self.payments_after(guarantee.reach(opens_ns, self.jumps))
 
-    def dated(self, after_ns: int) -> list[Payment]:
+    def payments_after(self, after_ns: int) -> list[Payment]:
         """The payments for slots that closed after a time by the clock of their day, in order.
 
         Times are as they would have been by the present clock: what was paid before the clock was set ahead is younger
@@ -150,7 +150,7 @@ class Account:
         moved = [(one, younger(self.jumps, one.number)) for one in found]
         return [one._replace(opens_ns=one.opens_ns + by, closes_ns=one.closes_ns + by) for one, by in moved]
 
-    def promised(self) -> int:
+    def total_promised(self) -> int:
         """Nano-epsilon of all horizons of the own network, and of what others have paid. Needs all payments.
 
         With roaming users a horizon may have cost a user all that it promised, whatever this server has paid.
@@ -158,7 +158,7 @@ class Account:
         others = sum(one.nano for one in self.payments if one.network != self.network)
         return others + sum(horizon.nano for horizon in self.horizons if horizon.network == self.network)
 
-    def next_horizon(self, since_ns: int, at_ns: int) -> int:
+    def next_horizon_start(self, since_ns: int, at_ns: int) -> int:
         """Where a horizon would begin: with the slot that is open at `since_ns`, and after all that was paid by now.
 
         So every payment is in one horizon: those that were made are in the old one. A slot that opened before and is
@@ -180,9 +180,11 @@ class Account:
         check_nano(nano)
         if length_ns < 1:
             raise BadInput(f"a slot of {length_ns} ns; allowed: at least 1.")
-        if taken := self.taken(opens_ns, opens_ns + length_ns):
-            raise SlotTaken(f"slot {slot}, open from {utc_text(opens_ns)}, {taken}: no slot is drawn a second time.")
-        allowance = self.may(opens_ns)
+        if draw_conflict := self.draw_conflict(opens_ns, opens_ns + length_ns):
+            raise SlotTaken(
+                f"slot {slot}, open from {utc_text(opens_ns)}, {draw_conflict}: no slot is drawn a second time."
+            )
+        allowance = self.allowance(opens_ns)
         if nano > allowance.nano:
             raise self._exhausted(allowance, nano)
         own = self.own
@@ -191,12 +193,12 @@ class Account:
         new = new._replace(regions=bounds.regions, servers=bounds.servers)
         return self._replaced(_with_windows(own, opens_ns, length_ns)).add(new)
 
-    def lose(self, from_ns: int, to_ns: int, nano: int) -> Account:
+    def book_loss(self, from_ns: int, to_ns: int, nano: int) -> Account:
         """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again."""
         check_nano(nano)
         if to_ns <= from_ns:
             raise BadInput(f"a loss from {utc_text(from_ns)} to {utc_text(to_ns)}; allowed: an end after the start.")
-        own = self.promise_of(self.network)
+        own = self.guarantee_of(self.network)
         bounds = UserBounds() if own is None else own.payer
         new = Payment(self.count + 1, self.network, "lost", None, from_ns, to_ns, nano)
         return self.add(new._replace(regions=bounds.regions, servers=bounds.servers))
@@ -212,16 +214,16 @@ class Account:
         )
 
     def _exhausted(self, allowance: Allowance, nano: int) -> BudgetExhausted:
-        promise, opens_ns = allowance.promise, allowance.opens_ns
+        guarantee, opens_ns = allowance.guarantee, allowance.opens_ns
         if allowance.is_over:
             text = f"the slot from {utc_text(opens_ns)} asks for ε={format_epsilon(nano)}, but {allowance.shortage}"
             return BudgetExhausted(text, requested=nano, remaining=0, returns_at=None)
-        cost = promise.bounds.cost(nano, self.own.payer)
-        counts = f" (ε={format_epsilon(cost)} for users {promise.bounds})" if cost > nano else ""
+        cost = guarantee.bounds.cost(nano, self.own.payer)
+        counts = f" (ε={format_epsilon(cost)} for users {guarantee.bounds})" if cost > nano else ""
         return BudgetExhausted(
             f"the slot from {utc_text(opens_ns)} asks for ε={format_epsilon(nano)}{counts}, but the ledger has "
-            f"spent {format_epsilon(allowance.counted)} of the {format_epsilon(promise.nano)} that network "
-            f"'{promise.network}' promises ({format_epsilon(allowance.nano)} left).",
+            f"spent {format_epsilon(allowance.counted)} of the {format_epsilon(guarantee.nano)} that network "
+            f"'{guarantee.network}' promises ({format_epsilon(allowance.nano)} left).",
             requested=nano,
             remaining=allowance.nano,
             returns_at=allowance.binding.returns[0],
@@ -255,9 +257,9 @@ class Account:
         if horizon_slot < 0 or (horizon_slot and (slot_ns == 1 or span_ns is not None)):
             raise BadInput(f"a horizon from slot {horizon_slot}; allowed: for a finite promise with slots, 0 or more.")
         grid = slot_ns, epoch_ns, horizon_slot
-        new = Promise(self.network, nano, span_ns, 0, bounds or UserBounds(), roaming, *grid)
-        old = self.promise_of(self.network)
-        if problem := sharing_problem(self.network, new.roaming, self.promises):
+        new = NetworkGuarantee(self.network, nano, span_ns, 0, bounds or UserBounds(), roaming, *grid)
+        old = self.guarantee_of(self.network)
+        if problem := sharing_problem(self.network, new.roaming, self.guarantees):
             raise BadInput(problem)
         if old is not None and new.weaker_than(old):
             raise BadInput(
@@ -281,34 +283,34 @@ class Account:
                 "bound what they pay at all of them. Begin it for all, by a revision of network.toml with "
                 "guarantee.horizon_from_slot."
             )
-        return self._begin(replace(own, since_ns=self.next_horizon(since_ns, at_ns)))
+        return self._begin(replace(own, since_ns=self.next_horizon_start(since_ns, at_ns)))
 
     def withdraw(self, network: str) -> Account:
         """The operator ends a network for good: its promise no longer binds others, its payments stay."""
-        if self.promise_of(network) is None:
+        if self.guarantee_of(network) is None:
             raise BadInput(f"no network '{network}' has declared a promise on this ledger.")
-        return replace(self, promises=tuple(one for one in self.promises if one.network != network))
+        return replace(self, guarantees=tuple(one for one in self.guarantees if one.network != network))
 
-    def _finite(self) -> Promise:
-        own = self.promise_of(self.network)
+    def _finite(self) -> NetworkGuarantee:
+        own = self.guarantee_of(self.network)
         if own is None or own.span_ns is not None:
             raise BadInput(f"network '{self.network}' has no finite horizon: only a finite one can begin anew.")
         return own
 
-    def _begin(self, promise: Promise) -> Account:
+    def _begin(self, guarantee: NetworkGuarantee) -> Account:
         """With a promise of the own network in the place of the one before it, and with its horizon."""
-        if promise.span_ns is not None:
-            return self._replaced(promise)
-        begun = Horizon(promise.network, promise.since_ns, promise.nano)
+        if guarantee.span_ns is not None:
+            return self._replaced(guarantee)
+        begun = Horizon(guarantee.network, guarantee.since_ns, guarantee.nano)
         if all(one[:2] != begun[:2] for one in self.horizons):
-            return replace(self, horizons=tuple(sorted((*self.horizons, begun))))._replaced(promise)
-        return self._replaced(promise)
+            return replace(self, horizons=tuple(sorted((*self.horizons, begun))))._replaced(guarantee)
+        return self._replaced(guarantee)
 
-    def _replaced(self, promise: Promise) -> Account:
-        starts = [one.since_ns for one in self.horizons if one.network == promise.network]
-        promise = replace(promise, earlier=tuple(sorted(start for start in starts if start < promise.since_ns)))
-        others = [one for one in self.promises if one.network != promise.network]
-        return replace(self, promises=tuple(sorted((*others, promise), key=lambda one: one.network)))
+    def _replaced(self, guarantee: NetworkGuarantee) -> Account:
+        starts = [one.since_ns for one in self.horizons if one.network == guarantee.network]
+        guarantee = replace(guarantee, earlier=tuple(sorted(start for start in starts if start < guarantee.since_ns)))
+        others = [one for one in self.guarantees if one.network != guarantee.network]
+        return replace(self, guarantees=tuple(sorted((*others, guarantee), key=lambda one: one.network)))
 
     # ------------------------------------------------------------------------------------------------------- clocks
 
@@ -318,20 +320,20 @@ class Account:
         steps  what this life of the server has seen its clock do before; given back with this step in it
         """
         if moved_ns > 0:
-            alone = all(promise.network == self.network for promise in self.promises)
+            alone = all(guarantee.network == self.network for guarantee in self.guarantees)
             ahead = set_ahead(self.jumps, steps, self.network, self.count, at_ns, moved_ns, alone=alone)
             return replace(self, jumps=ahead[0]), ahead[1]
         jumps, steps = set_back(self.jumps, steps, -moved_ns)
         return replace(self, jumps=came_back(jumps, at_ns + moved_ns)), steps
 
 
-def sharing_problem(network: str, roaming: bool, promises: Sequence[Promise]) -> str:
+def sharing_problem(network: str, roaming: bool, guarantees: Sequence[NetworkGuarantee]) -> str:
     """Why a network cannot share the ledger on which these promises stand; empty if it can, or is alone."""
-    others = [promise for promise in promises if promise.network != network]
-    whose = next((promise.network for promise in others if promise.roaming), network if roaming else None)
+    others = [guarantee for guarantee in guarantees if guarantee.network != network]
+    whose = next((guarantee.network for guarantee in others if guarantee.roaming), network if roaming else None)
     if not others or whose is None:
         return ""
-    names = ", ".join(f"'{promise.network}'" for promise in others)
+    names = ", ".join(f"'{guarantee.network}'" for guarantee in others)
     return (
         f"network '{network}' shares its ledger with {names}, and the users of '{whose}' roam: what they pay at other "
         "servers is in other ledgers, so a shared one does not bound it. Allowed: networks of pinned users only. Give "
@@ -340,7 +342,7 @@ def sharing_problem(network: str, roaming: bool, promises: Sequence[Promise]) ->
     )
 
 
-def _with_windows(own: Promise, opens_ns: int, length_ns: int) -> Promise:
+def _with_windows(own: NetworkGuarantee, opens_ns: int, length_ns: int) -> NetworkGuarantee:
     """Windows of the slots under which something is paid bind from now on."""
     if own.span_ns is None:
         return own

@@ -47,7 +47,7 @@ class AccountLedger(Ledger):
 
     def remaining(self, slot: int) -> Nanos:
         self._advance(slot)
-        left = 0 if self._is_taken else self._account.may(self._account.slots.opens(slot)).nano
+        left = 0 if self._is_taken else self._account.allowance(self._account.slots.opens(slot)).nano
         return np.array([[left]], dtype=np.int64)
 
     def left_in(self, slot: int) -> Nanos:
@@ -55,8 +55,8 @@ class AccountLedger(Ledger):
         if slot == self.slot:
             return self.remaining(slot)
         slots = self._account.slots
-        taken = self._account.taken(slots.opens(slot), slots.opens(slot + 1))
-        return np.array([[0 if taken else self._account.may(slots.opens(slot)).nano]], dtype=np.int64)
+        draw_conflict = self._account.draw_conflict(slots.opens(slot), slots.opens(slot + 1))
+        return np.array([[0 if draw_conflict else self._account.allowance(slots.opens(slot)).nano]], dtype=np.int64)
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         self._advance(slot)
@@ -83,7 +83,7 @@ class AccountLedger(Ledger):
         if slot > self.slot:
             self.slot, self._before, self._paid = slot, self._account, 0
             slots = self._account.slots
-            self._is_taken = bool(self._account.taken(slots.opens(slot), slots.opens(slot + 1)))
+            self._is_taken = bool(self._account.draw_conflict(slots.opens(slot), slots.opens(slot + 1)))
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         return {}

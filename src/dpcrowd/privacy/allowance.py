@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dpcrowd.privacy.promise import Promise, UserBounds
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import NANO, format_epsilon
 
 if TYPE_CHECKING:
     from dpcrowd.privacy.account import Account
 
-__all__ = ["Allowance", "by_revision"]
+__all__ = ["Allowance", "new_horizon_by_revision"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Allowance:
     """
 
     nano: int
-    promise: Promise
+    guarantee: NetworkGuarantee
     counted: int
     after_ns: int
     opens_ns: int
@@ -36,20 +36,20 @@ class Allowance:
     @cached_property
     def binding(self) -> Spending:
         """What is used up of the promise that binds, and when it comes back."""
-        return Spending(self.promise, self.opens_ns, self.account)
+        return Spending(self.guarantee, self.opens_ns, self.account)
 
     @cached_property
     def own(self) -> Spending:
         """What is used up of the own promise."""
         own = self.account.own
-        return self.binding if own is self.promise else Spending(own, self.opens_ns, self.account)
+        return self.binding if own is self.guarantee else Spending(own, self.opens_ns, self.account)
 
     @property
     def is_weighted(self) -> bool:
         """Whether some payments count more for the users of the promise than they cost: see `promise`."""
         payments, after_ns = self.account.payments, self.after_ns
         paid = payments.cost(UserBounds(), after_ns, "sample") + payments.cost(UserBounds(), after_ns, "lost")
-        return self.counted > paid or self.promise.bounds.cost(NANO, self.account.own.payer) != NANO
+        return self.counted > paid or self.guarantee.bounds.cost(NANO, self.account.own.payer) != NANO
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +73,7 @@ class Allowance:
         own, slots, first = self.account.own, self.account.slots, self.account.first_slot
         slot = slots.slot_of(self.opens_ns)
         if self.is_over and slots.count is not None:
-            how = by_revision(own.network) if own.roaming else "dpcrowd node new-horizon"
+            how = new_horizon_by_revision(own.network) if own.roaming else "dpcrowd node new-horizon"
             return (
                 f"the horizon of {slots.count} slots ended with slot {first + slots.count - 1}; a new one is a new "
                 f"promise: {how}."
@@ -83,21 +83,23 @@ class Allowance:
         return self._used_up()
 
     def _used_up(self) -> str:
-        promise, spent = self.promise, format_epsilon(self.binding.spent)
-        promised, more = format_epsilon(promise.nano), self.binding.spent > promise.nano
-        whose = f" for users {promise.bounds}" if self.is_weighted else ""
-        if promise.network != self.account.network:
+        guarantee, spent = self.guarantee, format_epsilon(self.binding.spent)
+        total_promised, more = format_epsilon(guarantee.nano), self.binding.spent > guarantee.nano
+        whose = f" for users {guarantee.bounds}" if self.is_weighted else ""
+        if guarantee.network != self.account.network:
             how_much = f"but ε={spent} is spent already" if more else f"of which {spent} is spent"
-            how_much = f"network '{promise.network}' shares this ledger and promises ε={promised}{whose}, {how_much}"
+            how_much = (
+                f"network '{guarantee.network}' shares this ledger and promises ε={total_promised}{whose}, {how_much}"
+            )
         elif more:
             counts, now = ("counts as", "") if self.is_weighted else ("is", " now")
-            how_much = f"ε={spent} {counts} spent{whose}, more than the {promised} that is promised{now}"
+            how_much = f"ε={spent} {counts} spent{whose}, more than the {total_promised} that is promised{now}"
         else:
-            how_much = f"ε={spent} of {promised} is spent{whose}"
+            how_much = f"ε={spent} of {total_promised} is spent{whose}"
         return f"{how_much}, and blocked is {self.binding.text}" if self.binding.blocked else f"{how_much}."
 
 
-def by_revision(network: str) -> str:
+def new_horizon_by_revision(network: str) -> str:
     """How a horizon begins for all servers of a network alike."""
     return (
         f"write the next revision of the network.toml of '{network}' with [network] valid_from_slot and [guarantee] "

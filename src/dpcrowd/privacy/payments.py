@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from operator import attrgetter, sub
 from typing import Literal, NamedTuple
 
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 
 __all__ = ["Kind", "Payment", "Payments"]
 

@@ -20,8 +20,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee
 from dpcrowd.privacy.payments import Kind, Payment
-from dpcrowd.privacy.promise import Promise
 from dpcrowd.privacy.units import format_epsilon, utc_text
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ class Spending:
     Nano-epsilon at the prices of the promise's users; slots are those of the account's own network.
     """
 
-    promise: Promise
+    guarantee: NetworkGuarantee
     opens_ns: int
     account: Account = field(repr=False)
 
     @cached_property
     def spent(self) -> int:
         """Paid for samples."""
-        by_date = self._cost(self.promise.reach(self.opens_ns), "sample")
-        return max(by_date, min(self._paid, self.promise.nano))
+        by_date = self._cost(self.guarantee.reach(self.opens_ns), "sample")
+        return max(by_date, min(self._paid, self.guarantee.nano))
 
     @property
     def blocked(self) -> int:
@@ -79,11 +79,11 @@ class Spending:
         Where more counts than was promised, the first that leaves may bring nothing back.
         """
         total = self._lost + self._paid
-        left = max(self.promise.nano - total, 0)
+        left = max(self.guarantee.nano - total, 0)
         for slot, amount in self._leaving():
             total -= amount
-            if self.promise.nano - total > left:
-                return slot, self.promise.nano - total - left
+            if self.guarantee.nano - total > left:
+                return slot, self.guarantee.nano - total - left
         return None, 0
 
     @property
@@ -98,7 +98,7 @@ class Spending:
 
     @cached_property
     def _after_ns(self) -> int:
-        return self.promise.reach(self.opens_ns, self.account.jumps)
+        return self.guarantee.reach(self.opens_ns, self.account.jumps)
 
     @cached_property
     def _lost(self) -> int:
@@ -109,27 +109,27 @@ class Spending:
         return self._cost(self._after_ns, "sample")
 
     def _cost(self, after_ns: int, kind: Kind) -> int:
-        return self.account.payments.cost(self.promise.bounds, after_ns, kind)
+        return self.account.payments.cost(self.guarantee.bounds, after_ns, kind)
 
     @cached_property
     def _counted(self) -> list[Payment]:
         """In the order in which they leave the window."""
-        counted = self.account.counted(self.promise, self.opens_ns)
+        counted = self.account.counted_payments(self.guarantee, self.opens_ns)
         # Those before a jump of the clock are younger than their dates say, and no longer in order.
         moved = any(jump.left_ns for jump in self.account.jumps)
         return sorted(counted, key=lambda payment: payment.closes_ns) if moved else counted
 
     def _leaving(self) -> Iterator[tuple[int, int]]:
         """Slots whose windows no longer hold some payments, in order, and what those cost."""
-        if self.promise.span_ns is None:
+        if self.guarantee.span_ns is None:
             return
         for slot, payments in groupby(self._counted, key=self._free_slot):
             assert slot is not None
-            yield slot, sum(self.promise.bounds.cost(one.nano, one.bounds) for one in payments)
+            yield slot, sum(self.guarantee.bounds.cost(one.nano, one.bounds) for one in payments)
 
     def _free_slot(self, payment: Payment) -> int | None:
         """The first slot whose windows no longer hold a payment; None: it stays in the horizon."""
-        end_ns = self.promise.frees(payment.closes_ns)
+        end_ns = self.guarantee.frees(payment.closes_ns)
         return None if end_ns is None else self.account.slots.slot_of(end_ns - 1) + 1
 
     @cached_property
@@ -141,8 +141,8 @@ class Spending:
         """From when on no more is paid for than was promised."""
         samples, paid = [payment for payment in self._counted if payment.kind == "sample"], self._paid
         for place, payment in enumerate(samples):
-            paid -= self.promise.bounds.cost(payment.nano, payment.bounds)
-            if paid <= self.promise.nano:
+            paid -= self.guarantee.bounds.cost(payment.nano, payment.bounds)
+            if paid <= self.guarantee.nano:
                 return self._leave(samples[: place + 1])
         return self._leave(samples)
 

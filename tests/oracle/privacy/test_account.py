@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.clock_jumps import ClockSteps
+from dpcrowd.privacy.network_guarantee import UserBounds
 from dpcrowd.privacy.payments import Payments
-from dpcrowd.privacy.promise import UserBounds
 
 SECOND = 1_000_000_000
 BEGIN, NEVER = 1_000, 10_000
@@ -146,7 +146,7 @@ class World:
         if any(opens < at + moved and opens + told.length > at for at, moved in self.jumps):
             return  # nobody was there for a slot that the clock has passed over
         account, most = self.of(number), self.largest(number, opens)
-        answer = account.may(opens * SECOND)
+        answer = account.allowance(opens * SECOND)
         assert answer.nano == most
         taken = [row for row in self.rows if row.network == number and row.overlaps(opens, opens + told.length)]
         if taken:
@@ -170,7 +170,7 @@ class World:
     def lose(self, number: int, back: int, nano: int) -> None:
         first, end = self.now - back - 3, self.now - back + 1
         if not any(first < at + moved and end > at for at, moved in self.jumps):
-            self.account = self.of(number).lose(first * SECOND, end * SECOND, nano)
+            self.account = self.of(number).book_loss(first * SECOND, end * SECOND, nano)
             bounds = self.networks[number].bounds if self.networks[number].here else UserBounds()
             self.rows.append(Row(number, first, end, nano, bounds, lost=True))
 

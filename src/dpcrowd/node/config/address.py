@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 
 __all__ = ["check_endpoint", "host_and_port", "is_loopback"]
 
@@ -15,7 +15,7 @@ def host_and_port(path: str, text: str) -> tuple[str, int]:
     """The parts of "host:port" or "[IPv6]:port"; the brackets are taken off."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 1 <= int(match[3]) <= 65_535:
-        raise Refused(path, f"given {_shown(text)}; allowed: HOST:PORT with a port from 1 to 65535.")
+        raise InvalidValue(path, f"given {_shown(text)}; allowed: HOST:PORT with a port from 1 to 65535.")
     return match[1].strip("[]"), int(match[3])
 
 
@@ -24,7 +24,7 @@ def check_endpoint(path: str, text: str) -> None:
     kind, slash, address = text.partition("/")
     if not slash or kind != "tls":
         why = " Servers know each other by their certificates, so there is no transport without TLS."
-        raise Refused(path, f'given {_shown(text)}; allowed: "tls/HOST:PORT".{why if slash else ""}')
+        raise InvalidValue(path, f'given {_shown(text)}; allowed: "tls/HOST:PORT".{why if slash else ""}')
     host_and_port(path, address)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import check_gain
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.links import refuse_twice
 from dpcrowd.node.config.members import ServerSection
 from dpcrowd.node.config.sections import usual_send_offset
@@ -38,7 +38,9 @@ def check_servers(servers: Sequence[ServerSection]) -> None:
             other = seen.setdefault((mark, value), number)
             if other != number:
                 what = "the key of" if mark == "keys" else f"'{value}', as"
-                raise Refused(f"server[{number}].{mark}", f"given {what} server[{other}]; allowed: one of its own.")
+                raise InvalidValue(
+                    f"server[{number}].{mark}", f"given {what} server[{other}]; allowed: one of its own."
+                )
 
 
 def check_links(network: NetworkConfig) -> None:
@@ -47,14 +49,16 @@ def check_links(network: NetworkConfig) -> None:
     for number, link in enumerate(network.links):
         for end, name in enumerate(link.between):
             if name not in names:
-                raise Refused(f"link[{number}].between[{end}]", str(unknown_name("server", name, names)))
+                raise InvalidValue(f"link[{number}].between[{end}]", str(unknown_name("server", name, names)))
         if link.between[0] == link.between[1]:
-            raise Refused(f"link[{number}].between", f"'{link.between[0]}' is linked to itself; give two servers.")
+            raise InvalidValue(f"link[{number}].between", f"'{link.between[0]}' is linked to itself; give two servers.")
     refuse_twice(network.timed_links())
     alone = network.timed.isolated()
     if alone and len(names) > 1:
         since = f" from slot {network.valid_from_slot} on" if network.valid_from_slot else ""
-        raise Refused(f"server[{alone[0]}]", f"'{names[alone[0]]}' has no link{since}; give it one, or leave it out.")
+        raise InvalidValue(
+            f"server[{alone[0]}]", f"'{names[alone[0]]}' has no link{since}; give it one, or leave it out."
+        )
 
 
 def check_scheme(network: NetworkConfig) -> None:
@@ -62,38 +66,45 @@ def check_scheme(network: NetworkConfig) -> None:
     method, regions = network.method, len(network.regions)
     live = sorted(name for name, scheme in SCHEMES.items() if scheme.live)
     if method.name in SCHEMES and method.name not in live:
-        raise Refused("scheme.name", f"'{method.name}' is for the simulator only; a live node runs {', '.join(live)}.")
+        raise InvalidValue(
+            "scheme.name", f"'{method.name}' is for the simulator only; a live node runs {', '.join(live)}."
+        )
     if method.name not in live:
-        raise Refused("scheme.name", str(unknown_name("scheme", method.name, live)))
+        raise InvalidValue("scheme.name", str(unknown_name("scheme", method.name, live)))
     if method.accounting != "sound":
         why = " since a user who moves between regions would pay more than epsilon" * (
             method.accounting == "per-region"
         )
-        raise Refused("scheme.accounting", f"given '{method.accounting}'; a live node allows \"sound\" only{why}.")
+        raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows \"sound\" only{why}.")
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
-        raise Refused(
+        raise InvalidValue(
             "scheme.process_var",
             f"given {len(method.process_var)} numbers; allowed: one number, or {regions}, one a region.",
         )
     if method.form == "matrix" and regions > MATRIX_REGIONS:
-        raise Refused("scheme.form", f'"matrix" with {regions} regions; allowed: at most {MATRIX_REGIONS} regions.')
+        raise InvalidValue(
+            "scheme.form", f'"matrix" with {regions} regions; allowed: at most {MATRIX_REGIONS} regions.'
+        )
     if isinstance(method.transition, tuple):
         rows = [len(row) if isinstance(row, tuple) else 0 for row in method.transition]
         if len(rows) != regions or set(rows) not in ({0}, {regions}):
-            raise Refused("scheme.transition", f"allowed: a number, {regions} numbers, or {regions} rows of {regions}.")
+            raise InvalidValue(
+                "scheme.transition", f"allowed: a number, {regions} numbers, or {regions} rows of {regions}."
+            )
     for name in ("integral_window", "history"):
         if getattr(method.tuning, name) * regions > LARGEST_MEMORY:
             most = f"at most {LARGEST_MEMORY // regions} with {regions} regions"
-            raise Refused(f"scheme.tuning.{name}", f"given {getattr(method.tuning, name)}; allowed: {most}.")
-    if network.promise.kind == "window" and network.promise.length > LONGEST_WINDOW:
-        raise Refused(
-            "guarantee.length", f"a window of {network.promise.length} slots; allowed: at most {LONGEST_WINDOW}."
+            raise InvalidValue(f"scheme.tuning.{name}", f"given {getattr(method.tuning, name)}; allowed: {most}.")
+    if network.guarantee_section.kind == "window" and network.guarantee_section.length > LONGEST_WINDOW:
+        raise InvalidValue(
+            "guarantee.length",
+            f"a window of {network.guarantee_section.length} slots; allowed: at most {LONGEST_WINDOW}.",
         )
-    if network.promise.horizon_from_slot > network.valid_from_slot:
-        raise Refused(
+    if network.guarantee_section.horizon_from_slot > network.valid_from_slot:
+        raise InvalidValue(
             "guarantee.horizon_from_slot",
-            f"given {network.promise.horizon_from_slot}; allowed: at most {network.valid_from_slot} (valid_from_slot). "
-            "A revision begins a horizon with its own first slot, or goes on with one that has begun.",
+            f"given {network.guarantee_section.horizon_from_slot}; allowed: at most {network.valid_from_slot} "
+            "(valid_from_slot). A revision begins a horizon with its own first slot, or continues the present one.",
         )
     _try("guarantee", network.guarantee)
     model = _try("scheme", network.model)
@@ -109,10 +120,10 @@ def _try(path: str, make: Callable[[], T]) -> T:
     """What `make` gives; a refusal of its own gets the path of the table."""
     try:
         return make()
-    except Refused:
+    except InvalidValue:
         raise
     except BadInput as error:
-        raise Refused(path, str(error)) from None
+        raise InvalidValue(path, str(error)) from None
 
 
 def network_warnings(network: NetworkConfig) -> tuple[str, ...]:
@@ -121,18 +132,19 @@ def network_warnings(network: NetworkConfig) -> tuple[str, ...]:
 
 
 def _warnings(network: NetworkConfig) -> Iterator[str]:
-    promise = network.promise
+    guarantee_section = network.guarantee_section
     total = math.fsum(server.share for server in network.servers)
-    if total > promise.servers_per_slot + 1e-9:
+    if total > guarantee_section.servers_per_slot + 1e-9:
         yield (
             f"the shares add up to {total:g}, so a user is at {total:g} servers of a slot on average, but "
-            f"servers_per_slot is {promise.servers_per_slot}: the promise then holds for each server by itself, not "
-            f"for the network. Set servers_per_slot to {math.ceil(total - 1e-9)} or more, or make the shares smaller."
+            f"servers_per_slot is {guarantee_section.servers_per_slot}: the promise then holds for each server by "
+            f"itself, not for the network. Set servers_per_slot to {math.ceil(total - 1e-9)} or more, "
+            "or make the shares smaller."
         )
-    if promise.epsilon > WEAK_EPSILON * 10**9:
+    if guarantee_section.epsilon > WEAK_EPSILON * 10**9:
         yield f"an epsilon of {network.guarantee().epsilon:g} promises little; 1 or less is usual."
-    end = promise.horizon_from_slot + promise.length
-    if promise.kind == "finite" and network.valid_from_slot >= end:
+    end = guarantee_section.horizon_from_slot + guarantee_section.length
+    if guarantee_section.kind == "finite" and network.valid_from_slot >= end:
         yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
     usual = usual_send_offset(len(network.regions), network.deadline_ns)
     if network.send_offset_ns < usual:

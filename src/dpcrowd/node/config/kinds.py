@@ -20,10 +20,10 @@ __all__ = [
     "SECOND",
     "CertificateName",
     "Duration",
+    "InvalidValue",
     "Moment",
     "Name",
     "NanoEpsilon",
-    "Refused",
     "Section",
     "Size",
     "about",
@@ -69,7 +69,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Base of every table of a configuration file."""
 
 
-class Refused(BadInput):
+class InvalidValue(BadInput):
     """A setting is wrong: `path` says which (relative to the table that found out), `problem` why."""
 
     def __init__(self, path: str, problem: str) -> None:
@@ -77,7 +77,7 @@ class Refused(BadInput):
         self.path = path
         self.problem = problem
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[InvalidValue], tuple[str, str]]:
         return type(self), (self.path, self.problem)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.sampling.schedule import spread_phases
 
 __all__ = ["Links", "TimedLink", "refuse_twice"]
@@ -96,7 +96,7 @@ def refuse_twice(links: Sequence[TimedLink]) -> None:
         before = seen.setdefault((link.low, link.high), [])
         for other in before:
             if links[other].meets(link):
-                raise Refused(
+                raise InvalidValue(
                     f"link[{place}]", f"the same two servers as link[{other}], in the same slots; give each link once."
                 )
         before.append(place)

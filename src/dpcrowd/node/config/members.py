@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config.address import check_endpoint
-from dpcrowd.node.config.kinds import CertificateName, Name, Refused, Section, about
+from dpcrowd.node.config.kinds import CertificateName, InvalidValue, Name, Section, about
 from dpcrowd.node.keys.pins import read_key
 
 __all__ = ["LinkSection", "ServerSection"]
@@ -53,9 +53,9 @@ class ServerSection(Section, frozen=True, kw_only=True):
             try:
                 read_key(key)
             except BadInput as error:
-                raise Refused(f"keys[{number}]", str(error)) from None
+                raise InvalidValue(f"keys[{number}]", str(error)) from None
         if len(set(self.keys)) < len(self.keys):
-            raise Refused("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
+            raise InvalidValue("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
         if not self.certificate_name:
             force_setattr(self, "certificate_name", self.name)
 
@@ -76,9 +76,9 @@ class LinkSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.from_slot is not None and self.from_slot < 0:
-            raise Refused("from_slot", f"given {self.from_slot}; allowed: {_SLOT}.")
+            raise InvalidValue("from_slot", f"given {self.from_slot}; allowed: {_SLOT}.")
         first = self.from_slot or 0
         if self.until_slot is not None and self.until_slot <= first:
-            raise Refused(
+            raise InvalidValue(
                 "until_slot", f"given {self.until_slot}; allowed: a slot above {first}, where the link begins."
             )

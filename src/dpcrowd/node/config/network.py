@@ -40,7 +40,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     general: Annotated[GeneralSection, about("Who and where, and how time is cut.", "a table [network]")] = field(
         name="network"
     )
-    promise: Annotated[GuaranteeSection, about("What is promised to a user.", "a table [guarantee]")] = field(
+    guarantee_section: Annotated[GuaranteeSection, about("What is promised to a user.", "a table [guarantee]")] = field(
         name="guarantee"
     )
     method: Annotated[SchemeSection, about("What the servers compute.", "a table [scheme]")] = field(name="scheme")
@@ -102,15 +102,15 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
 
     def guarantee(self) -> Guarantee:
         """What is promised. The ledger's budget is exact: nine decimals survive the float in between."""
-        promise = self.promise
+        guarantee_section = self.guarantee_section
         return Guarantee(
-            kind=promise.kind,
-            length=promise.length,
-            epsilon=from_nano(promise.epsilon),
-            users=promise.users,
-            regions_per_slot=promise.regions_per_slot,
-            servers_per_slot=promise.servers_per_slot,
-            correlation=promise.correlation,
+            kind=guarantee_section.kind,
+            length=guarantee_section.length,
+            epsilon=from_nano(guarantee_section.epsilon),
+            users=guarantee_section.users,
+            regions_per_slot=guarantee_section.regions_per_slot,
+            servers_per_slot=guarantee_section.servers_per_slot,
+            correlation=guarantee_section.correlation,
         )
 
     def model(self) -> ProcessModel:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from dpcrowd.node.config.address import check_endpoint, host_and_port, is_loopback
-from dpcrowd.node.config.kinds import Duration, Name, Refused, Section, Size, about
+from dpcrowd.node.config.kinds import Duration, InvalidValue, Name, Section, Size, about
 from dpcrowd.node.config.tokens import TokensSection
 
 __all__ = [
@@ -55,7 +55,7 @@ class ListenSection(Section, frozen=True, kw_only=True):
         host_and_port("http", self.http)
         if (self.http_certificate is None) != (self.http_key is None):
             missing = "http_certificate" if self.http_certificate is None else "http_key"
-            raise Refused(missing, "missing; HTTPS needs both http_certificate and http_key, HTTP neither.")
+            raise InvalidValue(missing, "missing; HTTPS needs both http_certificate and http_key, HTTP neither.")
 
     @property
     def http_address(self) -> tuple[str, int]:
@@ -130,12 +130,12 @@ class IngestSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.max_body <= 1 << 30:
-            raise Refused("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
+            raise InvalidValue("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
         if not 1 << 20 <= self.journal_limit <= 1 << 40:
-            raise Refused("journal_limit", f"given {self.journal_limit}; allowed: 1MiB to 1024GiB.")
+            raise InvalidValue("journal_limit", f"given {self.journal_limit}; allowed: 1MiB to 1024GiB.")
         for name, given in (("future", self.future), ("max_downtime", self.max_downtime)):
             if given is not None and given > 86_400_000_000_000:
-                raise Refused(name, f"given {given}; allowed: 0s to 1d.")
+                raise InvalidValue(name, f"given {given}; allowed: 0s to 1d.")
 
 
 class NoiseSection(Section, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class RetentionSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.releases < 3_600_000_000_000:
-            raise Refused("releases", f"given {self.releases}; allowed: 1h to 36500d.")
+            raise InvalidValue("releases", f"given {self.releases}; allowed: 1h to 36500d.")
 
 
 class LedgerSection(Section, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ class DebugSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 1 << 20 <= self.record_limit <= 1 << 40:
-            raise Refused("record_limit", f"given {self.record_limit}; allowed: 1MiB to 1024GiB.")
+            raise InvalidValue("record_limit", f"given {self.record_limit}; allowed: 1MiB to 1024GiB.")
 
 
 class NodeConfig(Section, frozen=True, kw_only=True):
@@ -245,7 +245,9 @@ class NodeConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.ledger.shared is not None and self.ledger.shared == self.data:
-            raise Refused("ledger.shared", "given this node's own data folder; name another node's, or leave it out.")
+            raise InvalidValue(
+                "ledger.shared", "given this node's own data folder; name another node's, or leave it out."
+            )
 
     @property
     def served_certificate(self) -> Path:

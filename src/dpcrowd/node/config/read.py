@@ -19,7 +19,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from dpcrowd.errors import BadInput, unknown_name
-from dpcrowd.node.config.kinds import Refused, field_type, meta_of
+from dpcrowd.node.config.kinds import InvalidValue, field_type, meta_of
 
 __all__ = ["fields_of", "parse", "read_toml", "rows_of"]
 
@@ -47,7 +47,7 @@ def parse(text: str, kind: type[T], where: str, decode: Callable[[type, Any], An
     try:
         _check_names(raw, kind, "", kind)
         return msgspec.convert(raw, kind, dec_hook=decode)
-    except Refused as refused:
+    except InvalidValue as refused:
         raise BadInput(_line(where, raw, refused.path, refused.problem)) from None
     except msgspec.ValidationError as error:
         path, problem = _explain(error, raw, kind)
@@ -79,8 +79,8 @@ def _check_names(raw: Any, kind: Any, path: str, root: Any) -> None:
         if known and name not in known:
             home = _homes(root).get(name)
             if home is not None:
-                raise Refused(path, f"'{name}' is no setting of this table; it belongs in {home}.")
-            raise Refused(path, str(unknown_name("setting", _shown_name(name), known)))
+                raise InvalidValue(path, f"'{name}' is no setting of this table; it belongs in {home}.")
+            raise InvalidValue(path, str(unknown_name("setting", _shown_name(name), known)))
         _check_numbers(value, here)
         inner = field_type(known.get(name))
         if isinstance(value, dict) and fields_of(inner):
@@ -110,7 +110,7 @@ def _check_numbers(value: Any, path: str) -> None:
         for number, item in enumerate(value):
             _check_numbers(item, f"{path}[{number}]")
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise Refused(path, "given a whole number of more than 64 bits; no setting is that large.")
+        raise InvalidValue(path, "given a whole number of more than 64 bits; no setting is that large.")
 
 
 def _explain(error: msgspec.ValidationError, raw: Any, kind: Any) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def _explain(error: msgspec.ValidationError, raw: Any, kind: Any) -> tuple[str, 
     assert match is not None
     path = (match["path"] or "").lstrip(".")
     cause = error.__cause__
-    if isinstance(cause, Refused):
+    if isinstance(cause, InvalidValue):
         return f"{path}.{cause.path}".strip("."), cause.problem
     missing = _MISSING.match(match["text"])
     if missing:

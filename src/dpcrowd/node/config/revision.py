@@ -9,7 +9,7 @@ a new horizon of a finite one, with its own first slot, so that all servers begi
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.network import NetworkConfig
 
 __all__ = ["check_member", "check_next"]
@@ -22,7 +22,7 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
     """Refuse a revision that cannot follow the current one."""
     try:
         _check(current, following)
-    except Refused as refused:
+    except InvalidValue as refused:
         raise BadInput(f"{where}: {refused}") from None
 
 
@@ -44,24 +44,28 @@ def check_member(network: NetworkConfig, server: str, where: str = "network.toml
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     if following.revision <= current.revision:
-        raise Refused(
+        raise InvalidValue(
             "network.revision",
             f"given {following.revision}, but the file differs from revision {current.revision}, which is in use; "
             "allowed: a higher number for what is new.",
         )
     if following.valid_from_slot <= current.valid_from_slot:
-        raise Refused(
+        raise InvalidValue(
             "network.valid_from_slot",
             f"given {following.valid_from_slot}; allowed: above {current.valid_from_slot}, where the current began.",
         )
     for name in ("id", "epoch", "slot"):
         _same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
-    for name in current.promise.__struct_fields__:
+    for name in current.guarantee_section.__struct_fields__:
         if name != "horizon_from_slot":
-            _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
-    began, begins = current.promise.horizon_from_slot, following.promise.horizon_from_slot
+            _same(
+                f"guarantee.{name}",
+                getattr(current.guarantee_section, name),
+                getattr(following.guarantee_section, name),
+            )
+    began, begins = current.guarantee_section.horizon_from_slot, following.guarantee_section.horizon_from_slot
     if begins not in (began, following.valid_from_slot):
-        raise Refused(
+        raise InvalidValue(
             "guarantee.horizon_from_slot",
             f"given {begins}; allowed: {began}, where the present horizon began, or {following.valid_from_slot} "
             "(valid_from_slot), to begin a new one with this revision.",
@@ -73,6 +77,6 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
 
 def _same(path: str, current: object, following: object) -> None:
     if current != following:
-        raise Refused(
+        raise InvalidValue(
             path, "differs from the running revision; a change of it needs a new network with an id of its own."
         )

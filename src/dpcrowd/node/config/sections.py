@@ -14,10 +14,10 @@ from msgspec.structs import force_setattr
 from dpcrowd.node.config.kinds import (
     SECOND,
     Duration,
+    InvalidValue,
     Moment,
     Name,
     NanoEpsilon,
-    Refused,
     Section,
     about,
 )
@@ -82,18 +82,18 @@ class GeneralSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not SECOND <= self.slot <= 86_400 * SECOND:
-            raise Refused("slot", f"given {self.slot}; allowed: 1s to 1d.")
+            raise InvalidValue("slot", f"given {self.slot}; allowed: 1s to 1d.")
         if self.grace >= self.slot:
-            raise Refused("grace", f"given {self.grace}; allowed: 0s to below the slot of {self.slot}.")
+            raise InvalidValue("grace", f"given {self.grace}; allowed: 0s to below the slot of {self.slot}.")
         if not 0 < self.deadline <= self.slot - self.grace:
             left = Duration(self.slot - self.grace)
-            raise Refused(
+            raise InvalidValue(
                 "deadline", f"given {self.deadline}; allowed: above 0s and at most {left}, the slot less the grace."
             )
         if self.send_offset is None:  # whoever writes the default into the file means the same
             force_setattr(self, "send_offset", usual_send_offset(len(self.regions), self.deadline))
         elif self.send_offset >= self.deadline:
-            raise Refused(
+            raise InvalidValue(
                 "send_offset",
                 f"given {self.send_offset}; allowed: 0s to below the deadline of {self.deadline}, since neighbours "
                 "have to hear of a slot before its exchange is over.",
@@ -101,13 +101,13 @@ class GeneralSection(Section, frozen=True, kw_only=True):
         seen: set[str] = set()
         for number, region in enumerate(self.regions):
             if not region or region != region.strip() or len(region) > _LONGEST_NAME or not region.isprintable():
-                raise Refused(
+                raise InvalidValue(
                     f"regions[{number}]",
                     f"given a text of {len(region)} characters that cannot be a name; allowed: 1 to {_LONGEST_NAME} "
                     "printable characters, no space at either end.",
                 )
             if region in seen:
-                raise Refused(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
+                raise InvalidValue(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
             seen.add(region)
 
 
@@ -150,7 +150,7 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.horizon_from_slot and self.kind != "finite":
-            raise Refused(
+            raise InvalidValue(
                 "horizon_from_slot",
                 f'given {self.horizon_from_slot} with kind = "{self.kind}"; allowed: with kind = "finite" only. The '
                 "budget of a window comes back by itself: leave it out.",

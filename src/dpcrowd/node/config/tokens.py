@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec.structs import force_setattr
 
-from dpcrowd.node.config.kinds import Refused, Section, about
+from dpcrowd.node.config.kinds import InvalidValue, Section, about
 
 __all__ = ["Right", "TokensSection", "token_hash"]
 
@@ -64,10 +64,10 @@ def token_hash(token: str) -> str:
 def _hashed(path: str, token: str) -> str:
     if token.startswith("sha256:"):
         if not _HASHED.fullmatch(token.lower()):
-            raise Refused(path, "not 64 hexadecimal digits after 'sha256:'; allowed: the SHA-256 of a token.")
+            raise InvalidValue(path, "not 64 hexadecimal digits after 'sha256:'; allowed: the SHA-256 of a token.")
         return token.lower()
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise Refused(
+        raise InvalidValue(
             path,
             f"a plain token of {len(token)} characters; allowed: at least {_SHORTEST_TOKEN} printable ASCII characters "
             'without spaces, as a header can carry them, or "sha256:" and the hash of one.',

@@ -12,7 +12,7 @@ from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account, sharing_problem
-from dpcrowd.privacy.allowance import by_revision
+from dpcrowd.privacy.allowance import new_horizon_by_revision
 from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
@@ -70,7 +70,7 @@ def _sealed(network: NetworkConfig, storage: Storage) -> int | None:
         with suppress(BadInput):
             slot = saved_slot(state)
             return network.clock().closes(slot) if slot >= 0 else None
-    entries = storage.ledger.spent_since(0)
+    entries = storage.ledger.payments_since(0)
     paid = [one.closes_ns for one in entries if one.kind == "sample" and one.network == network.id]
     last = storage.releases.latest()
     return max([*paid, *([] if last is None else [last.opens_ns + last.length_ns])], default=None)
@@ -81,56 +81,56 @@ def _check_promises(network: NetworkConfig, storage: Storage, now_ns: int) -> It
     clock = network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     account = load_account(storage, network, slot)
-    promises = account.promises
-    declared = account.promise_of(network.id) is not None
-    if not declared:
+    guarantees = account.guarantees
+    is_declared = account.guarantee_of(network.id) is not None
+    if not is_declared:
         yield note("budget", f"network '{network.id}' has not paid into this ledger yet: its promise is not there.")
-    for promise in promises:
-        cost = Spending(promise, clock.opens(slot), account)
-        counted = account.counted(promise, clock.opens(slot))
+    for declared in guarantees:
+        cost = Spending(declared, clock.opens(slot), account)
+        counted = account.counted_payments(declared, clock.opens(slot))
         paid = min(sum(one.nano for one in counted if one.kind == "sample"), cost.spent)
-        span = "since its horizon began" if promise.span_ns is None else "in its present window"
-        counts = f", which counts as {format_epsilon(cost.spent)} for users {promise.bounds}"
+        span = "since its horizon began" if declared.span_ns is None else "in its present window"
+        counts = f", which counts as {format_epsilon(cost.spent)} for users {declared.bounds}"
         blocked = f", and blocked is {cost.text}" if cost.blocked else "."
         text = (
-            f"network '{promise.network}' promises ε={format_epsilon(promise.nano)}; all networks on this ledger "
+            f"network '{declared.network}' promises ε={format_epsilon(declared.nano)}; all networks on this ledger "
             f"together have spent {format_epsilon(paid)} {span}"
             f"{counts if cost.spent > paid else ''}{blocked}"
         )
         yield passed("budget", text)
     total = format_epsilon(account.total - account.lost)
     blocked = f", and ε={format_epsilon(account.lost)} of confirmed losses was blocked" if account.lost else ""
-    text = f"since the ledger began ε={total} was spent{blocked}, over {max(len(promises), 1)} network(s)."
+    text = f"since the ledger began ε={total} was spent{blocked}, over {max(len(guarantees), 1)} network(s)."
     yield passed("budget", text)
-    shared = sharing_problem(network.id, network.guarantee().users == "roaming", promises)
+    shared = sharing_problem(network.id, network.guarantee().users == "roaming", guarantees)
     if shared:
         fix = "Give the network whose users roam a ledger of its own ('Parting two networks' in docs/operate.md)."
         yield problem("sharing", f"the server will not start: {shared}", fix)
-    elif declared:
+    elif is_declared:
         yield from _check_allowance(network, account, slot)
 
 
 def _check_allowance(network: NetworkConfig, account: Account, slot: int) -> Iterator[Finding]:
     """Whether a sample of the present slot could be paid, by the account's own judgement."""
-    guarantee, allowance = network.guarantee(), account.may(network.clock().opens(slot))
+    guarantee, allowance = network.guarantee(), account.allowance(network.clock().opens(slot))
     short = allowance.shortage
     if not short:
         return
-    promise, own = allowance.promise, allowance.promise.network == network.id
+    declared, own = allowance.guarantee, allowance.guarantee.network == network.id
     if guarantee.kind == "finite" and (own or allowance.is_over):
         fix = "'dpcrowd node new-horizon' begins a new horizon on top of what was spent: a new promise to your users."
         if guarantee.users == "roaming":
-            how = by_revision(network.id)
+            how = new_horizon_by_revision(network.id)
             fix = f"A new horizon is a new promise to the users, for all servers alike: {how}."
         yield problem("budget", f"there is no sample any more: {short}", fix)
         return
     cost = allowance.binding
     back = f" What comes back next: {cost.comes_back}." if cost.comes_back else ""
     text = f"there is no sample for now: {short}{back}"
-    if own and allowance.counted <= promise.nano and not cost.blocked:
+    if own and allowance.counted <= declared.nano and not cost.blocked:
         yield note("budget", text)  # a window whose budget is used up is what a scheme does that uses its budget
         return
     fix = "Wait: the server estimates from its neighbours meanwhile."
     if not own:
-        fix = f"{fix} If that network has ended: 'dpcrowd node withdraw NODE.TOML {promise.network}'."
+        fix = f"{fix} If that network has ended: 'dpcrowd node withdraw NODE.TOML {declared.network}'."
     yield problem("budget", text, fix)

@@ -48,7 +48,7 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     reason = f"a neighbour remembers {remembered} samples, the folder {asked.counter}"
     if asked.remembered is None:
         reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
-    entries = storage.ledger.spent_since(0)
+    entries = storage.ledger.payments_since(0)
     known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
     counter = storage.ledger.book_loss(
         min(known, until - clock.length_ns),
@@ -61,7 +61,7 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     )
     slot = clock.slot_of(asked.at_ns)
     account = load_account(storage, network, slot)
-    text = _loss_text(account.may(clock.opens(slot)).own, until)
+    text = _loss_text(account.allowance(clock.opens(slot)).own, until)
     return on.LossBooked(asked.at_ns, counter, text, account)
 
 
@@ -93,7 +93,7 @@ def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage
 def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str:
     ahead = [
         entry
-        for entry in account.dated(again_ns)
+        for entry in account.payments_after(again_ns)
         if entry.network == account.network and entry.kind == "sample" and entry.opens_ns >= again_ns
     ]
     text = (

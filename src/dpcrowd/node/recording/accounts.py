@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+from msgspec import field
 
 from dpcrowd.privacy.account import Account, Horizon
 from dpcrowd.privacy.clock_jumps import Jump
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots
 from dpcrowd.privacy.payments import Payment, Payments
-from dpcrowd.privacy.promise import Promise, Slots
 
 __all__ = ["AccountChange", "change_of", "changed"]
 
@@ -29,31 +30,31 @@ class AccountChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     count: int
     total: int
     lost: int
-    known_ns: int
+    complete_after_ns: int = field(name="known_ns")
     payments: tuple[Payment, ...] = ()
     anew: bool = False
-    promises: tuple[Promise, ...] | None = None
+    guarantees: tuple[NetworkGuarantee, ...] | None = field(name="promises", default=None)
     jumps: tuple[Jump, ...] | None = None
     horizons: tuple[Horizon, ...] | None = None
-    given: Slots | None = None
+    slots: Slots | None = field(name="given", default=None)
 
 
 def change_of(before: Account | None, after: Account) -> AccountChange:
     """What has to be written so that `changed` gives the same account again."""
-    anew = before is None or before.known_ns != after.known_ns or before.count > after.count
+    anew = before is None or before.complete_after_ns != after.complete_after_ns or before.count > after.count
     known = before if before is not None and not anew else Account("")
     return AccountChange(
         network=after.network,
         count=after.count,
         total=after.total,
         lost=after.lost,
-        known_ns=after.known_ns,
+        complete_after_ns=after.complete_after_ns,
         payments=tuple(one for one in after.payments if one.number > known.count),
         anew=anew,
-        promises=after.promises if known.promises != after.promises else None,
+        guarantees=after.guarantees if known.guarantees != after.guarantees else None,
         jumps=after.jumps if known.jumps != after.jumps else None,
         horizons=after.horizons if known.horizons != after.horizons else None,
-        given=after.given if known.given != after.given else None,
+        slots=after.configured if known.configured != after.configured else None,
     )
 
 
@@ -69,10 +70,10 @@ def changed(before: Account | None, change: AccountChange) -> Account:
         count=change.count,
         total=change.total,
         lost=change.lost,
-        known_ns=change.known_ns,
+        complete_after_ns=change.complete_after_ns,
         payments=payments,
-        promises=known.promises if change.promises is None else change.promises,
+        guarantees=known.guarantees if change.guarantees is None else change.guarantees,
         jumps=known.jumps if change.jumps is None else change.jumps,
         horizons=known.horizons if change.horizons is None else change.horizons,
-        given=known.given if change.given is None else change.given,
+        configured=known.configured if change.slots is None else change.slots,
     )

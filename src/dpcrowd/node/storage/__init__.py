@@ -6,7 +6,7 @@ numbers; `journal/`, in the node's own folder, holds one file per open slot with
 
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
-from dpcrowd.node.storage.ledger import Ledger, Sample
+from dpcrowd.node.storage.ledger import LedgerStore, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
 from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
@@ -15,7 +15,7 @@ __all__ = [
     "Event",
     "Events",
     "Journal",
-    "Ledger",
+    "LedgerStore",
     "Memory",
     "Refusal",
     "Refusals",

@@ -23,11 +23,11 @@ from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, put_complete
 from dpcrowd.privacy.account import EVER, Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps, elapsed_start
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots, UserBounds
 from dpcrowd.privacy.payments import Payment
-from dpcrowd.privacy.promise import Promise, Slots, UserBounds
 from dpcrowd.privacy.units import format_epsilon, utc_text
 
-__all__ = ["Ledger", "Sample"]
+__all__ = ["LedgerStore", "Sample"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sample:
     noisy: bytes
 
 
-class Ledger:
+class LedgerStore:
     """The ledger as one network sees it: it reads everybody's rows and writes its own."""
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
@@ -59,16 +59,16 @@ class Ledger:
         """
         # By the writer's connection: readers of estimates must not delay a slot.
         account = self._loaded = load(self._database.rows, self._network, opens_ns, self._loaded)
-        return replace(account, given=slots)
+        return replace(account, configured=slots)
 
-    def may(self, opens_ns: int) -> Allowance:
+    def allowance(self, opens_ns: int) -> Allowance:
         """What a slot that opens at a time may cost, so that every promise on this ledger holds, and why no more."""
-        return self.account(opens_ns).may(opens_ns)
+        return self.account(opens_ns).allowance(opens_ns)
 
-    def spent_since(self, at_ns: int) -> list[Payment]:
+    def payments_since(self, at_ns: int) -> list[Payment]:
         """All payments, of all networks, for slots that closed after a time; oldest first. For times see `dated`."""
         account = self.account(EVER)
-        return account.dated(elapsed_start(account.jumps, at_ns))
+        return account.payments_after(elapsed_start(account.jumps, at_ns))
 
     def _load(self, connection: sqlite3.Connection, opens_ns: int) -> Account:
         return load(fetcher(connection), self._network, opens_ns, self._loaded)
@@ -113,7 +113,7 @@ class Ledger:
             raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
         with self._database.transaction() as connection:
             before = self._load(connection, to_ns)
-            after = before.lose(from_ns, to_ns, nano)
+            after = before.book_loss(from_ns, to_ns, nano)
             append(connection, before, after, reason)
             new = self._count(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
@@ -158,7 +158,7 @@ class Ledger:
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)
             after = before.declare(nano, span_ns, bounds=bounds, roaming=roaming, horizon_slot=horizon_slot, **grid)
-            new, old = after.own, before.promise_of(self._network)
+            new, old = after.own, before.guarantee_of(self._network)
             since_ns = 0 if old is None else old.since_ns
             begun = new.span_ns is None and new.since_ns > since_ns and after.count > 0
             told = text(self._load(connection, EVER)) if begun else ""
@@ -192,7 +192,7 @@ class Ledger:
             append(connection, before, before.withdraw(network))
             add_event(connection, network, at_ns, "withdrawn", text)
 
-    def _other_slots(self, connection: sqlite3.Connection, new: Promise, old: Promise) -> bool:
+    def _other_slots(self, connection: sqlite3.Connection, new: NetworkGuarantee, old: NetworkGuarantee) -> bool:
         """Whether slots have other numbers or times than when the network was here last."""
         if new.slot_ns == 1:
             return False

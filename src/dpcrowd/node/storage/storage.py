@@ -18,7 +18,7 @@ from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import StorageFailed, translated
 from dpcrowd.node.storage.journal import NEVER, Journal, erase
-from dpcrowd.node.storage.ledger import Ledger
+from dpcrowd.node.storage.ledger import LedgerStore
 from dpcrowd.node.storage.lock import FileLock
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, check_version, migrate
 from dpcrowd.node.storage.notes import (
@@ -56,7 +56,7 @@ class Storage:
         self._network = network
         self._journal = journal
         self._resources = ExitStack()
-        self.ledger = Ledger(database, reader, network)
+        self.ledger = LedgerStore(database, reader, network)
         self.releases = Releases(reader, network)
         self.refusals = Refusals(database, reader, network)
         self.memory = Memory(database, reader, network)
@@ -220,7 +220,7 @@ class Storage:
         with closing(Database(self._reader.path, read_only=True)) as source:  # so that no reader has to wait
             source.copy_to(to_path)
         with closing(Database(to_path, read_only=True)) as copy:
-            return Ledger(copy, copy, self._network).counter()
+            return LedgerStore(copy, copy, self._network).counter()
 
     def problems(self) -> list[str]:
         """A thorough check of the ledger's database, which reads all of it; empty if nothing is wrong."""

@@ -214,7 +214,9 @@ def test_a_horizon_begins_with_a_revision() -> None:
     plain = _finite()
     plain["network"]["valid_from_slot"] = 7
     for slot in (0, 3, 7):
-        assert network_of(changed(plain, "guarantee.horizon_from_slot", slot)).promise.horizon_from_slot == slot
+        assert (
+            network_of(changed(plain, "guarantee.horizon_from_slot", slot)).guarantee_section.horizon_from_slot == slot
+        )
     with pytest.raises(
         BadInput, match=r"guarantee\.horizon_from_slot: given 8; allowed: at most 7 \(valid_from_slot\)"
     ):

@@ -14,7 +14,7 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.status import budget
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Storage
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems
 
 
@@ -167,7 +167,7 @@ def test_users_at_more_servers_are_counted_as_such(net: Path) -> None:
     )
 
 
-def test_the_promise_of_another_network_binds(net: Path) -> None:
+def test_the_guarantee_of_another_network_binds(net: Path) -> None:
     """The own budget looks fine, and yet nothing is sampled: the other network has to be named."""
     data = pay(net, _a_while_ago())
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:

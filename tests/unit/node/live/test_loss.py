@@ -89,8 +89,8 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert f"ε=1 at slot {free}, {rfc3339(clock.opens(free))}." in text, "when it samples again"
     assert storage.ledger.counter() == booked.counter == 2
     assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
-    assert storage.ledger.may(clock.opens(24)).nano == 0
-    assert [storage.ledger.may(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
+    assert storage.ledger.allowance(clock.opens(24)).nano == 0
+    assert [storage.ledger.allowance(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
     again = machine_of(files, storage, 24).trust
     again.start(23, 24)
     again.echo("server-2", 24, (20, 1), None)

@@ -113,8 +113,10 @@ def test_accounts_come_out_of_it_as_they_went_in() -> None:
     for number in range(3):
         told.append(paid_in(told[-1], number, 5))
     told.append(told[-1].set_clock(ClockSteps(), told[-1].slots.opens(4), 10**10)[0])
-    told.append(told[-1].lose(told[-1].slots.opens(5), told[-1].slots.opens(6), 7))
-    told.append(replace(told[-1], payments=Payments(told[-1].payments.after(told[-1].slots.opens(2))), known_ns=10**18))
+    told.append(told[-1].book_loss(told[-1].slots.opens(5), told[-1].slots.opens(6), 7))
+    told.append(
+        replace(told[-1], payments=Payments(told[-1].payments.after(told[-1].slots.opens(2))), complete_after_ns=10**18)
+    )
     told.append(replace(told[-1], network="other").declare(9, None, slot_ns=10**9))
     before = replayed = None
     for one in told:

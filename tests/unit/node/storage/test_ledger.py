@@ -12,7 +12,7 @@ import pytest
 from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.storage import SlotTaken, Storage, StorageFailed
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
-from dpcrowd.privacy.promise import Promise, UserBounds
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
 
 
@@ -89,22 +89,22 @@ def test_a_restart_with_other_settings_refills_nothing(tmp_path: Path) -> None:
         draw(storage, 0, nano=60)
     with open_storage(tmp_path, "new", nano=100) as storage:
         assert storage.ledger.counter() == 0
-        assert [(entry.network, entry.nano) for entry in storage.ledger.spent_since(0)] == [("old", 60)]
+        assert [(entry.network, entry.nano) for entry in storage.ledger.payments_since(0)] == [("old", 60)]
         with pytest.raises(BudgetExhausted) as refused:
             draw(storage, 50, nano=41)
         assert (refused.value.requested, refused.value.remaining) == (41, 40)
         assert draw(storage, 50, nano=40) == 1
 
 
-def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
+def test_payments_since_lists_what_closed_later(storage: Storage) -> None:
     """The window of the scheme's ledger is rebuilt from this list: a slot that just left must not be in it."""
     for slot in (1, 2, 5):
         draw(storage, slot, nano=slot)
-    found = storage.ledger.spent_since(opens(3))
+    found = storage.ledger.payments_since(opens(3))
     assert [(entry.slot, entry.opens_ns, entry.closes_ns, entry.nano, entry.kind) for entry in found] == [
         (5, opens(5), opens(6), 5, "sample")
     ]
-    assert [entry.slot for entry in storage.ledger.spent_since(opens(3) - 1)] == [2, 5]
+    assert [entry.slot for entry in storage.ledger.payments_since(opens(3) - 1)] == [2, 5]
 
 
 def test_a_window_promise_holds_at_its_exact_edge(window: Storage) -> None:
@@ -144,9 +144,9 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
             assert (sample.noisy, storage.state()) == (b"of " + name, name)
         with pytest.raises(BudgetExhausted, match="network 'a'"):
             draw(b, 1, nano=2)
-        assert [entry.network for entry in a.ledger.spent_since(0)] == ["b", "a"]
+        assert [entry.network for entry in a.ledger.payments_since(0)] == ["b", "a"]
         assert a.ledger.total_spent() == b.ledger.total_spent() == 9
-        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.account(0).promises] == [
+        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.account(0).guarantees] == [
             ("a", 10, None),
             ("b", 100, None),
         ]
@@ -195,10 +195,10 @@ def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
         draw(storage, 5, nano=1)
     storage.ledger.new_horizon(opens(1), opens(5), "sum is now 2e-8")
     storage.ledger.declare(10, None, slots=SLOTS)
-    assert storage.ledger.account(0).promises[0].since_ns == opens(1)
+    assert storage.ledger.account(0).guarantees[0].since_ns == opens(1)
     assert draw(storage, 5, nano=10) == 2
     storage.ledger.new_horizon(opens(0), opens(6), "begins behind all that was paid")
-    assert storage.ledger.account(0).promises[0].since_ns == opens(6)
+    assert storage.ledger.account(0).guarantees[0].since_ns == opens(6)
     assert storage.ledger.total_spent() == 20
     assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
 
@@ -281,10 +281,10 @@ def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
 @pytest.mark.parametrize(("nano", "span"), [(11, 3 * LENGTH), (10, 3 * LENGTH - 1), (1, 1)])
 def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: int, span: int) -> None:
     """Whoever edits epsilon in the file, and deletes the copy beside the ledger, would break what users were told."""
-    (before,) = window.ledger.account(0).promises
+    (before,) = window.ledger.account(0).guarantees
     with pytest.raises(BadInput, match=r"promised ε=0\.00000001 in any 30 s .* weaker"):
         window.ledger.declare(nano, span, slots=SLOTS)
-    assert window.ledger.account(0).promises == (before,)
+    assert window.ledger.account(0).guarantees == (before,)
 
 
 def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path
             ):
                 declare(10, None, bounds=bounds, roaming=roaming)
         declare(10, None, bounds=UserBounds(2, 5), roaming=True)
-        assert storage.ledger.account(0).promises == (Promise("crowd", 10, None, 0, UserBounds(2, 5), True),)
+        assert storage.ledger.account(0).guarantees == (NetworkGuarantee("crowd", 10, None, 0, UserBounds(2, 5), True),)
 
 
 def test_a_stronger_promise_is_taken(window: Storage) -> None:
@@ -319,13 +319,13 @@ def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 0, nano=4)
-        room = b.ledger.may(opens(1))
-        assert (room.nano, room.counted, room.promise.network) == (6, 4, "a")
+        room = b.ledger.allowance(opens(1))
+        assert (room.nano, room.counted, room.guarantee.network) == (6, 4, "a")
         with pytest.raises(BudgetExhausted):
             draw(b, 1, nano=7)
         draw(b, 1, nano=6)
-        assert a.ledger.may(opens(2)).nano == 0
-        assert a.ledger.may(opens(3)).nano == 4
+        assert a.ledger.allowance(opens(2)).nano == 0
+        assert a.ledger.allowance(opens(3)).nano == 4
 
 
 def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path: Path) -> None:
@@ -345,10 +345,10 @@ def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: lis
     for jump in jumps:
         window.ledger.set_clock(opens(slot), jump * LENGTH)
         slot += jump
-    assert window.ledger.may(opens(slot)).nano == 0
+    assert window.ledger.allowance(opens(slot)).nano == 0
     with pytest.raises(BudgetExhausted):
         draw(window, slot, nano=1)
-    (entry,) = window.ledger.spent_since(opens(slot - 2))
+    (entry,) = window.ledger.payments_since(opens(slot - 2))
     assert entry.opens_ns == opens(slot - 1)
     draw(window, slot + 2, nano=10)  # three slots of time have passed
     assert [event.kind for event in window.events.all()] == ["clock"] * len(jumps)
@@ -358,8 +358,8 @@ def test_ahead_after_back_counts_what_was_paid_between(window: Storage) -> None:
     """A payment that is dated after a jump's start, because the clock had gone back before, is as old as it is."""
     draw(window, 10, nano=10)
     window.ledger.set_clock(opens(9), 20 * LENGTH)
-    assert window.ledger.may(opens(29)).nano == 0
-    assert window.ledger.may(opens(33)).nano == 10
+    assert window.ledger.allowance(opens(29)).nano == 0
+    assert window.ledger.allowance(opens(33)).nano == 10
 
 
 def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
         draw(a, 0, nano=10)
         a.ledger.set_clock(opens(1), 9 * LENGTH)
         b.ledger.set_clock(opens(1) + SECOND, 9 * LENGTH + 1)
-        assert a.ledger.may(opens(12)).nano == 10
+        assert a.ledger.allowance(opens(12)).nano == 10
         b.ledger.set_clock(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
         a.ledger.set_clock(opens(12) + SECOND, 9 * LENGTH)
         assert len(a.events.all()) == 2

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field, replace
 from dpcrowd.privacy.clock_jumps import Jump, elapsed_start
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["Promise", "Slots", "UserBounds", "Windows"]
+__all__ = ["NetworkGuarantee", "Slots", "UserBounds", "Windows"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Promise:
+class NetworkGuarantee:
     """At most `nano` in any window of `span_ns`; None: in all the time since `since_ns`, the start of the horizon.
 
     bounds        in how many regions, and at how many servers, a user may count per slot
@@ -188,7 +188,7 @@ class Promise:
         """When a slot of the network opens."""
         return self.epoch_ns + slot * self.slot_ns
 
-    def following(self, old: Promise | None) -> Promise:
+    def following(self, old: NetworkGuarantee | None) -> NetworkGuarantee:
         """This promise, as it is configured, with the start of its horizon; a new epoch alone begins none."""
         if self.span_ns is not None:
             return replace(self, since_ns=0)
@@ -200,7 +200,7 @@ class Promise:
         # Roaming users need the horizon that all servers have: not one that the operator of this one began.
         return replace(self, since_ns=min(old.since_ns, configured) if self.roaming else old.since_ns)
 
-    def weaker_than(self, old: Promise) -> bool:
+    def weaker_than(self, old: NetworkGuarantee) -> bool:
         """Whether users who were promised `old` would be promised less."""
         if self.nano > old.nano or not self.bounds.covers(old.bounds) or (old.roaming and not self.roaming):
             return True
