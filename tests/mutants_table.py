@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         "confirmed-loss-blocks-nothing",
-        "privacy/spending.py",
+        "privacy/allowance.py",
         "return self._lost + self._paid - self.spent",
         "return self._paid - self.spent",
         "The operator is not told why there is no budget.",

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.allowance import Spending
 from dpcrowd.privacy.clock_jumps import ClockSteps
-from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import NANO, utc_text
 
 SECOND = 1_000_000_000

@@ -11,11 +11,12 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
 from dpcrowd.node.doctor.clock_checks import check_clock, check_synchronised
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.doctor.heard_checks import check_heard
+from dpcrowd.node.doctor.host_checks import check_disk, check_ports, running_process
 from dpcrowd.node.doctor.ledger_checks import LedgerState, read_ledger
-from dpcrowd.node.doctor.machine_checks import check_disk, check_ports, running_process
+from dpcrowd.node.doctor.message_checks import check_heard
 from dpcrowd.node.doctor.neighbour_checks import try_neighbours
-from dpcrowd.node.doctor.own_checks import (
+from dpcrowd.node.doctor.running_checks import Ask, check_deserted, check_running
+from dpcrowd.node.doctor.server_checks import (
     check_certificate,
     check_files,
     check_https,
@@ -23,7 +24,6 @@ from dpcrowd.node.doctor.own_checks import (
     check_sampler,
     check_schedule,
 )
-from dpcrowd.node.doctor.running_checks import Ask, check_deserted, check_running
 from dpcrowd.node.live.revisions import current_revision
 
 __all__ = ["examine"]

@@ -12,8 +12,7 @@ from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account, sharing_problem
-from dpcrowd.privacy.allowance import new_horizon_by_revision
-from dpcrowd.privacy.spending import Spending
+from dpcrowd.privacy.allowance import Spending, new_horizon_by_revision
 from dpcrowd.privacy.units import format_epsilon
 from dpcrowd.schemes.server import saved_slot
 

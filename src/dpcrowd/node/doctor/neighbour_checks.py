@@ -13,7 +13,7 @@ from datetime import datetime
 
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.config.address import host_and_port
-from dpcrowd.node.config.members import ServerSection
+from dpcrowd.node.config.sections import ServerSection
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.keys.checks import certificate_problems, expires_soon
 

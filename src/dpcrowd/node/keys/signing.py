@@ -8,7 +8,7 @@ that a neighbour can check who wrote them, whatever way they came. `network.toml
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from cryptography import x509
@@ -29,7 +29,9 @@ __all__ = [
     "public_text",
     "read_certificate",
     "sign",
+    "signer",
     "supported",
+    "verifier",
     "verify",
 ]
 
@@ -39,6 +41,7 @@ PublicKey = Ed25519PublicKey
 # TLS 1.3 signs texts that begin with 64 spaces, certificates and requests are DER that begins with 0x30: with this in
 # front no signature of one kind can pass for one of another kind, although all are made by the same key.
 _CONTEXT = b"dpcrowd signed parts, version 1\0"
+_NETWORK = b"dpcrowd network"
 
 
 def sign(key: PrivateKey, *parts: bytes) -> bytes:
@@ -56,6 +59,22 @@ def verify(pinned_keys: Iterable[str], signature: bytes, *parts: bytes) -> bool:
             continue
         return True
     return False
+
+
+def signer(network_id: str, key: PrivateKey) -> Callable[..., bytes]:
+    """sign(*parts) -> signature"""
+    named = _NETWORK, network_id.encode()
+    return lambda *parts: sign(key, *named, *parts)
+
+
+def verifier(network_id: str, pins: Sequence[Sequence[str]]) -> Callable[..., bool]:
+    """verify(server number, signature, *parts) -> whether one of its pinned keys made it; pins by server number."""
+    named = _NETWORK, network_id.encode()
+
+    def check(number: int, signature: bytes, *parts: bytes) -> bool:
+        return 0 <= number < len(pins) and verify(pins[number], signature, *named, *parts)
+
+    return check
 
 
 def _joined(parts: tuple[bytes, ...]) -> bytes:

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig
-from dpcrowd.node.keys.checks import Problem
-from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
+from dpcrowd.node.keys.checks import Expiry, Holder, Problem, read_expiry
 
 __all__ = ["Certificates", "utc"]
 

@@ -18,7 +18,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.account import Account
-from dpcrowd.privacy.spending import Spending
+from dpcrowd.privacy.allowance import Spending
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["book_loss", "declare", "look_back", "store_return", "take_over"]

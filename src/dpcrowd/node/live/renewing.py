@@ -19,8 +19,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.config import NetworkConfig, NodeConfig, Right, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.keys.checks import minute
-from dpcrowd.node.keys.expiry import Holder
+from dpcrowd.node.keys.checks import Holder, minute
 from dpcrowd.node.live.certificates import utc
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from dpcrowd.node.live.revisions import differences, keep_next

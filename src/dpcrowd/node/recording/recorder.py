@@ -24,7 +24,7 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, change_of
+from dpcrowd.node.recording.lines import AccountChange, change_of
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account

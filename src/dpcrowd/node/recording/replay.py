@@ -26,7 +26,7 @@ from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, changed
+from dpcrowd.node.recording.lines import AccountChange, changed
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.privacy.account import Account
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import load, load_network, parse_network
+from dpcrowd.node.config import load_network, parse_network, read
 from dpcrowd.node.config.samples import placeholder_key
 from node_support_config import changed, network_of, tables, toml
 
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 def test_a_file_that_is_far_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path to a database instead of a configuration would fill the memory."""
-    monkeypatch.setattr(load, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(read, "_LARGEST", 1 << 20)
     (tmp_path / "big.toml").write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(BadInput, match="larger than 1 MiB"):
         load_network(tmp_path / "big.toml")

@@ -18,7 +18,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.doctor import has_problem
-from dpcrowd.node.doctor.machine_checks import running_process
+from dpcrowd.node.doctor.host_checks import running_process
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from dpcrowd.node.config import NetworkConfig, digest, load_pair
-from dpcrowd.node.doctor import Finding, heard_checks
+from dpcrowd.node.doctor import Finding, message_checks
 from dpcrowd.node.doctor.clock_checks import compare_clocks
-from dpcrowd.node.doctor.listening import Overheard
+from dpcrowd.node.doctor.message_checks import Overheard
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, request_key
+from dpcrowd.node.keys.signing import signer
 from dpcrowd.node.keys.trial import LOOPBACK, make_trial
-from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import TransportFailed
 from dpcrowd.node.wire import VERSION, Body, encode
 from node_support_doctor import change, look, of, pay, problems
@@ -135,7 +135,7 @@ def _hearing(monkeypatch: pytest.MonkeyPatch, net: Path, payload: bytes | None) 
     _, network = load_pair(net / "server-1" / "node.toml")
     came = network.clock().closes(_slot(network)) + network.grace_ns + 10**8
     heard = Overheard({"server-2"}, {} if payload is None else {"server-2": (payload, came)})
-    monkeypatch.setattr(heard_checks, "listen", lambda *_: heard)
+    monkeypatch.setattr(message_checks, "listen", lambda *_: heard)
     keys = net / "server-2"
     with _listening(net, keys / "server-2.crt", keys / "server-2.key"):
         return look(net, listen=1.0)
@@ -228,7 +228,7 @@ def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object) -> Overheard:
         raise TransportFailed("the port is taken.")
 
-    monkeypatch.setattr(heard_checks, "listen", refuse)
+    monkeypatch.setattr(message_checks, "listen", refuse)
     (found,) = of(look(net, "server-2", listen=1.0), "digest")
     assert (found.outcome, found.text) == ("skipped", "the neighbours cannot be listened to: the port is taken.")
 
@@ -236,5 +236,5 @@ def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.slow
 def test_nobody_is_waited_for_in_vain(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor is called most while the others are not up yet: it must not be slow for nothing."""
-    monkeypatch.setattr(heard_checks, "listen", lambda *_: pytest.fail("nobody could be there"))
+    monkeypatch.setattr(message_checks, "listen", lambda *_: pytest.fail("nobody could be there"))
     assert "no neighbour can be reached" in of(look(net, listen=1.0), "digest")[0].text

@@ -10,7 +10,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig, parse_node
 from dpcrowd.node.config.samples import sample_node
-from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
+from dpcrowd.node.keys.checks import Expiry, Holder, read_expiry
 from dpcrowd.node.live.certificates import Certificates
 from node_support_keys import NOW, authority_in, server_in
 from node_support_tls import Authority as Minter

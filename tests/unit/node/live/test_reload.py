@@ -14,8 +14,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
-from dpcrowd.node.keys.signing import key_of_certificate
-from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.keys.signing import key_of_certificate, verifier
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from node_support_doctor import change
 from node_support_tls import Authority as Minter

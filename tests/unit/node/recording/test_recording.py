@@ -20,8 +20,8 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, change_of
-from dpcrowd.node.recording.accounts import changed as changed_account
+from dpcrowd.node.recording.lines import AccountChange, change_of
+from dpcrowd.node.recording.lines import changed as changed_account
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.recording.replay import replay
 from dpcrowd.node.storage import Storage, StorageFailed

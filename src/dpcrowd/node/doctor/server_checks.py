@@ -14,8 +14,7 @@ from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.forecast import schedule_warning
-from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
-from dpcrowd.node.keys.expiry import read_expiry
+from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem, read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
 from dpcrowd.node.sampler import make_noise

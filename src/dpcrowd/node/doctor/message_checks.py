@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.doctor.listening import listen
-from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.keys.signing import verifier
+from dpcrowd.node.transport.base import Peer
+from dpcrowd.node.transport.zenoh import ZenohTransport
+from dpcrowd.node.transport.zenoh_settings import TlsFiles
 from dpcrowd.node.wire import Body, Refused, Verify, decode, peek, proven
 
 __all__ = ["check_heard"]
 
 _LONGER_THAN_A_SLOT = 3.0
+_STEP = 0.05
+_PATIENCE = 2.5  # seconds in which a neighbour that runs has dialled, or was reached: it tries twice a second
 
 
 def check_heard(
@@ -96,3 +103,48 @@ def _checked(network: NetworkConfig, name: str, payload: bytes, slot: int) -> Bo
         verify=_verify(network),
         names={number: one.name for number, one in enumerate(network.servers)},
     ).body
+
+
+@dataclass
+class Overheard:
+    """Who had a link to this server, and the last message of each with the time at which it came."""
+
+    present: set[str] = field(default_factory=set)
+    said: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+
+
+def listen(node: NodeConfig, network: NetworkConfig, slot: int, awaited: Collection[str], seconds: float) -> Overheard:
+    """Until all that are awaited have spoken, nobody is there to speak, or the time is over.
+
+    Raises `DpcrowdError` where the transport cannot be opened.
+    """
+    return asyncio.run(_listen(node, network, slot, awaited, seconds))
+
+
+async def _listen(
+    node: NodeConfig, network: NetworkConfig, slot: int, awaited: Collection[str], seconds: float
+) -> Overheard:
+    heard = Overheard()
+
+    def take(sender: str, payload: bytes) -> None:
+        heard.said[sender] = payload, time.time_ns()
+
+    def see(neighbour: str, up: bool) -> None:
+        if up:
+            heard.present.add(neighbour)
+
+    tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
+    transport = ZenohTransport(network.id, tls, node.listen.transport)
+    named = [network.server(name) for name in network.neighbours(node.server, slot)]
+    peers = [Peer(one.name, one.endpoint, one.certificate_name, tuple(one.keys)) for one in named]
+    began = time.monotonic()
+    await transport.open(node.server, peers, take, see)
+    try:
+        while (waited := time.monotonic() - began) < seconds:
+            silent = {name for name in awaited if name not in heard.said}
+            if not silent or (waited > _PATIENCE and not silent & heard.present):
+                break
+            await asyncio.sleep(_STEP)
+    finally:
+        await transport.close()
+    return heard
