@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
@@ -102,10 +102,13 @@ class World:
     # -------------------------------------------------------------------------------------------------- the oracle
 
     def _ends(self, row: Row) -> int:
-        """By the present clock: what was before a jump is younger than its date says."""
+        """Return when a row ends by the present clock: what was before a jump is younger than its date says.
+
+        A slot that was paid for while it was open, and that the clock then passed over, ended with the jump.
+        """
         end = row.end
         for at, moved in self.jumps:
-            end += moved if at >= end else 0
+            end = end + moved if at >= end else max(end, at + moved)
         return end
 
     def counted(self, told: Network, opens: int) -> list[Row]:
@@ -236,6 +239,10 @@ steps = st.one_of(
 @given(
     st.lists(networks, min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 2), steps), min_size=4, max_size=30),
+)
+@example(
+    [Network(5, UserBounds(1, 1), 1, 0, 2)],
+    [(0, ("pass", 1, None)), (0, ("pay", 0, None)), (0, ("ahead", 2, None)), (0, ("pay", 0, None))],
 )
 def test_a_slot_may_cost_what_every_promise_leaves_and_no_more(
     told: list[Network], plan: list[tuple[int, Any]]

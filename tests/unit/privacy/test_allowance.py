@@ -54,12 +54,12 @@ def test_a_confirmed_loss_is_blocked_and_was_not_paid(slots: int | None) -> None
     found = account.allowance(opens(2)).own
     assert (found.spent, found.blocked) == (QUARTER, NANO)
     if slots is not None:
-        assert found.text == f"ε=1 for losses that were confirmed, until {utc_text(opens(5))}."
+        assert found.text == f"ε=1 for confirmed losses, until {utc_text(opens(5))}."
         assert found.blocked_until == opens(5)
         assert found.returns == (5, NANO), "the payment that leaves before makes no room"
         assert [account.allowance(opens(slot)).nano for slot in (4, 5)] == [0, NANO]
     else:
-        assert found.text == "ε=1 for losses that were confirmed, as long as the horizon lasts."
+        assert found.text == "ε=1 for confirmed losses, as long as the horizon lasts."
         assert (found.blocked_until, found.returns) == (None, (None, 0))
     assert (account.total, account.lost) == (QUARTER + NANO, NANO)
 

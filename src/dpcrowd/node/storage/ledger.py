@@ -213,7 +213,7 @@ class LedgerStore:
         steps  what this life has seen its clock do before; given back with this step in it
         """
         steps = steps or ClockSteps()
-        if not moved_ns and not any(jump.left_ns for jump in self.account(at_ns).jumps):
+        if not moved_ns and not any(jump.remaining_ns for jump in self.account(at_ns).jumps):
             return steps  # nothing that the clock could tell about
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)

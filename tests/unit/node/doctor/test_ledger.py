@@ -85,7 +85,7 @@ def test_a_loss_that_was_confirmed(net: Path) -> None:
         storage.ledger.book_loss(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
     findings, ends = look(net), rfc3339(opens + 103 * MINUTE)
     told = problems(findings)["budget"]
-    blocked = f"blocked is ε=1 for losses that were confirmed, until {ends}."
+    blocked = f"blocked is ε=1 for confirmed losses, until {ends}."
     assert f"no sample for now: ε=0.25 of 1 is spent, and {blocked}" in told
     assert f"together have spent 0.25 in its present window, and {blocked}" in of(findings, "budget")[0].text
     assert "began ε=0.25 was spent, and ε=1 of confirmed losses was blocked" in of(findings, "budget")[1].text

@@ -84,7 +84,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert "fully spent" in text
     clock = files[1].clock()
     free = 23 + files[1].guarantee().length  # the loss lasts until the end of slot 23
-    told = f"ε=1 for losses that were confirmed, until {rfc3339(clock.opens(free))}."
+    told = f"ε=1 for confirmed losses, until {rfc3339(clock.opens(free))}."
     assert f"blocked is {told}" in text
     assert f"ε=1 at slot {free}, {rfc3339(clock.opens(free))}." in text, "when it samples again"
     assert storage.ledger.counter() == booked.counter == 2

@@ -26,7 +26,7 @@ class Life:
 
 def kept(storage: Storage) -> list[tuple[int, int]]:
     """What counts of the jumps that are kept, the oldest first: when, and how far."""
-    return [(jump.at_ns, jump.left_ns) for jump in storage.ledger.account(0).jumps if jump.left_ns]
+    return [(jump.at_ns, jump.remaining_ns) for jump in storage.ledger.account(0).jumps if jump.remaining_ns]
 
 
 def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_reach_is_where_the_earliest_window_begins_that_holds_a_slot(slot: int, 
         assert windows.reach(opens_at) == min(holding)
     for closes_at, opens_at in product(range(-5, 6), range(-30, 31)):
         shares = windows.reach(opens_at) < closes_at
-        assert shares == (opens_at < windows.frees(closes_at))
+        assert shares == (opens_at < windows.free_from(closes_at))
 
 
 def test_a_network_that_comes_back_with_longer_slots_keeps_the_windows_it_promised(tmp_path: Path) -> None:
