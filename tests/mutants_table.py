@@ -357,7 +357,7 @@ MUTANTS = (
     Mutant(
         "older-file-pays",
         "node/storage/ledger.py",
-        "if counter <= self._committed:",
+        "if counter <= self._highest:",
         "if counter < 0:",
         "A database that was overwritten by an older one while the node ran is paid from.",
         ("unit/node/storage/test_gone.py", "unit/node/storage/test_ledger.py"),
@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         "completeness-not-stored",
         "node/storage/storage.py",
-        "put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays",
+        "put_complete(connection, self._network, slot)  # only a ledger that is known to be complete may pay",
         "pass",
         "After a crash nobody can vouch for samples that were paid for and not released.",
         ("unit/node/storage/test_ledger.py", "unit/node/storage/test_releases.py"),

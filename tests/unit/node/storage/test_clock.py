@@ -44,7 +44,7 @@ def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path:
         assert storage.ledger.allowance(opens(39)).counted == 10
         assert storage.ledger.allowance(opens(40)).counted == 0
         assert [event.kind for event in storage.events.all()] == ["clock", "clock"]
-        assert "came back by 3600.0 s" in storage.events.all()[1].text
+        assert "was set back by 3600.0 s" in storage.events.all()[1].text
 
 
 def test_what_was_paid_by_the_wrong_clock_counts_until_its_date_has_passed(tmp_path: Path) -> None:
