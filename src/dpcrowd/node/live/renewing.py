@@ -66,7 +66,7 @@ class Renewing(Served):
         """Tell of those that expire; a link does not outlive the certificate of either end."""
         now = self._wall.now()
         for one, problem in self.certificates.news(self.expiries(), now):
-            over = one.over(utc(now))
+            over = one.is_over(utc(now))
             log.log(
                 logging.ERROR if over else logging.WARNING,
                 f"{problem.what} {problem.fix}",

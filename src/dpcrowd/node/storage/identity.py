@@ -2,8 +2,8 @@
 
 A file that is deleted or moved away while it is open still accepts everything that is written to it, and all of that is
 lost: after the next start a payment would be unknown, and an acknowledged check-in missing. Neither the operating
-system nor SQLite reports this. So every writer checks first that the path leads to the same device and inode as when the
-file was opened. An inode is not reused while the file is open, so the watched file or folder stays open.
+system nor SQLite reports this. So every writer first checks that the path leads to the same device and inode as when
+the file was opened. An inode is not reused while the file is open, so the watched file or folder stays open.
 
 This does not detect a file that is overwritten in place (`cp backup.db dpcrowd.db`): for that the ledger compares its
 counter with the highest one that it has stored.

@@ -175,7 +175,7 @@ def test_links_that_ended_before_the_revision_count_for_nothing() -> None:
     assert network.max_degree() == 2
     assert any("link[2] ended at slot 50" in line for line in network.warnings())
     plain["link"] = [{"between": ["a", "b"]}, {"between": ["b", "c"], "until_slot": 50}]
-    with pytest.raises(BadInput, match="'c' has no link from slot 50 on"):
+    with pytest.raises(BadInput, match="'c' has no neighbours from slot 50 on"):
         network_of(plain)
 
 
@@ -199,7 +199,7 @@ def test_other_warnings() -> None:
     weak, over, lonely = network_of(plain).warnings()
     assert "promises little" in weak
     assert "horizon ended at slot 100" in over
-    assert "one server only" in lonely
+    assert "is the only server" in lonely
 
 
 def _finite() -> dict[str, Any]:

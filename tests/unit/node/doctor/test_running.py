@@ -186,7 +186,7 @@ def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
     gone = ["'/data/dpcrowd.db' was deleted or moved away while the node was running; put it back as it was."]
     findings = of(look(net, ask=_answers(net, ready=False, problems=gone), listen=5), "running")
     assert [one.outcome for one in findings] == ["problem", "note"]
-    assert "no process holds the data folder" in findings[0].text
+    assert "no process uses the data folder" in findings[0].text
     assert gone[0] in findings[1].text
     assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
 
@@ -199,7 +199,7 @@ def test_a_node_without_its_folder_is_not_blamed_for_its_own_ports(net: Path) ->
         findings = look(net, ask=_answers(net, ready=False, problems=["it was deleted."]))
         assert "ports" not in problems(findings)
         assert "is in use by the node that has lost its data folder" in of(findings, "ports")[0].text
-        assert f"the data folder '{node.data}', which is not there" in problems(findings)["running"]
+        assert f"the data folder '{node.data}', which does not exist" in problems(findings)["running"]
         checks = [one.check for one in findings]
         assert checks.index("running") < checks.index("ports"), "the cause comes first"
         assert "ports" in problems(look(net, ask=lambda *_: {"error": "some other program"}))

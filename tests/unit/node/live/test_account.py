@@ -104,7 +104,9 @@ def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) 
         assert allowance(storage, 7).counted == 0
         assert allowance(storage, 10).shortage == ""
         assert "ended with slot 10" in allowance(storage, 11).shortage
-        assert "is of a horizon that has ended; the present one begins with slot 7" in allowance(storage, 6).shortage
+        assert (
+            "belongs to a horizon that has ended; the present one begins with slot 7" in allowance(storage, 6).shortage
+        )
 
 
 def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_path: Path) -> None:

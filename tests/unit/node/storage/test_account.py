@@ -47,7 +47,7 @@ def test_only_what_can_still_bind_is_loaded(tmp_path: Path) -> None:
         for slot in range(300):
             draw(storage, slot, nano=1)
     with open_storage(tmp_path, nano=100, slots=3) as storage:
-        storage.ledger._loaded = None  # the declaration of these tests is dated 1970
+        storage.ledger._cached = None  # the declaration of these tests is dated 1970
         account = storage.ledger.account(opens(300))
         assert 2 <= len(account.payments) < 150
         assert (account.count, account.total) == (300, 300)
@@ -59,7 +59,7 @@ def test_a_slot_long_ago_is_judged_by_all_that_was_paid_then(tmp_path: Path) -> 
     with open_storage(tmp_path, nano=10, slots=3) as storage:
         draw(storage, 0, nano=6)
         draw(storage, 5000, nano=1)
-        storage.ledger._loaded = None
+        storage.ledger._cached = None
         assert storage.ledger.allowance(opens(5001)).counted == 1
         assert len(storage.ledger.account(opens(5001)).payments) == 1
         assert storage.ledger.allowance(opens(1)).counted == 7, "and what is dated later"

@@ -141,7 +141,7 @@ def test_a_node_that_died_while_its_clock_was_ahead_finds_its_budget_again(tmp_p
         Life(storage).step(opens(40), 0)
         assert kept(storage) == [(opens(38), opens(40) - opens(38))]
         assert storage.ledger.allowance(opens(42)).counted == 0
-        assert "came back" in storage.events.all()[-1].text
+        assert "was set back" in storage.events.all()[-1].text
         Life(storage).step(opens(41), 0)
         assert kept(storage) == [(opens(38), opens(40) - opens(38))], "later the clock tells nothing new"
 

@@ -392,7 +392,7 @@ def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) ->
 
 def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None:
     """An empty slot would overlap nothing and could be drawn again; a giant counter would overflow the file's."""
-    with pytest.raises(BadInput, match="a slot of 0 ns"):
+    with pytest.raises(BadInput, match="has a length of 0 ns"):
         storage.commit_sample(0, opens(0), 0, 1, b"", b"")
     with pytest.raises(BadInput, match="a window of 0 ns"):
         storage.ledger.declare(1, 0)
