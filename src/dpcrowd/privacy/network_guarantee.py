@@ -208,5 +208,5 @@ class NetworkGuarantee:
         return self.span_ns is not None and (old.span_ns is None or self.span_ns < old.span_ns)
 
     def __str__(self) -> str:
-        over = "over its whole horizon" if self.span_ns is None else f"in any {self.span_ns / 1e9:g} s"
+        over = "over its complete horizon" if self.span_ns is None else f"in any {self.span_ns / 1e9:g} s"
         return f"ε={format_epsilon(self.nano)} {over} for {'roaming' if self.roaming else 'pinned'} users {self.bounds}"

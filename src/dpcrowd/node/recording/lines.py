@@ -166,7 +166,7 @@ class NewRevision(msgspec.Struct, frozen=True):
 
 
 class Booked(msgspec.Struct, frozen=True):
-    """`LossBooked`."""
+    """`LossBooked`, with the change of the account instead of the account."""
 
     at_ns: int
     counter: int
@@ -175,7 +175,7 @@ class Booked(msgspec.Struct, frozen=True):
 
 
 class LookedUp(msgspec.Struct, frozen=True):
-    """`ClockLookedUp`."""
+    """`ClockLookedUp`, with the change of the account instead of the account."""
 
     at_ns: int
     last: int

@@ -119,8 +119,8 @@ def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_
         storage.ledger.book_loss(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
         text = allowance(storage, 2).shortage
         assert text == (
-            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for losses that were "
-            f"confirmed, until {rfc3339(opens(5))}."
+            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for confirmed losses, "
+            f"until {rfc3339(opens(5))}."
         )
         text = allowance(storage, 4).shortage
         assert "losses" in text, "the loss is the last to leave the window"

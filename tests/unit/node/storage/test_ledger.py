@@ -310,7 +310,7 @@ def test_a_stronger_promise_is_taken(window: Storage) -> None:
     """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
     window.ledger.declare(9, 4 * LENGTH, slots=SLOTS)
     window.ledger.declare(9, None, slots=SLOTS)
-    with pytest.raises(BadInput, match="over its whole horizon"):
+    with pytest.raises(BadInput, match="over its complete horizon"):
         window.ledger.declare(9, 100 * LENGTH, slots=SLOTS)
 
 
@@ -398,7 +398,7 @@ def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None
         storage.ledger.declare(1, 0)
     with pytest.raises(BadInput, match="an end after the start"):
         storage.ledger.book_loss(opens(1), opens(1), 1, "", at_ns=0)
-    with pytest.raises(BadInput, match="a counter of"):
+    with pytest.raises(BadInput, match="the counter that a neighbour remembers is"):
         storage.ledger.book_loss(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
 
 

@@ -405,4 +405,4 @@ def test_a_promise_names_its_users() -> None:
         for roaming in (False, True)
     }
     assert len(texts) == 8
-    assert "ε=1 over its whole horizon for pinned users in one region at one server per slot" in texts
+    assert "ε=1 over its complete horizon for pinned users in one region at one server per slot" in texts
