@@ -30,8 +30,8 @@ def test_a_stopped_server_hears_whether_neighbours_have_its_files(tmp_path: Path
         change(own, ("population = ", "population = 1"))
         told = trial.tool("server-2", "doctor")
         assert told.returncode == 1
-        assert "PROBLEM digest: 'server-1' has another network.toml" in told.stdout
-        assert "PROBLEM digest: 'server-3' has another network.toml" in told.stdout
+        assert "PROBLEM digest: 'server-1' has a different network.toml" in told.stdout
+        assert "PROBLEM digest: 'server-3' has a different network.toml" in told.stdout
 
         change(trial.files["server-2"], ('"network.toml"', '"../network.toml"'))
         trial.start("server-2")
