@@ -22,7 +22,7 @@ EVERY_SLOT = {"name": "dpcrowd-w", "process_var": 100.0, "sampling": "fixed", "i
 
 
 def samples(node: LiveNode) -> list[Payment]:
-    return [entry for entry in node._storage.ledger.account(0).dated(0) if entry.kind == "sample"]
+    return [entry for entry in node._storage.ledger.account(0).payments_after(0) if entry.kind == "sample"]
 
 
 def slots(node: LiveNode) -> list[int]:

@@ -21,7 +21,7 @@ def test_a_stopped_server_hears_whether_neighbours_have_its_files(tmp_path: Path
         assert told.returncode == 0, told.stdout
         for name in ("server-1", "server-3"):
             assert f"digest: '{name}' has the same network.toml" in told.stdout
-            assert f"clock: '{name}' spoke of slot" in told.stdout
+            assert f"clock: the message of '{name}' for slot" in told.stdout
         assert not trial.config("server-2").data.exists(), "the doctor changes nothing"
 
         own = Path(trial.files["server-2"]).with_name("network.toml")
@@ -30,8 +30,8 @@ def test_a_stopped_server_hears_whether_neighbours_have_its_files(tmp_path: Path
         change(own, ("population = ", "population = 1"))
         told = trial.tool("server-2", "doctor")
         assert told.returncode == 1
-        assert "PROBLEM digest: 'server-1' has another network.toml" in told.stdout
-        assert "PROBLEM digest: 'server-3' has another network.toml" in told.stdout
+        assert "PROBLEM digest: 'server-1' has a different network.toml" in told.stdout
+        assert "PROBLEM digest: 'server-3' has a different network.toml" in told.stdout
 
         change(trial.files["server-2"], ('"network.toml"', '"../network.toml"'))
         trial.start("server-2")

@@ -16,8 +16,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.keys.authority import Authority
 from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
-from dpcrowd.node.keys.signing import key_of_certificate
-from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.keys.signing import key_of_certificate, verifier
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.open import open_node
 from node_support_expiring import expire_in, issue, old_authority

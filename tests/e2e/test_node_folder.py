@@ -29,8 +29,8 @@ def test_a_node_whose_folder_is_deleted_says_so_and_pays_nothing(part: str, tmp_
             shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
             await until(lambda: not a.ready()[0], "nobody noticed")
             paid, slot = a._storage.ledger.counter(), a.clock.slot_of(clock.now())
-            assert any("deleted or moved away under the running node" in problem for problem in a.ready()[1])
-            with pytest.raises(NotTaken, match="under the running node") as refused:
+            assert any("deleted or moved away while the node was running" in problem for problem in a.ready()[1])
+            with pytest.raises(NotTaken, match="while the node was running") as refused:
                 await a.take_counts(slot, {0: 5}, clock.now())
             assert refused.value.reason == "unavailable"
             await until(lambda: last_slot(a) > slot + 2, "it does not even estimate from its neighbour")

@@ -138,7 +138,7 @@ def test_a_hangup_reloads_and_a_wrong_file_changes_nothing(trial: Trial, authori
     process.send_signal(signal.SIGHUP)
     until(lambda: "nothing was reloaded" in trial.log(ONE), "a word on the wrong file")
     (line,) = (line for line in trial.log(ONE).splitlines() if "nothing was reloaded" in line)
-    assert "do not fit one another" in line
+    assert "do not belong together" in line
     assert '"event": "reload"' in line
     assert trial.checkin(ONE, [], token=token).status == 202
     assert served(trial) == before

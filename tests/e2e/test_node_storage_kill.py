@@ -59,7 +59,7 @@ def test_kill_9_again_and_again(tmp_path: Path) -> None:
 
 
 def check(storage: Storage, sent: dict[int, set[str]], released: list[int]) -> None:
-    rows = storage.ledger.spent_since(0)
+    rows = storage.ledger.payments_since(0)
     drawn = [row.slot for row in rows]
     assert len(set(drawn)) == len(drawn)
     assert storage.ledger.counter() == len(rows)

@@ -15,9 +15,8 @@ from dpcrowd.node.config import NetworkConfig, digest, load_network
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, request_key
-from dpcrowd.node.keys.signing import PrivateKey
+from dpcrowd.node.keys.signing import PrivateKey, signer
 from dpcrowd.node.keys.trial import LOOPBACK
-from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles

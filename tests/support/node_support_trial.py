@@ -149,7 +149,7 @@ class Trial:
         """All payments, oldest first."""
         node, network = load_pair(Path(self.files[name]))
         with Storage.inspect(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
-            return storage.ledger.spent_since(0)
+            return storage.ledger.payments_since(0)
 
     def tool(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """`dpcrowd node COMMAND node.toml ...`, as a process."""

@@ -16,8 +16,8 @@ import pytest
 from dpcrowd.filters import ProcessModel
 from dpcrowd.privacy import Accounting, Guarantee, SeededNoise
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.network_guarantee import Slots, UserBounds
 from dpcrowd.privacy.payments import Payment
-from dpcrowd.privacy.promise import Slots, UserBounds
 from dpcrowd.schemes.base import Peers, Release, Scheme, Setting
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
@@ -108,7 +108,7 @@ def account_for(guarantee: Guarantee, epoch_ns: int = 10**18) -> Account:
     """The account of a server that has paid nothing yet, in slots of one second."""
     slots = Slots(epoch_ns, 10**9, guarantee.length)
     span = guarantee.length * slots.slot_ns if guarantee.kind == "window" else None
-    return Account("crowd", given=slots).declare(
+    return Account("crowd", configured=slots).declare(
         guarantee.total,
         span,
         bounds=UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot),

@@ -57,7 +57,7 @@ def test_a_data_folder_goes_on_where_it_stopped(folder: Path) -> None:
         revision = revision_of(network, view, SecureNoise())
         machine, _ = make_machine(revision, network, storage, now)
         assert machine.server.slot == LAST_RELEASED
-        room = storage.ledger.may(view.clock.opens(OPEN_SLOT))
+        room = storage.ledger.allowance(view.clock.opens(OPEN_SLOT))
         assert room.counted == SPENT
         assert machine.server.remaining(OPEN_SLOT) == room.nano
         machine.server.observe(OPEN_SLOT, np.array([75, 75, 75, 75]))

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from dpcrowd.node.keys.expiry import Holder
+from dpcrowd.node.keys.checks import Holder
 from dpcrowd.node.metrics.families import FAMILIES, UNSAMPLED, Unsampled, table
 from dpcrowd.node.transport.caller import Reason
 from project_support import ROOT

@@ -79,7 +79,7 @@ def new_horizon(file: Path) -> Decision:
     """Prepare a new horizon of a finite guarantee for pinned users; the node has to be stopped."""
     from dpcrowd.node.live.horizon import horizon_text, paid_before
     from dpcrowd.privacy.account import EVER
-    from dpcrowd.privacy.allowance import by_revision
+    from dpcrowd.privacy.allowance import new_horizon_by_revision
 
     node, network = load_pair(file)
     guarantee, clock = network.guarantee(), network.clock()
@@ -92,7 +92,7 @@ def new_horizon(file: Path) -> Decision:
         raise BadInput(
             f"network '{network.id}' has roaming users: if a horizon began at one server alone, they could pay more "
             "than any server reports. Begin it at all servers with the same slot: "
-            f"{by_revision(network.id)}."
+            f"{new_horizon_by_revision(network.id)}."
         )
     ledger = _ledger_folder(node)
     _require_folder(ledger, network.id)
@@ -102,7 +102,7 @@ def new_horizon(file: Path) -> Decision:
     unsealed = clock.opens(max(clock.slot_of(now - network.grace_ns), 0))
     try:
         account = storage.ledger.account(EVER)
-        first = clock.slot_of(account.next_horizon(unsealed, now))
+        first = clock.slot_of(account.next_horizon_start(unsealed, now))
         spent, new = paid_before(network, account), guarantee.total
     except BaseException:
         storage.close()
@@ -129,7 +129,7 @@ def withdrawal(file: Path, network: str) -> Decision:
     ledger = _ledger_folder(node)
     with Storage.inspect(ledger, network_id=network) as storage:
         account = storage.ledger.account(time.time_ns())
-    promises = {promise.network: promise for promise in account.promises}
+    promises = {promise.network: promise for promise in account.guarantees}
     if not promises:
         raise BadInput(f"no network has declared a promise on the ledger in '{ledger}': there is none to withdraw.")
     if network not in promises:

@@ -1,6 +1,6 @@
 """Privacy: guarantees, ledgers, noise and allocation.
 
-Nothing here does I/O or keeps hidden randomness; `SecureNoise` asks the operating system for entropy in every call.
+Nothing here does I/O or has hidden randomness; `SecureNoise` asks the operating system for entropy in every call.
 """
 
 from dpcrowd.privacy.guarantee import Guarantee, Users

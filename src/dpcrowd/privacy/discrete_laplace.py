@@ -37,14 +37,14 @@ Uniform = Callable[[int], int]
 """uniform(n) is an integer that is uniform on {0, ..., n - 1} and independent of all others, for n >= 1."""
 
 _WORD = 64
-_BLOCK = 256  # bytes that are fetched at a time; an operating system delivers so many in one piece
+_BLOCK = 256  # bytes per request; the operating system delivers this many in one piece
 
 
 def uniform(entropy: Callable[[int], bytes]) -> Uniform:
-    """Uniform integers from a source of bytes: entropy(n) is n fresh uniform bytes.
+    """Return a generator of uniform integers from a source of bytes: entropy(n) is n fresh uniform bytes.
 
-    Bytes are fetched in blocks when they are needed. What is left of a block lives in the function that is returned
-    and goes with it, so whoever wants fresh entropy makes a new one.
+    Bytes are fetched in blocks when they are needed. The rest of a block belongs to the function that is returned, so a
+    caller who needs fresh entropy makes a new one.
     """
     word = _words(entropy).__next__
 
@@ -67,7 +67,7 @@ def _words(entropy: Callable[[int], bytes]) -> Iterator[int]:
 
 
 def bernoulli_exp(below: Uniform, numerator: int, denominator: int) -> bool:
-    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator."""
+    """Return True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator."""
     k = 1
     while below(k * denominator) < numerator:
         k += 1
@@ -75,7 +75,7 @@ def bernoulli_exp(below: Uniform, numerator: int, denominator: int) -> bool:
 
 
 def discrete_laplace(below: Uniform, t: int, s: int) -> int:
-    """One sample with the scale t/s, for t and s >= 1."""
+    """Return one sample with the scale t/s, for t and s >= 1."""
     while True:
         u = below(t)
         if not bernoulli_exp(below, u, t):

@@ -1,8 +1,8 @@
-"""What is promised to a user, as one frozen object that prints itself in precise English.
+"""What is promised to a user, as one frozen object that prints itself as precise sentences.
 
 Two streams are neighbours if one comes from the other by deleting (or adding) all check-ins of one user, in every
-slot of a finite stream or in some w consecutive slots of an endless one. Everything that the promise rests on and
-that no server can check is named in the text as an assumption.
+slot of a finite stream or in some w consecutive slots of an endless one. Every condition of the promise that no server
+can check is named in the text as an assumption.
 """
 
 from __future__ import annotations
@@ -55,16 +55,18 @@ class Guarantee:
         if self.users not in ("pinned", "roaming"):
             raise unknown_name("kind of users", str(self.users), ("pinned", "roaming"))
         name = "horizon" if self.kind == "finite" else "window"
-        if not _whole(self.length):
+        if not _is_whole(self.length):
             raise BadInput(f"{name} must be a whole number of slots >= 1; given {self.length}.")
         for label in ("regions_per_slot", "servers_per_slot"):
-            if not _whole(getattr(self, label)):
+            if not _is_whole(getattr(self, label)):
                 raise BadInput(f"{label} must be a whole number >= 1; given {getattr(self, label)}.")
         for label in ("length", "regions_per_slot", "servers_per_slot"):
-            object.__setattr__(self, label, int(getattr(self, label)))  # 2.0 is 2: no promise over "2.0 slots"
+            object.__setattr__(
+                self, label, int(getattr(self, label))
+            )  # 2.0 becomes 2: a text about "2.0 slots" would confuse
         if not _at_least_one(self.correlation):
             raise BadInput(f"correlation must be a finite factor >= 1; given {self.correlation}.")
-        _ = self.total  # refuses an epsilon of which nothing is left, before anything is promised
+        _ = self.total  # refuses an epsilon that leaves nothing to spend, before anything is promised
 
     @classmethod
     def finite(
@@ -77,7 +79,7 @@ class Guarantee:
         servers_per_slot: int = 1,
         correlation: float = 1.0,
     ) -> Guarantee:
-        """User-level epsilon over a stream of `horizon` slots (DPCrowd)."""
+        """Return user-level epsilon over a stream of `horizon` slots (DPCrowd)."""
         return cls("finite", horizon, epsilon, users, regions_per_slot, servers_per_slot, correlation)
 
     @classmethod
@@ -91,7 +93,7 @@ class Guarantee:
         servers_per_slot: int = 1,
         correlation: float = 1.0,
     ) -> Guarantee:
-        """w-event epsilon over an endless stream (DPCrowd+); w = 1 is event level."""
+        """Return w-event epsilon over an endless stream (DPCrowd+); w = 1 is event level."""
         return cls("window", w, epsilon, users, regions_per_slot, servers_per_slot, correlation)
 
     @property
@@ -105,7 +107,10 @@ class Guarantee:
         exact = Fraction(to_nano(self.epsilon)) / Fraction(str(self.correlation))
         total = int(exact)  # rounds down: exact >= 0
         if total < 1:
-            raise BadInput(f"epsilon {self.epsilon} divided by correlation {self.correlation} is below 1e-9.")
+            raise BadInput(
+                f"epsilon {self.epsilon} divided by correlation {self.correlation} is below 1e-9, the "
+                "smallest unit of the ledger."
+            )
         return total
 
     def __str__(self) -> str:
@@ -114,13 +119,13 @@ class Guarantee:
     def _promise(self) -> list[str]:
         epsilon = format_epsilon(to_nano(self.epsilon))
         if self.kind == "finite":
-            span, lost = f"of a stream of {self.length} slots", "in every slot"
+            span, deletion = f"of a stream of {self.length} slots", "in every slot"
             level = "user-level"
         elif self.length == 1:
-            span, lost = "of an endless stream", "in any one slot"
+            span, deletion = "of an endless stream", "in any one slot"
             level = "event-level"
         else:
-            span, lost = "of an endless stream", f"in any {self.length} consecutive slots"
+            span, deletion = "of an endless stream", f"in any {self.length} consecutive slots"
             level = f"{self.length}-event"
         if self.users == "roaming":
             whose = "all servers together release"
@@ -130,20 +135,20 @@ class Guarantee:
             whose = "one server releases"
         lines = [
             f"Pure {level} differential privacy with ε = {epsilon} for everything that {whose} {span}: deleting or "
-            f"adding all check-ins of one user {lost} changes the probability of any output by a factor of at most "
+            f"adding all check-ins of one user {deletion} changes the probability of any output by a factor of at most "
             f"e^{epsilon}.",
             f"Changing where a user was, instead of deleting, costs twice that (ε = "
             f"{format_epsilon(2 * to_nano(self.epsilon))}).",
         ]
         if self.correlation != 1:
             factor, group = str(self.correlation).removesuffix(".0"), int(self.correlation)  # a group of whole users
-            proven = (
+            proof = (
                 f"this proves group privacy for {group} users or windows at ε = {epsilon}; that it also covers"
                 if group > 1
                 else "this proves nothing more for groups of two or more users or windows; that it covers"
             )
             lines.append(
-                f"Budgets are spent at ε/{factor} = {format_epsilon(self.total)}: {proven} correlated data is the "
+                f"Budgets are spent at ε/{factor} = {format_epsilon(self.total)}: {proof} correlated data is the "
                 "operator's assertion."
             )
         return lines
@@ -165,10 +170,11 @@ class Guarantee:
 
 
 def _at_least_one(value: Any) -> bool:
-    """Whether it is a finite number >= 1, and not a text or a truth value."""
+    """Whether a value is a finite number >= 1, and not a text or a bool."""
     is_number = not isinstance(value, bool) and issubclass(type(value), Real)
     return is_number and bool(1 <= value < float("inf"))
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number >= 1."""
     return _at_least_one(value) and bool(value == int(value))

@@ -1,13 +1,13 @@
-"""Ledgers: what each server has spent, and a refusal before it would spend too much.
+"""Ledgers: what each server has spent, and the refusal of a payment that would exceed its budget.
 
 In slot t a server adds noise to disjoint groups of regions with epsilon_g each. A user is in one region, so the
 slot costs that user max_g epsilon_g, and which group it is may change as the user moves. The only sound account is
 therefore one per *server*: sum over the window of max_g epsilon_g(t) <= epsilon. Several reads of the same counts in
-one slot add up. The paper's account per *region* (`accounting="per-region"`) is kept for reproduction only: a user who
+one slot add up. The paper's account per *region* (`accounting="per-region"`) exists for reproduction only: a user who
 moves between regions pays more than it says.
 
 The ledgers here hold the accounts of N simulated servers as int64 arrays of nano-epsilon, by slots. A live server
-spends from its account (`account_ledger`) through the same interface, and on the same slots the same integers.
+spends from its account (`account_ledger`) through the same interface, and gets the same integers on the same slots.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Accounting = Literal["sound", "per-region"]
 
 
 class Ledger(ABC):
-    """What a scheme asks and pays, for N servers with d regions; slots must not go backwards.
+    """The budget from which a scheme pays, for N servers with d regions; slots must not go backwards.
 
-    slot  the last one that was asked for, or paid in; -1 before the first
+    slot  the last slot that was asked for or paid for; -1 before the first
     """
 
     slot: int
 
     @abstractmethod
     def remaining(self, slot: int) -> Nanos:
-        """Nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
+        """Return the nano-epsilon that each account may still spend in `slot`, shape (N, 1) or (N, d)."""
 
     @abstractmethod
     def left_in(self, slot: int) -> Nanos:
-        """The same for a slot to come, without going there."""
+        """Return the same for a later slot, without advancing to it."""
 
     @abstractmethod
     def spend(self, slot: int, charge: Nanos) -> Nanos:
-        """Pay for one read of the counts of `slot`; returns what each account was charged.
+        """Pay for one read of the counts of `slot`; return what each account was charged.
 
         charge  (N, d), the nano-epsilon with which each region is read (0: not read), or (N, 1) where all regions of a
                 server are read alike
@@ -65,17 +65,17 @@ class Ledger(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[np.int64]]:
-        """The ledger's whole state as arrays, for saving; empty if it is kept elsewhere."""
+        """Return the ledger's complete state as arrays, for saving; empty if it is stored elsewhere."""
 
     @abstractmethod
     def restore(self, arrays: dict[str, NDArray[np.int64]]) -> None:
-        """Take over a state that `arrays` gave; one that does not fit is refused and changes nothing."""
+        """Restore a state that `arrays` returned; one that does not fit is refused and changes nothing."""
 
 
 class BatchLedger(Ledger):
-    """Accounts of N servers, each with a budget of `total` nano-epsilon."""
+    """The accounts of N servers, each with a budget of `total` nano-epsilon."""
 
-    span: str  # how the budget's span is called in messages
+    span: str  # the name of the budget's span in messages
     never: str  # what a refusal says when no budget comes back
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
@@ -91,17 +91,17 @@ class BatchLedger(Ledger):
 
     def remaining(self, slot: int) -> Nanos:
         self._advance(slot)
-        return self._left()
+        return self._remaining()
 
     def left_in(self, slot: int) -> Nanos:
         check_order(slot, self.slot)
-        return self._left(self._leaving(slot))
+        return self._remaining(self._leaving(slot))
 
-    def _left(self, back: Nanos | int = 0) -> Nanos:
-        """Once so much has come back."""
-        # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing is left.
-        left: Nanos = np.maximum(self.total - self.spent + back, 0)
-        return left
+    def _remaining(self, returned: Nanos | int = 0) -> Nanos:
+        """Return what each account may still spend once `returned` has come back to it."""
+        # A ledger restored under a smaller epsilon may have spent more than it now may: then nothing remains.
+        remaining: Nanos = np.maximum(self.total - self.spent + returned, 0)
+        return remaining
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         self._advance(slot)
@@ -110,8 +110,8 @@ class BatchLedger(Ledger):
             cost = charge.max(axis=1, keepdims=True)
         else:
             cost = charge if charge.shape == self.spent.shape else np.broadcast_to(charge, self.spent.shape)
-        # Compared with what is left, not added up first: a sum of int64 could wrap round and look small.
-        over = cost > self._left()
+        # Compared with what remains, not added up first: a sum of int64 could wrap around and look small.
+        over = cost > self._remaining()
         if over.any():
             self._refuse(slot, cost, over)
         self.spent = self.spent + cost
@@ -120,7 +120,7 @@ class BatchLedger(Ledger):
 
     @abstractmethod
     def returns_at(self, slot: int, server: int = 0, region: int = 0) -> tuple[int | None, int]:
-        """The next slot after `slot` at which budget comes back to an account, and how much; (None, 0) if none does."""
+        """Return the next slot after `slot` in which an account gets budget back, and how much; (None, 0): never."""
 
     def _advance(self, slot: int) -> None:
         check_order(slot, self.slot)
@@ -134,7 +134,7 @@ class BatchLedger(Ledger):
 
     @abstractmethod
     def _leaving(self, slot: int) -> Nanos | int:
-        """What will have left the window when `slot` is reached."""
+        """Return what will have left the window when `slot` is reached."""
 
     @abstractmethod
     def _record(self, slot: int, cost: Nanos) -> None:
@@ -143,7 +143,7 @@ class BatchLedger(Ledger):
     def _refuse(self, slot: int, cost: Nanos, over: NDArray[np.bool_]) -> None:
         server, column = (int(i) for i in np.argwhere(over)[0])
         requested, spent = int(cost[server, column]), int(self.spent[server, column])
-        remaining = int(self._left()[server, column])
+        remaining = int(self._remaining()[server, column])
         returns, amount = self.returns_at(slot, server, column)
         whose = f"server {server}" + (f", region {column}" if self.accounting == "per-region" else "")
         later = f"{format_epsilon(amount)} comes back at slot {returns}." if returns is not None else self.never
@@ -165,8 +165,10 @@ class BatchLedger(Ledger):
 
     def _check_saved(self, arrays: dict[str, NDArray[np.int64]]) -> None:
         mine = self.arrays()
-        if arrays.keys() != mine.keys():  # e.g. a window's ledger, which has forgotten what the whole stream spent
-            raise BadInput(f"the saved ledger holds {sorted(arrays)}; one of this kind holds {sorted(mine)}.")
+        if (
+            arrays.keys() != mine.keys()
+        ):  # for example a window's ledger, which does not know what the complete stream spent
+            raise BadInput(f"the saved ledger holds {sorted(arrays)}; a ledger of this kind holds {sorted(mine)}.")
         for name, own in mine.items():
             if arrays[name].shape != own.shape:
                 raise BadInput(f"the saved ledger's '{name}' has shape {arrays[name].shape}; this one has {own.shape}.")
@@ -175,22 +177,22 @@ class BatchLedger(Ledger):
 
 
 class FiniteLedger(BatchLedger):
-    """One budget for the whole horizon; nothing comes back, and nothing may be sampled after its end."""
+    """One budget for the complete horizon; nothing comes back, and nothing may be sampled after its end."""
 
     span = "the horizon of {} slots has"
     never = "No budget comes back within this horizon."
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         super().__init__(total, length, servers, regions, accounting)
-        self.first = 0  # a state that was saved by version 0.1 may be of a later horizon
+        self.first = 0  # a state saved by version 0.1 may belong to a later horizon
 
     def remaining(self, slot: int) -> Nanos:
-        left = super().remaining(slot)
-        return left if slot < self.first + self.length else np.zeros_like(left)
+        remaining = super().remaining(slot)
+        return remaining if slot < self.first + self.length else np.zeros_like(remaining)
 
     def left_in(self, slot: int) -> Nanos:
-        left = super().left_in(slot)
-        return np.zeros_like(left) if slot >= self.first + self.length else left
+        remaining = super().left_in(slot)
+        return np.zeros_like(remaining) if slot >= self.first + self.length else remaining
 
     def spend(self, slot: int, charge: Nanos) -> Nanos:
         if slot >= self.first + self.length and charge.any():
@@ -226,7 +228,7 @@ class WindowLedger(BatchLedger):
     """A budget for every window of w consecutive slots; what a slot cost comes back w slots later."""
 
     span = "the last {} slots have"
-    never = "Nothing will come back, since nothing was spent: no slot can pay more than the whole budget."
+    never = "Nothing will come back, since nothing was spent: no slot can pay more than the complete budget."
 
     def __init__(self, total: int, length: int, servers: int, regions: int, accounting: Accounting) -> None:
         super().__init__(total, length, servers, regions, accounting)
@@ -272,7 +274,7 @@ class WindowLedger(BatchLedger):
 
 
 def check_charge(charge: Nanos, servers: int, regions: int) -> None:
-    """Refuse what is no charge of so many servers and regions."""
+    """Refuse an array that is not a charge of this many servers and regions."""
     if charge.shape not in ((servers, 1), (servers, regions)):
         raise BadInput(f"a charge must have shape ({servers}, 1) or ({servers}, {regions}); given {charge.shape}.")
     if charge.dtype.kind != "i":  # a NaN would pass every comparison, an unsigned number would turn into a float
@@ -282,13 +284,13 @@ def check_charge(charge: Nanos, servers: int, regions: int) -> None:
 
 
 def check_order(slot: int, last: int) -> None:
-    """Refuse a slot before the last one."""
+    """Refuse a slot before the last one that the ledger has reached."""
     if slot < last:
         raise BadInput(f"slot {slot} is before slot {last}, which the ledger has already reached.")
 
 
 def open_ledger(guarantee: Guarantee, servers: int, regions: int, accounting: Accounting = "sound") -> BatchLedger:
-    """An empty ledger for `servers` servers under a guarantee.
+    """Return an empty ledger for `servers` servers under a guarantee.
 
     >>> ledger = open_ledger(Guarantee.window(3, epsilon=1.0), servers=1, regions=1)
     >>> ledger.spend(0, np.array([[700_000_000]]))

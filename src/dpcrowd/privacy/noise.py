@@ -1,9 +1,9 @@
 """The discrete Laplace distribution and the interface through which raw counts become noisy ones.
 
 Noise on counts is an integer X with P(X = x) = tanh(1/(2b)) exp(-|x|/b), where the scale b = sensitivity/epsilon: on
-integers this gives pure epsilon-differential privacy, and no floating-point grid betrays the count. A `Noise` is
-the only thing that turns a count into a number that may leave; which one it is says whether the result is private
-(`SecureNoise`, `OpenDPNoise`) or only a simulation (`SeededNoise`).
+integers this gives pure epsilon-differential privacy, and no floating-point grid reveals the count. Only a `Noise`
+turns a count into a number that may leave the server; its type says whether the result is private (`SecureNoise`,
+`OpenDPNoise`) or only a simulation (`SeededNoise`).
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ class Noise(Protocol):
         where: NDArray[np.bool_],
         read: int = 0,
     ) -> Floats:
-        """Noisy counts (whole numbers as float64) where `where`, 0 elsewhere.
+        """Return noisy counts (whole numbers as float64) where `where` is true, 0 elsewhere.
 
         counts       (N, d) integers
-        charge       nano-epsilon paid for each value, broadcastable to (N, d); > 0 where `where`
+        charge       nano-epsilon paid for each value, broadcastable to (N, d); > 0 where `where` is true
         sensitivity  how much one user can change a value, broadcastable to (N, d)
-        read         0, 1, ...: which read of this slot's counts it is, when there are several
+        read         0, 1, ...: the number of this read, if the counts of a slot are read several times
         """
         ...
 
 
 def check_noise(noise: Noise, owner: str, *, allow_simulated_noise: bool) -> None:
-    """Refuse noise that is not private, unless the caller has said that this is a simulation."""
+    """Refuse noise that is not private, unless the caller declares a simulation."""
     if allow_simulated_noise or getattr(noise, "private", False) is True:
         return
     raise BadInput(
-        f"{owner} was given {type(noise).__name__}, which is not private: whoever repeats its draws can subtract them. "
-        "Give it SecureNoise(); in a test or a simulation, where nobody's counts are read, say "
+        f"{owner} was given {type(noise).__name__}, which is not private: anyone who repeats its draws can subtract "
+        "them. Give it SecureNoise(); in a test or a simulation, where no real counts are read, set "
         "allow_simulated_noise=True."
     )
 
 
 def check_price(charge: int, sensitivity: int) -> None:
-    """Refuse a scale of infinity or 0: a useless or a raw count."""
+    """Refuse a scale of infinity or 0, which would release a useless or a raw count."""
     if charge < 1 or sensitivity < 1:
         raise BadInput(f"noise needs a charge and a sensitivity of at least 1; given {charge} and {sensitivity}.")
 
@@ -78,13 +78,13 @@ def add_by_price(
     where: NDArray[np.bool_],
     add: Callable[[list[int], int, int], list[int]],
 ) -> Floats:
-    """`Noise.noisy` by `add(values, charge, sensitivity)`, which adds noise to all values of one price at a time."""
+    """Implement `Noise.noisy` by `add(values, charge, sensitivity)`, which adds noise to all values of one price."""
     result = np.zeros(where.shape, dtype=np.float64)
-    chosen = np.flatnonzero(where)
-    if chosen.size == 0:
+    cells = np.flatnonzero(where)
+    if cells.size == 0:
         return result
     values, charges, sensitivities = (
-        np.broadcast_to(part, where.shape).ravel()[chosen] for part in (counts, charge, sensitivity)
+        np.broadcast_to(part, where.shape).ravel()[cells] for part in (counts, charge, sensitivity)
     )
     for name, array in (("counts", values), ("charge", charges), ("sensitivity", sensitivities)):
         if array.dtype.kind not in "iu":
@@ -98,25 +98,25 @@ def add_by_price(
     for price, same in places.items():
         for place, value in zip(same, add([noisy[place] for place in same], *price), strict=True):
             noisy[place] = value
-    result.ravel()[chosen] = noisy
+    result.ravel()[cells] = noisy
     return result
 
 
 def noise_scale(charge: ArrayLike, sensitivity: ArrayLike = 1) -> Floats:
-    """b = sensitivity/epsilon for nano-epsilon charges; infinite where nothing is paid."""
+    """Return b = sensitivity/epsilon for nano-epsilon charges; infinite where nothing is paid."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.divide(np.multiply(sensitivity, float(NANO)), charge), dtype=np.float64)
 
 
 def discrete_laplace_var(scale: ArrayLike) -> Floats:
-    """Variance of the discrete Laplace with scale b: 2q/(1-q)^2 with q = exp(-1/b), i.e. 1/(2 sinh(1/(2b))^2)."""
+    """Return the variance of the discrete Laplace with scale b: 2q/(1-q)^2, q = exp(-1/b), or 1/(2 sinh(1/(2b))^2)."""
     with np.errstate(divide="ignore", over="ignore"):
         half = np.sinh(0.5 / np.asarray(scale, dtype=np.float64))
         return np.asarray(0.5 / (half * half))
 
 
 def noise_var(charge: ArrayLike, sensitivity: ArrayLike = 1) -> Floats:
-    """Variance of the noise that a charge of nano-epsilon buys.
+    """Return the variance of the noise that a charge of nano-epsilon buys.
 
     >>> float(noise_var(10**9).round(4)), float(noise_var(10**9, sensitivity=2).round(4))
     (1.8413, 7.8354)

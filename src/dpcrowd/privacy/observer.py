@@ -1,13 +1,13 @@
-"""The observer's ledger: what users really paid, computed from everything that all servers spent.
+"""The observer's ledger: what users really paid, computed from the charges of all servers.
 
-A server sees only its own account. An observer who knows every charge of every server, region and slot can say what
-the unluckiest user paid at most, under three ways of living:
+A server sees only its own account. An observer who knows every charge of every server, region and slot can compute the
+largest amount that any user paid, for three kinds of users:
 
   staying  at one server and in one region      max_{i,k}  sum_t  e_{i,k}(t)         (what a per-region ledger bounds)
   moving   at one server, between its regions   max_i      sum_t  max_k e_{i,k}(t)   (what a sound ledger bounds)
   roaming  between servers and regions                     sum_t  max_{i,k} e_{i,k}(t)
 
-each over the worst window of w slots, or over the whole finite stream.
+each over the worst window of w slots, or over the complete finite stream.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ __all__ = ["ObserverLedger", "Paid", "worst_paid"]
 
 @dataclass(frozen=True)
 class Paid:
-    """The largest nano-epsilon that any user paid; see the module's text for the three ways of living."""
+    """The largest nano-epsilon that any user paid; the module's docstring defines the three kinds of users."""
 
     staying: int
     moving: int
     roaming: int
 
     def epsilons(self) -> dict[str, float]:
-        """As floats, under the names that reports use; `server` stands for a user who stays in one place."""
+        """Return the amounts as floats under the names that reports use; `server` is a user who stays in one place."""
         return {"server": from_nano(self.staying), "moving": from_nano(self.moving), "roaming": from_nano(self.roaming)}
 
 
 def worst_paid(charges: Nanos, window: int | None) -> Paid:
-    """Worst payments of one network from its charges, shape (slots, servers, regions); `window=None`: whole stream."""
+    """Return the worst payments of a network from its charges, shape (slots, servers, regions).
+
+    window  the number of slots over which payments add up; None: the complete stream
+    """
     if charges.ndim != 3:
         raise BadInput(f"charges must have shape (slots, servers, regions); given {charges.shape}.")
     if window is not None and window < 1:
@@ -54,7 +57,7 @@ def worst_paid(charges: Nanos, window: int | None) -> Paid:
 
 
 def _worst_window(charges: Nanos, window: int | None) -> int:
-    """The largest sum over `window` consecutive rows in any column of (slots, accounts)."""
+    """Return the largest sum over `window` consecutive rows in any column of (slots, accounts)."""
     sums = np.cumsum(charges, axis=0, dtype=np.int64)
     if window is None or window >= len(sums):
         return int(sums[-1].max())
@@ -84,7 +87,7 @@ class ObserverLedger:
         self._slots[slot] = before + np.broadcast_to(charge, self._shape)
 
     def report(self) -> Paid:
-        """What a staying, a moving and a roaming user paid at most."""
+        """Return what a staying, a moving and a roaming user paid at most."""
         if not self._slots:
             return Paid(0, 0, 0)
         first, last = min(self._slots), max(self._slots)

@@ -2,9 +2,9 @@
 
 The distribution is that of `SecureNoise`. OpenDP takes its scale as a float and reports, by its own privacy map, the
 epsilon that this scale costs. A rounded 1/epsilon often costs a hair more than epsilon, so the scale is raised to the
-next float until the map is at most the charge: what the ledger wrote is never below what OpenDP says was spent.
+next float until the map is at most the charge: the ledger never records less than OpenDP says was spent.
 
-Its hazard: OpenDP's generator is seeded once per process and then asks the system for nothing but the process id. A
+A hazard: OpenDP's generator is seeded once per process and then asks the system for nothing but the process id. A
 process image that is resumed twice (a snapshot of a virtual machine, a checkpoint) keeps its id, so both copies add
 the same noise; if their counts differ, the difference of what they release is exact.
 """
@@ -27,7 +27,7 @@ __all__ = ["OpenDPNoise", "secure_scale"]
 
 
 def _load() -> Any:
-    """OpenDP's constructor of Laplace measurements on vectors of 64-bit integers."""
+    """Return OpenDP's constructor of Laplace measurements on vectors of 64-bit integers."""
     # Submodules only: opendp.prelude would pull in scikit-learn.
     try:
         from opendp.domains import atom_domain, vector_domain
@@ -48,7 +48,7 @@ def _measurement(scale: float) -> Any:
 
 @lru_cache(maxsize=512)
 def secure_scale(charge: int, sensitivity: int = 1) -> float:
-    """The smallest float scale, from sensitivity/epsilon upwards, whose OpenDP map is at most the charge."""
+    """Return the smallest float scale, from sensitivity/epsilon upwards, whose OpenDP map is at most the charge."""
     check_price(charge, sensitivity)
     epsilon = Fraction(charge, NANO)
     scale = float(sensitivity / epsilon)
@@ -63,7 +63,7 @@ class OpenDPNoise:
     private = True
 
     def __init__(self) -> None:
-        _load()  # that it is missing should not show with the first sample
+        _load()  # a missing library should be reported now, not with the first sample
 
     def noisy(
         self,
@@ -74,7 +74,7 @@ class OpenDPNoise:
         where: NDArray[np.bool_],
         read: int = 0,
     ) -> NDArray[np.float64]:
-        """See `Noise.noisy`; `slot` and `read` play no part, since every call draws anew."""
+        """Return noisy counts, see `Noise.noisy`; `slot` and `read` are ignored, since every call draws fresh noise."""
         del slot, read
 
         def add(values: list[int], charge: int, sensitivity: int) -> list[int]:

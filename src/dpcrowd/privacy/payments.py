@@ -1,9 +1,9 @@
-"""Payments of a ledger, in the order in which their slots closed, and what they cost the users of a promise together.
+"""Payments of a ledger, in the order in which their slots closed, and what they cost the users of a guarantee together.
 
 Every question to an account is a sum over the payments that close after some time. A horizon may hold a hundred
-thousand of them, and it is asked in every slot: so the sums are kept by prefix, for each bounds of users that somebody
-asks for, and a question costs two binary searches. Nothing here ever changes: `add` gives another object, which shares
-the sums of those before it and has the few newest payments beside them.
+thousand of them, and the question is asked in every slot: so prefix sums are cached for each `UserBounds` that is asked
+for, and an answer costs two binary searches. Nothing here changes: `add` returns another object, which shares the sums
+of the earlier payments and holds the few newest ones beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from operator import attrgetter, sub
 from typing import Literal, NamedTuple
 
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 
 __all__ = ["Kind", "Payment", "Payments"]
 
@@ -23,10 +23,11 @@ _MOST_RECENT = 256
 
 
 class Payment(NamedTuple):
-    """One payment, or a loss that the operator confirmed, which counts as one.
+    """One payment, or a loss that the operator has confirmed, which counts as one.
 
     number            its place among all payments on the ledger, of all networks, from 1 on
-    regions, servers  for how many of them per slot its noise was made
+    slot              the number of the slot that was sampled; None for a loss
+    regions, servers  for how many regions and servers per slot its noise was made
     """
 
     number: int
@@ -41,18 +42,19 @@ class Payment(NamedTuple):
 
     @property
     def bounds(self) -> UserBounds:
+        """The bounds of users for which the noise was made."""
         return UserBounds(self.regions, self.servers)
 
 
 class Payments:
-    """All payments that close after some time; a value."""
+    """An immutable collection of payments with fast sums."""
 
     def __init__(self, payments: Iterable[Payment] = ()) -> None:
-        self._sorted = _Sorted(payments)
+        self._sorted = _SortedPayments(payments)
         self._recent: tuple[Payment, ...] = ()
 
     def add(self, payment: Payment) -> Payments:
-        """The same, and one more."""
+        """Return these payments and one more."""
         more = Payments.__new__(Payments)
         more._sorted, more._recent = self._sorted, (*self._recent, payment)
         if len(more._recent) > _MOST_RECENT:
@@ -60,13 +62,13 @@ class Payments:
         return more
 
     def after(self, after_ns: int) -> list[Payment]:
-        """Those that close after a time, in the order of their ends."""
-        found = self._sorted.payments[bisect_right(self._sorted.ends, after_ns) :]
+        """Return the payments that close after a time, in the order in which they close."""
+        older = self._sorted.payments[bisect_right(self._sorted.ends, after_ns) :]
         recent = [one for one in self._recent if one.closes_ns > after_ns]
-        return sorted([*found, *recent], key=_order) if recent else found
+        return sorted([*older, *recent], key=_order) if recent else older
 
     def cost(self, bounds: UserBounds, after_ns: int, kind: Kind) -> int:
-        """What those of a kind that close after a time cost a user within some bounds, in nano-epsilon."""
+        """Return what payments of a kind that close after a time cost a user within some bounds, in nano-epsilon."""
         sums = self._sorted.sums(bounds, kind)
         recent = sum(
             bounds.cost(one.nano, one.bounds) for one in self._recent if one.closes_ns > after_ns and one.kind == kind
@@ -74,7 +76,7 @@ class Payments:
         return sums[-1] - sums[bisect_right(self._sorted.ends, after_ns)] + recent
 
     def overlapping(self, network: str, opens_ns: int, closes_ns: int) -> list[Payment]:
-        """Those of a network that lie, in part at least, between two times."""
+        """Return the payments of a network that overlap the time between two moments."""
         candidates = [*self._sorted.overlapping(opens_ns, closes_ns), *self._recent]
         return [
             one
@@ -83,13 +85,13 @@ class Payments:
         ]
 
     def newest(self, count: int) -> list[Payment]:
-        """The last ones that were added, so many of them, in that order."""
+        """Return the last `count` payments that were added, in that order."""
         if count <= len(self._recent):
             return list(self._recent[len(self._recent) - count :])
         return sorted(self, key=lambda one: one.number)[-count:]
 
     def closed_by(self, at_ns: int) -> int:
-        """How many close at a time, or before."""
+        """Return how many payments close at a time or before it."""
         return bisect_right(self._sorted.ends, at_ns) + sum(one.closes_ns <= at_ns for one in self._recent)
 
     def __len__(self) -> int:
@@ -100,8 +102,8 @@ class Payments:
         yield from self._recent
 
 
-class _Sorted:
-    """Payments in order; what is worked out once is kept. Written for a hundred thousand of them at every start."""
+class _SortedPayments:
+    """Payments in order, with cached prefix sums; fast enough to build from a hundred thousand at every start."""
 
     def __init__(self, payments: Iterable[Payment]) -> None:
         self.payments = sorted(payments, key=_order)
@@ -113,11 +115,11 @@ class _Sorted:
             self._longest = max((one.closes_ns - one.opens_ns for one in samples), default=0)
         self._sums: dict[tuple[UserBounds, Kind], list[int]] = {}
 
-    def with_more(self, payments: Iterable[Payment]) -> _Sorted:
-        """These, and more; where all of those come after these, the sums are only made longer."""
-        more = _Sorted(payments)
+    def with_more(self, payments: Iterable[Payment]) -> _SortedPayments:
+        """Return these payments and more; if all of the new ones come later, the cached sums are only extended."""
+        more = _SortedPayments(payments)
         if self.payments and _order(more.payments[0]) < _order(self.payments[-1]):
-            return _Sorted([*self.payments, *more.payments])
+            return _SortedPayments([*self.payments, *more.payments])
         for (bounds, kind), sums in self._sums.items():
             more._sums[bounds, kind] = [*sums[:-1], *accumulate(more._costs(bounds, kind), initial=sums[-1])]
         more.payments, more.ends = [*self.payments, *more.payments], [*self.ends, *more.ends]
@@ -126,14 +128,14 @@ class _Sorted:
         return more
 
     def sums(self, bounds: UserBounds, kind: Kind) -> list[int]:
-        """Place n: what the first n payments cost, those of other kinds nothing."""
-        known = self._sums.get((bounds, kind))
-        if known is None:
-            known = self._sums[bounds, kind] = list(accumulate(self._costs(bounds, kind), initial=0))
-        return known
+        """Return prefix sums: entry n is what the first n payments cost, those of other kinds counted as 0."""
+        sums = self._sums.get((bounds, kind))
+        if sums is None:
+            sums = self._sums[bounds, kind] = list(accumulate(self._costs(bounds, kind), initial=0))
+        return sums
 
     def _costs(self, bounds: UserBounds, kind: Kind) -> Iterable[int]:
-        """What each payment costs; nothing, if it is of another kind."""
+        """Return what each payment costs; 0 if it is of another kind."""
         ratios = {payer: bounds.ratio(UserBounds(*payer)) for payer in set(map(_payer, self.payments))}
         if not self._losses:
             if kind == "lost":
@@ -147,7 +149,7 @@ class _Sorted:
         return costs
 
     def overlapping(self, opens_ns: int, closes_ns: int) -> list[Payment]:
-        """All that may overlap a time: samples that end soon after it, and all losses."""
+        """Return all payments that may overlap a time: samples that end soon after it, and all losses."""
         first, end = bisect_right(self.ends, opens_ns), bisect_right(self.ends, closes_ns + self._longest)
         samples = [one for one in self.payments[first:end] if one.kind == "sample"]
         return [*self._losses, *samples]

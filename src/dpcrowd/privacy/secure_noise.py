@@ -2,12 +2,12 @@
 
 Every call of `noisy` asks the system for fresh entropy and keeps none of it: there is no generator in the process
 that could be seeded, copied or resumed. A process image that is started twice (a snapshot of a virtual machine, a
-checkpoint) therefore adds different noise to its counts each time; the same noise would cancel in the difference.
+checkpoint) therefore adds different noise to its counts each time; equal noise would cancel in the difference.
 
 The scale is the fraction sensitivity/epsilon itself, in lowest terms, and `dpcrowd.privacy.discrete_laplace` samples
 from it without rounding: for counts that differ by at most the sensitivity, the probabilities of any noisy value
-differ by a factor of at most exp(epsilon), where epsilon is the charge that the ledger wrote, to the last digit. What
-follows is the same for all counts: the sum is cut off at the ends of 64 bits and becomes the nearest float64.
+differ by a factor of at most exp(epsilon), where epsilon is exactly the charge in the ledger. The postprocessing is the
+same for all counts: the sum is clipped to 64 bits and converted to the nearest float64.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class SecureNoise:
         where: NDArray[np.bool_],
         read: int = 0,
     ) -> NDArray[np.float64]:
-        """See `Noise.noisy`; `slot` and `read` play no part, since every call draws afresh."""
+        """Return noisy counts, see `Noise.noisy`; `slot` and `read` are ignored, since every call draws fresh noise."""
         del slot, read
-        below = uniform(os.urandom)  # of this call alone, with what it leaves over
+        below = uniform(os.urandom)  # for this call only; unused bytes are discarded with it
 
         def add(values: list[int], charge: int, sensitivity: int) -> list[int]:
             t, s = Fraction(sensitivity * NANO, charge).as_integer_ratio()

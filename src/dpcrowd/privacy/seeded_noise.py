@@ -1,10 +1,10 @@
-"""Fast, seeded discrete Laplace noise for simulation: the same distribution, but replayable, so never private.
+"""Fast, seeded discrete Laplace noise for simulation: the same distribution, but reproducible, so never private.
 
 If E is exponential, floor(b E) is geometric with ratio exp(-1/b), and the difference of two such numbers is discrete
 Laplace with scale b. Unit exponentials are drawn for *every* (run, slot, read, server, region), in blocks of slots,
-from a generator that is keyed by (run, read, block). So a draw depends on its place alone: not on the scheme, on
-which servers sample, or on how runs are batched. Two schemes that read the same count at the same epsilon get the same
-noise, which is what makes their comparison paired.
+from a generator that is keyed by (run, read, block). So a draw depends only on its place: not on the scheme, not on
+which servers sample, not on how runs are batched. Two schemes that read the same count at the same epsilon get the same
+noise, which makes their comparison paired.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NANO = float(NANO)
 
 
 class SeededNoise:
-    """Noise of a batch of runs of `servers` servers and `regions` regions, one seed sequence a run.
+    """Noise of a batch of runs of `servers` servers and `regions` regions, with one seed sequence per run.
 
-    only    restricts it to one server of a single run: the same numbers as that server gets in the whole network
+    only    restricts it to one server of a single run: the same numbers as that server gets in the complete network
     engine  "numba" adds noise in a compiled loop, with the same bits; see `dpcrowd.kernels.engine`
     loop    deprecated, and ignored: say `engine`
 
@@ -57,7 +57,10 @@ class SeededNoise:
         engine: Engine = "numpy",
     ) -> None:
         if not seeds or servers < 1 or regions < 1:
-            raise BadInput("seeded noise needs at least one run, one server and one region.")
+            raise BadInput(
+                "seeded noise needs at least one run, one server and one region; given "
+                f"{len(seeds)} runs, {servers} servers and {regions} regions."
+            )
         if only is not None and (len(seeds) != 1 or not 0 <= only < servers):
             raise BadInput(f"one server's noise needs one run and a server below {servers}; given server {only}.")
         if loop is not None:
@@ -81,20 +84,20 @@ class SeededNoise:
         where: NDArray[np.bool_],
         read: int = 0,
     ) -> NDArray[np.float64]:
-        """See `Noise.noisy`."""
+        """Return noisy counts, see `Noise.noisy`."""
         result = np.zeros(where.shape)
-        values, price, change = (_flat(given, where.shape) for given in (counts, charge, sensitivity))
+        values, price, change = (_flat(part, where.shape) for part in (counts, charge, sensitivity))
         unit = self._unit(slot, read)[..., : where.shape[1]].reshape(2, -1)
         if not self._add(where.reshape(-1), values, price, change, unit, _NANO, result.reshape(-1)):
             raise BadInput("noise needs a charge of at least 1e-9 epsilon wherever a count is read; given less.")
         return result
 
     def prepare(self, slot: int) -> None:
-        """Draw the numbers of a slot's first read now, if they are not there yet."""
+        """Draw the numbers of a slot's first read now, unless they are cached."""
         self._unit(slot, 0)
 
     def _unit(self, slot: int, read: int) -> NDArray[np.float64]:
-        """Two unit exponentials for each value of a slot, shape (2, N, d)."""
+        """Return two unit exponentials for each value of a slot, shape (2, N, d)."""
         block, offset = divmod(slot, self._block)
         cached = self._cache.get(read)
         if cached is None or cached[0] != block:
@@ -127,7 +130,7 @@ def _add_noise(
 
 
 def _flat(values: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array that broadcasts to `shape`, in a row; a single value stays one."""
+    """Return an array that broadcasts to `shape` as one dimension; a single value stays single."""
     array = np.asarray(values)
     if array.size == 1:
         return array.reshape(1)

@@ -1,6 +1,6 @@
 """Privacy budgets as exact integers of 1e-9 epsilon, and times as whole nanoseconds UTC.
 
-Floating-point sums drift: a ledger that adds 0.1 ten times holds 0.9999999999999999 and one that adds the
+Floating-point sums drift: a ledger that adds 0.1 ten times holds 0.9999999999999999, and one that adds the
 rounded-up parts of a window overspends. All ledgers therefore count in whole nano-epsilon, allocation rounds down,
 and a float appears only where a person reads it or a sampler needs a scale.
 """
@@ -21,7 +21,7 @@ LARGEST_EPSILON = 1_000_000
 
 
 def to_nano(epsilon: float | int | Fraction | str) -> int:
-    """Epsilon as integer nano-epsilon, rounded down; a float means the decimal number that it prints as.
+    """Return epsilon as integer nano-epsilon, rounded down; a float means the decimal number that it prints as.
 
     >>> to_nano(0.3)
     300000000
@@ -41,12 +41,12 @@ def to_nano(epsilon: float | int | Fraction | str) -> int:
 
 
 def from_nano(nano: int) -> float:
-    """Nano-epsilon as a float, for people and plots only."""
+    """Return nano-epsilon as a float, for people and plots only."""
     return int(nano) / NANO
 
 
 def format_epsilon(nano: int) -> str:
-    """Nano-epsilon as a short exact decimal.
+    """Return nano-epsilon as a short exact decimal.
 
     >>> format_epsilon(20000000)
     '0.02'
@@ -57,13 +57,13 @@ def format_epsilon(nano: int) -> str:
 
 
 def check_nano(nano: int) -> None:
-    """Refuse an amount that is no payment: a draw that costs nothing would be a hole."""
+    """Refuse an amount that is not a payment: a draw that costs nothing would break every guarantee."""
     if not 1 <= nano <= LARGEST_EPSILON * NANO:
-        raise BadInput(f"an amount of {nano}e-9 ε; allowed: whole numbers from 1e-9 to {LARGEST_EPSILON}.")
+        raise BadInput(f"a payment of {nano}e-9 ε; allowed: from 1e-9 to {LARGEST_EPSILON}, in steps of 1e-9.")
 
 
 def utc_text(at_ns: int, *, exact: bool = False) -> str:
-    """A time for a person: RFC 3339 in UTC, to the second, or `exact`, with as much of a fraction as it has.
+    """Return a time as RFC 3339 in UTC, to the second, or, if `exact`, with its fraction.
 
     >>> utc_text(1_800_000_000_000_000_000)
     '2027-01-15T08:00:00Z'

@@ -16,14 +16,14 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.clock_jumps import ClockSteps
+from dpcrowd.privacy.network_guarantee import UserBounds
 from dpcrowd.privacy.payments import Payments
-from dpcrowd.privacy.promise import UserBounds
 
 SECOND = 1_000_000_000
 BEGIN, NEVER = 1_000, 10_000
@@ -102,10 +102,13 @@ class World:
     # -------------------------------------------------------------------------------------------------- the oracle
 
     def _ends(self, row: Row) -> int:
-        """By the present clock: what was before a jump is younger than its date says."""
+        """Return when a row ends by the present clock: what was before a jump is younger than its date says.
+
+        A slot that was paid for while it was open, and that the clock then passed over, ended with the jump.
+        """
         end = row.end
         for at, moved in self.jumps:
-            end += moved if at >= end else 0
+            end = end + moved if at >= end else max(end, at + moved)
         return end
 
     def counted(self, told: Network, opens: int) -> list[Row]:
@@ -146,7 +149,7 @@ class World:
         if any(opens < at + moved and opens + told.length > at for at, moved in self.jumps):
             return  # nobody was there for a slot that the clock has passed over
         account, most = self.of(number), self.largest(number, opens)
-        answer = account.may(opens * SECOND)
+        answer = account.allowance(opens * SECOND)
         assert answer.nano == most
         taken = [row for row in self.rows if row.network == number and row.overlaps(opens, opens + told.length)]
         if taken:
@@ -170,7 +173,7 @@ class World:
     def lose(self, number: int, back: int, nano: int) -> None:
         first, end = self.now - back - 3, self.now - back + 1
         if not any(first < at + moved and end > at for at, moved in self.jumps):
-            self.account = self.of(number).lose(first * SECOND, end * SECOND, nano)
+            self.account = self.of(number).book_loss(first * SECOND, end * SECOND, nano)
             bounds = self.networks[number].bounds if self.networks[number].here else UserBounds()
             self.rows.append(Row(number, first, end, nano, bounds, lost=True))
 
@@ -236,6 +239,10 @@ steps = st.one_of(
 @given(
     st.lists(networks, min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 2), steps), min_size=4, max_size=30),
+)
+@example(
+    [Network(5, UserBounds(1, 1), 1, 0, 2)],
+    [(0, ("pass", 1, None)), (0, ("pay", 0, None)), (0, ("ahead", 2, None)), (0, ("pay", 0, None))],
 )
 def test_a_slot_may_cost_what_every_promise_leaves_and_no_more(
     told: list[Network], plan: list[tuple[int, Any]]

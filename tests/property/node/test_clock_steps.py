@@ -60,7 +60,7 @@ class Life:
         """For the slot that has just closed, as a node does."""
         slot = CLOCK.slot_of(self.now * SECOND) - 1
         self.steps = self.steps.slot_sealed()
-        nano = min(nano, self.storage.ledger.may(CLOCK.opens(slot)).nano)
+        nano = min(nano, self.storage.ledger.allowance(CLOCK.opens(slot)).nano)
         if not nano:
             return
         try:

@@ -10,8 +10,8 @@ from dpcrowd.errors import BudgetExhausted
 from dpcrowd.privacy import Guarantee, open_ledger
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
+from dpcrowd.privacy.network_guarantee import Slots, UserBounds
 from dpcrowd.privacy.payments import Payment, Payments
-from dpcrowd.privacy.promise import Slots, UserBounds
 from dpcrowd.privacy.units import NANO
 from examples_support import examples
 
@@ -22,7 +22,7 @@ EPOCH = 7 * SLOT + 3
 def account_of(guarantee: Guarantee) -> Account:
     span = guarantee.length * SLOT if guarantee.kind == "window" else None
     bounds = UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot)
-    account = Account("crowd", given=Slots(EPOCH, SLOT, guarantee.length))
+    account = Account("crowd", configured=Slots(EPOCH, SLOT, guarantee.length))
     return account.declare(guarantee.total, span, bounds=bounds, slot_ns=SLOT, epoch_ns=EPOCH)
 
 
@@ -129,11 +129,11 @@ def test_what_is_said_to_come_back_comes_back(window: bool, paid: list[tuple[int
     for skipped, nano in paid:
         slot += skipped + 1
         opens = account.slots.opens(slot)
-        if nano := min(nano, account.may(opens).nano):
+        if nano := min(nano, account.allowance(opens).nano):
             account = account.pay(slot, opens, SLOT, nano)
-    now = account.may(account.slots.opens(slot + asked // 10))
+    now = account.allowance(account.slots.opens(slot + asked // 10))
     back, amount = now.binding.returns
-    later = [account.may(account.slots.opens(slot + asked // 10 + more)).nano for more in range(1, 12)]
+    later = [account.allowance(account.slots.opens(slot + asked // 10 + more)).nano for more in range(1, 12)]
     if back is None:
         assert all(one == now.nano for one in later)
     else:

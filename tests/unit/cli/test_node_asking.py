@@ -78,7 +78,7 @@ def test_what_is_blocked_is_not_called_spent(
     file: Path, node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a confirmed loss the operator asks what was paid, what is only blocked, and until when."""
-    loss = "ε=1 for losses that were confirmed, until 2026-01-01T00:02:00Z."
+    loss = "ε=1 for confirmed losses, until 2026-01-01T00:02:00Z."
     for name, value in (("blocked", 1.0), ("blocked_text", loss), ("remaining", 0.0), ("total_blocked", 1.0)):
         monkeypatch.setitem(BUDGET, name, value)
     lines = run(capsys, "budget", str(file))[1].splitlines()

@@ -88,7 +88,7 @@ def test_a_new_horizon_says_the_sum_and_is_logged(
         assert "1.25" in event.text
         assert storage.state() is None
         assert storage.ledger.total_spent() == 250_000_000, "what was spent stays on record"
-        (promise,) = storage.ledger.account(0).promises
+        (promise,) = storage.ledger.account(0).guarantees
         assert promise.since_ns > 0
 
 
@@ -105,7 +105,7 @@ def test_no_new_horizon_at_one_server_alone_if_users_roam(file: Path, capsys: py
     assert "dpcrowd node reload" in err
     with Storage.inspect(data, network_id="trial") as storage:
         assert storage.events.all() == []
-        assert storage.ledger.account(0).promises[0].since_ns == 0
+        assert storage.ledger.account(0).guarantees[0].since_ns == 0
 
 
 def test_a_slot_in_its_grace_is_the_first_of_a_new_horizon(
@@ -121,9 +121,9 @@ def test_a_slot_in_its_grace_is_the_first_of_a_new_horizon(
     assert code == 0
     assert json.loads(out)["first_slot"] == slot
     with Storage.open(data, network_id="trial") as storage:
-        assert storage.ledger.may(clock.opens(slot)).nano == 10**9
+        assert storage.ledger.allowance(clock.opens(slot)).nano == 10**9
         storage.commit_sample(slot, clock.opens(slot), clock.length_ns, 10**9, b"", b"")
-        assert storage.ledger.may(clock.opens(slot + 1)).nano == 0, "it is of the new horizon"
+        assert storage.ledger.allowance(clock.opens(slot + 1)).nano == 0, "it is of the new horizon"
 
 
 def test_no_new_horizon_of_a_window_or_beside_a_running_node(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,12 +155,12 @@ def test_a_promise_is_withdrawn_only_with_consent(file: Path, capsys: pytest.Cap
     assert "promised its users ε=0.5" in err
     assert "may pay more than was promised" in err
     with Storage.inspect(data, network_id="trial") as storage:
-        assert len(storage.ledger.account(0).promises) == 2
+        assert len(storage.ledger.account(0).guarantees) == 2
     code, out, err = run(capsys, "withdraw", str(file), "old", "--yes", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == {"network": "old", "ledger": str(data), "epsilon": 0.5, "left": ["trial"]}
     with Storage.inspect(data, network_id="trial") as storage:
-        assert [promise.network for promise in storage.ledger.account(0).promises] == ["trial"]
+        assert [promise.network for promise in storage.ledger.account(0).guarantees] == ["trial"]
         assert storage.ledger.total_spent() == 500_000_000, "what was paid stays paid"
         (event,) = storage.events.all()
         assert (event.network, event.kind) == ("old", "withdrawn")
@@ -180,9 +180,9 @@ def test_two_networks_are_parted_without_forgetting_a_payment(file: Path, capsys
     assert run(capsys, "withdraw", str(file), "flu", "--yes")[0] == 0
     with Storage.open(node.data, network_id="trial") as storage:
         storage.ledger.declare(10**9, 100 * MINUTE, roaming=True, slots=network.clock())
-        assert storage.ledger.may(time.time_ns()).nano == 250_000_000
+        assert storage.ledger.allowance(time.time_ns()).nano == 250_000_000
     with Storage.open(other, network_id="flu") as flu:
-        assert flu.ledger.may(time.time_ns()).nano == 250_000_000
+        assert flu.ledger.allowance(time.time_ns()).nano == 250_000_000
 
 
 def test_no_promise_is_withdrawn_under_a_running_server(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_no_promise_is_withdrawn_under_a_running_server(file: Path, capsys: pyte
     with Storage.open(data, network_id="trial"):
         assert run(capsys, "withdraw", str(file), "old", "--yes")[0] == 3
     with Storage.inspect(data, network_id="trial") as storage:
-        assert len(storage.ledger.account(0).promises) == 2
+        assert len(storage.ledger.account(0).guarantees) == 2
 
 
 def test_withdrawing_what_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

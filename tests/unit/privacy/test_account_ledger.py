@@ -10,14 +10,14 @@ import pytest
 from dpcrowd.errors import BadInput, BudgetExhausted, SlotTaken
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.account_ledger import AccountLedger
-from dpcrowd.privacy.promise import Slots
+from dpcrowd.privacy.network_guarantee import Slots
 
 SLOT = 10_000_000_000
 
 
 def account(nano: int = 100, window: int | None = 4, network: str = "crowd") -> Account:
     """Of a network alone, with four slots in its window or horizon."""
-    given = Account(network, given=Slots(0, SLOT, 4))
+    given = Account(network, configured=Slots(0, SLOT, 4))
     return given.declare(nano, None if window is None else window * SLOT, slot_ns=SLOT)
 
 
@@ -75,7 +75,7 @@ def test_other_networks_and_losses_leave_less() -> None:
     shared = replace(account(), network="theirs").declare(50, 10 * SLOT, slot_ns=SLOT)
     shared = replace(shared.pay(0, 0, SLOT, 20), network="crowd")
     assert left(AccountLedger(shared), 1) == 30
-    assert left(AccountLedger(account().lose(0, SLOT, 70)), 1) == 30
+    assert left(AccountLedger(account().book_loss(0, SLOT, 70)), 1) == 30
 
 
 def test_a_slot_that_was_drawn_before_has_no_budget() -> None:
@@ -116,5 +116,5 @@ def test_a_horizon_ends() -> None:
 
 def test_payments_that_are_not_known_may_not_be_spent_again() -> None:
     """An account that was loaded for the present slot says nothing of slots long before."""
-    known = replace(account(), known_ns=10 * SLOT)
+    known = replace(account(), complete_after_ns=10 * SLOT)
     assert [left(AccountLedger(known), slot) for slot in (12, 13)] == [0, 100]

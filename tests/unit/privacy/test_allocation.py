@@ -25,7 +25,10 @@ def test_equal_parts_round_down() -> None:
 )
 def test_a_budget_too_small_to_split_is_refused(rule: Callable[[int, int], int], parts: int) -> None:
     """A part of 0 means no noise scale at all: refuse when the scheme starts, not in its first slot."""
-    text = rf"^a budget of 5e-9 epsilon cannot be split into {parts} parts of at least 1e-9\.$"
+    text = (
+        rf"^a budget of 5e-9 epsilon cannot be split into {parts} parts of at least 1e-9; "
+        r"give a larger epsilon or fewer slots\.$"
+    )
     with pytest.raises(BadInput, match=text):
         rule(5, 6)
     assert rule(12, 6) == 12 // parts

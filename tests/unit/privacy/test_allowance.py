@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.allowance import Spending
 from dpcrowd.privacy.clock_jumps import ClockSteps
-from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import NANO, utc_text
 
 SECOND = 1_000_000_000
@@ -31,7 +31,7 @@ def paid(account: Account, slots: range, nano: int) -> Account:
 
 
 def of(account: Account, slot: int) -> tuple[int, int, str]:
-    found = account.may(opens(slot)).own
+    found = account.allowance(opens(slot)).own
     return found.spent, found.blocked, found.text
 
 
@@ -41,7 +41,7 @@ def test_payments_of_the_window_are_spent_and_nothing_else() -> None:
     assert of(account, 5) == (NANO, 0, "")
     assert of(account, 7) == (NANO // 2, 0, "")
     assert of(account, 9) == (0, 0, "")
-    assert [account.may(opens(slot)).own.returns for slot in (5, 7, 9)] == [(6, QUARTER), (8, QUARTER), (None, 0)]
+    assert [account.allowance(opens(slot)).own.returns for slot in (5, 7, 9)] == [(6, QUARTER), (8, QUARTER), (None, 0)]
 
 
 @pytest.mark.parametrize("slots", [4, None], ids=["window", "finite"])
@@ -50,16 +50,16 @@ def test_a_confirmed_loss_is_blocked_and_was_not_paid(slots: int | None) -> None
 
     An operator who has confirmed it asks when the block ends, and when the server samples again.
     """
-    account = paid(declared(slots), range(1), QUARTER).lose(opens(1), opens(2), NANO)
-    found = account.may(opens(2)).own
+    account = paid(declared(slots), range(1), QUARTER).book_loss(opens(1), opens(2), NANO)
+    found = account.allowance(opens(2)).own
     assert (found.spent, found.blocked) == (QUARTER, NANO)
     if slots is not None:
-        assert found.text == f"ε=1 for losses that were confirmed, until {utc_text(opens(5))}."
+        assert found.text == f"ε=1 for confirmed losses, until {utc_text(opens(5))}."
         assert found.blocked_until == opens(5)
         assert found.returns == (5, NANO), "the payment that leaves before makes no room"
-        assert [account.may(opens(slot)).nano for slot in (4, 5)] == [0, NANO]
+        assert [account.allowance(opens(slot)).nano for slot in (4, 5)] == [0, NANO]
     else:
-        assert found.text == "ε=1 for losses that were confirmed, as long as the horizon lasts."
+        assert found.text == "ε=1 for confirmed losses, as long as the horizon lasts."
         assert (found.blocked_until, found.returns) == (None, (None, 0))
     assert (account.total, account.lost) == (QUARTER + NANO, NANO)
 
@@ -68,15 +68,15 @@ def test_what_comes_back_is_said_by_the_promise_that_binds() -> None:
     """Of the own window alone it would be promised again and again, and never come."""
     account = replace(declared(), network="theirs").declare(NANO, 10 * LENGTH, slot_ns=LENGTH)
     account = replace(account.pay(1, opens(1), LENGTH, QUARTER), network="crowd").pay(0, opens(0), LENGTH, NANO // 2)
-    theirs = account.promise_of("theirs")
+    theirs = account.guarantee_of("theirs")
     assert theirs is not None
-    assert account.may(opens(2)).own.returns == (4, NANO // 2)
+    assert account.allowance(opens(2)).own.returns == (4, NANO // 2)
     assert Spending(theirs, opens(2), account).returns == (10, NANO // 2)
-    assert account.may(opens(5)).binding.returns == (10, NANO // 2), "nothing is in the own window any more"
-    assert account.may(opens(10)).binding.returns == (11, QUARTER)
-    assert account.may(opens(30)).binding.returns == (None, 0)
-    assert [account.may(opens(slot)).nano for slot in (9, 10, 11)] == [QUARTER, 3 * QUARTER, NANO]
-    assert paid(declared(None), range(1), QUARTER).may(opens(2)).own.returns == (None, 0), "a horizon keeps it"
+    assert account.allowance(opens(5)).binding.returns == (10, NANO // 2), "nothing is in the own window any more"
+    assert account.allowance(opens(10)).binding.returns == (11, QUARTER)
+    assert account.allowance(opens(30)).binding.returns == (None, 0)
+    assert [account.allowance(opens(slot)).nano for slot in (9, 10, 11)] == [QUARTER, 3 * QUARTER, NANO]
+    assert paid(declared(None), range(1), QUARTER).allowance(opens(2)).own.returns == (None, 0), "a horizon keeps it"
 
 
 def test_a_clock_that_was_set_ahead_in_an_earlier_life_blocks_and_spends_nothing() -> None:
@@ -87,11 +87,11 @@ def test_a_clock_that_was_set_ahead_in_an_earlier_life_blocks_and_spends_nothing
     assert spent <= NANO
     assert blocked > 100 * NANO // 2
     assert "was set ahead" in text
-    until = account.may(opens(401)).own.blocked_until
+    until = account.allowance(opens(401)).own.blocked_until
     assert until is not None
     end = until // LENGTH
     assert [of(account, slot)[1] > 0 for slot in (end - 1, end)] == [True, False], "it ends when it is said to"
-    assert account.may(opens(401)).nano == 0, "it is blocked"
+    assert account.allowance(opens(401)).nano == 0, "it is blocked"
 
 
 def test_a_clock_that_stays_ahead_leaves_spent_what_is_spent() -> None:

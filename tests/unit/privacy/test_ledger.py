@@ -150,7 +150,7 @@ def test_refusal_of_a_horizon_promises_no_return() -> None:
 def test_more_than_the_whole_budget() -> None:
     """An empty window that refuses must not speak of a horizon or of budget that comes back."""
     ledger = WindowLedger(100, 5, 1, 1, "sound")
-    with pytest.raises(BudgetExhausted, match="no slot can pay more than the whole budget") as refused:
+    with pytest.raises(BudgetExhausted, match="no slot can pay more than the complete budget") as refused:
         ledger.spend(0, nanos([101]))
     assert (refused.value.remaining, refused.value.returns_at) == (100, None)
     assert "horizon" not in str(refused.value)

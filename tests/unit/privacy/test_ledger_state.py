@@ -94,9 +94,9 @@ def test_a_saved_state_is_a_copy(kind: Maker) -> None:
 def test_a_finite_ledger_refuses_a_windows_state_and_back() -> None:
     """A window has forgotten what the stream spent: as a finite ledger it would refill the budget."""
     finite, window = FiniteLedger(100, 4, 1, 1, "sound"), WindowLedger(100, 4, 1, 1, "sound")
-    with pytest.raises(BadInput, match=r"holds \['history', 'slot', 'spent'\]; one of this kind holds"):
+    with pytest.raises(BadInput, match=r"holds \['history', 'slot', 'spent'\]; a ledger of this kind holds"):
         finite.restore(window.arrays())
-    with pytest.raises(BadInput, match="one of this kind holds"):
+    with pytest.raises(BadInput, match="a ledger of this kind holds"):
         window.restore(finite.arrays())
 
 

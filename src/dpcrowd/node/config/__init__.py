@@ -1,9 +1,9 @@
 """Configuration: network.toml, public and the same for all servers, and node.toml, private to one."""
 
 from dpcrowd.node.config.digest import DIGEST_BYTES, digest
-from dpcrowd.node.config.load import load_network, load_node, load_pair, parse_network, parse_node
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.node import NodeConfig
+from dpcrowd.node.config.read import load_network, load_node, load_pair, parse_network, parse_node
 from dpcrowd.node.config.revision import check_member, check_next
 from dpcrowd.node.config.tokens import Right, token_hash
 

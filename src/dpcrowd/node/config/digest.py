@@ -1,11 +1,11 @@
-"""The digest of a network's configuration: every message carries it, and a neighbour with another one is refused.
+"""The digest of a network's configuration: every message carries it, and a neighbour with a different one is refused.
 
-It is taken of the values, not of the text: comments, order of settings, layout, "60s" or "1m", the order of links, of
-the two names of a link and of the keys of a server make no difference. The order of servers and of regions does: it
-numbers them.
+It is computed from the values, not from the text: comments, order of settings, layout, "60s" or "1m", the order of
+links, of the two names of a link and of the keys of a server make no difference. The order of servers and of regions
+does: it numbers them.
 
-A setting that a later version adds has to be left out of the encoding while it has its default, or that version could
-not talk to this one; a test pins the digest of a fixed file.
+A setting that a later version adds must be left out of the encoding while it has its default: otherwise that version
+could not talk to this one. A test pins the digest of a fixed file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ DIGEST_BYTES = 16
 
 
 def digest(network: NetworkConfig) -> bytes:
-    """16 bytes that two configurations share only if they mean the same."""
+    """Return 16 bytes that two configurations share only if they mean the same."""
     return hashlib.sha256(b"dpcrowd network 1\n" + canonical(network)).digest()[:DIGEST_BYTES]
 
 
 def canonical(network: NetworkConfig) -> bytes:
-    """One encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
+    """Return one encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
     if not plain["guarantee"]["horizon_from_slot"]:
         del plain["guarantee"]["horizon_from_slot"]

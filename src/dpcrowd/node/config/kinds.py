@@ -1,11 +1,11 @@
-"""Kinds of values that a configuration file holds, and how a wrong one is refused.
+"""Kinds of values in a configuration file, and the error that refuses a wrong one.
 
 Quantities are whole numbers once they are read: a duration and a moment in nanoseconds, epsilon in nano-epsilon, a
-size in bytes. So "60s", "1m" and 60 are one value, compare equal and give the same digest. `values` reads them from
-text; this module has no clock and no files, so that the state machine may hold a configuration.
+size in bytes. So "60s", "1m" and 60 are one value, compare equal and give the same digest. `values` parses them; this
+module has no clock and no files, so that the state machine may hold a configuration.
 
-A field's `Meta` says what it means (for the schema and the reference) and, as `allowed`, what an error tells the person
-who got it wrong. `secret` values are never repeated in an error.
+A field's `Meta` says what it means (for the schema and the reference) and, as `allowed`, what an error says is allowed.
+Values that are `secret` are never repeated in an error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = [
     "SECOND",
     "CertificateName",
     "Duration",
+    "InvalidValue",
     "Moment",
     "Name",
     "NanoEpsilon",
-    "Refused",
     "Section",
     "Size",
     "about",
@@ -38,7 +38,7 @@ _UNITS = ((86_400 * SECOND, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SE
 
 
 class Duration(int):
-    """A length of time in whole nanoseconds; prints itself as a file would have it."""
+    """A length of time in whole nanoseconds; prints itself as it is written in a file."""
 
     def __str__(self) -> str:
         for size, unit in _UNITS:
@@ -66,34 +66,38 @@ class Size(int):
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every table of a configuration file."""
+    """The base class of every table of a configuration file."""
 
 
-class Refused(BadInput):
-    """A setting is wrong: `path` says which (relative to the table that found out), `problem` why."""
+class InvalidValue(BadInput):
+    """A setting has a value that is not allowed.
+
+    path     which setting, relative to the table that checks it
+    problem  what was given, what is allowed, what to do
+    """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
         self.path = path
         self.problem = problem
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[InvalidValue], tuple[str, str]]:
         return type(self), (self.path, self.problem)
 
 
 def about(description: str, allowed: str = "", *, secret: bool = False, **limits: Any) -> msgspec.Meta:
-    """What a field means, what is allowed in it, and limits that msgspec checks."""
+    """Return the `Meta` of a field: what it means, what is allowed, and limits that msgspec checks."""
     return msgspec.Meta(description=description, extra={"allowed": allowed, "secret": secret}, **limits)
 
 
 def meta_of(annotation: Any) -> msgspec.Meta | None:
-    """The outermost `Meta` of an annotation."""
-    found = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, msgspec.Meta)]
-    return found[-1] if found else None
+    """Return the outermost `Meta` of an annotation."""
+    metas = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, msgspec.Meta)]
+    return metas[-1] if metas else None
 
 
 def field_type(annotation: Any) -> Any:
-    """An annotation without its `Meta`."""
+    """Return an annotation without its `Meta`."""
     return getattr(annotation, "__origin__", annotation) if hasattr(annotation, "__metadata__") else annotation
 
 

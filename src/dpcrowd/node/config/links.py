@@ -1,7 +1,7 @@
-"""Who hears whom, slot by slot: links that may begin and end, as neighbour lists and degrees.
+"""The links of a network, slot by slot, as neighbour lists and degrees; a link may begin and end.
 
-A link holds in slots from_slot <= t < until_slot of the revision. The number of neighbours of a server only rises where
-a link begins, so the largest one is found by looking at those slots alone.
+A link holds in slots from_slot <= t < until_slot of the revision. The number of neighbours of a server increases only
+where a link begins, so only those slots have to be examined for the maximum.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.sampling.schedule import spread_phases
 
-__all__ = ["Links", "TimedLink", "refuse_twice"]
+__all__ = ["Links", "TimedLink", "refuse_duplicates"]
 
 
 @dataclass(frozen=True)
 class TimedLink:
-    """An undirected link of servers `low` < `high` (numbers) in slots first <= t < until; until None: for good."""
+    """An undirected link of servers `low` < `high` (numbers) in slots first <= t < until; until None: without end."""
 
     low: int
     high: int
@@ -28,10 +28,11 @@ class TimedLink:
     until: int | None
 
     def holds(self, slot: int) -> bool:
+        """Whether the link exists in a slot."""
         return self.first <= slot and (self.until is None or slot < self.until)
 
-    def meets(self, other: TimedLink) -> bool:
-        """Whether both hold in some slot."""
+    def overlaps(self, other: TimedLink) -> bool:
+        """Whether both links hold in some slot."""
         return (other.until is None or self.first < other.until) and (self.until is None or other.first < self.until)
 
 
@@ -47,11 +48,11 @@ class Links:
             self._of[link.high].append((link.low, link))
 
     def neighbours(self, server: int, slot: int) -> list[int]:
-        """The numbers of a server's neighbours in a slot, ascending."""
+        """Return the numbers of a server's neighbours in a slot, ascending."""
         return sorted(other for other, link in self._of[server] if link.holds(slot))
 
     def max_degree(self, first: int | None = None, until: int | None = None) -> int:
-        """The most neighbours that any server has in any slot first <= t < until of the revision."""
+        """Return the largest number of neighbours of any server in any slot first <= t < until of the revision."""
         first = self._start if first is None else max(first, self._start)
         most = 0
         for around in self._of:
@@ -75,11 +76,11 @@ class Links:
         return any(link.first > self._start or link.until is not None for link in self._links)
 
     def isolated(self) -> list[int]:
-        """Servers that never have a neighbour."""
+        """Return the servers that never have a neighbour."""
         return [number for number, around in enumerate(self._of) if not around]
 
     def phases(self, interval: int) -> NDArray[np.int64]:
-        """Public phases of staggered sampling, as in the simulator: over the graph, by number if it changes."""
+        """Return the public phases of staggered sampling, as the simulator: by the graph, or by number if it varies."""
         servers = len(self._of)
         if self.change:
             return np.arange(servers, dtype=np.int64) % interval
@@ -89,14 +90,15 @@ class Links:
         return spread_phases(indptr, indices, interval)
 
 
-def refuse_twice(links: Sequence[TimedLink]) -> None:
+def refuse_duplicates(links: Sequence[TimedLink]) -> None:
     """Refuse two links between the same servers that hold in a common slot."""
-    seen: dict[tuple[int, int], list[int]] = {}
+    places: dict[tuple[int, int], list[int]] = {}
     for place, link in enumerate(links):
-        before = seen.setdefault((link.low, link.high), [])
+        before = places.setdefault((link.low, link.high), [])
         for other in before:
-            if links[other].meets(link):
-                raise Refused(
-                    f"link[{place}]", f"the same two servers as link[{other}], in the same slots; give each link once."
+            if links[other].overlaps(link):
+                raise InvalidValue(
+                    f"link[{place}]",
+                    f"joins the same two servers as link[{other}] in the same slots; give each link once.",
                 )
         before.append(place)

@@ -1,32 +1,49 @@
 """network.toml, the public configuration that is the same for all servers, as one frozen object.
 
-It answers what a server has to know: when slots open, what is promised, which scheme runs with which numbers, who is a
-neighbour in which slot. It reads no file and no clock (`dpcrowd.node.config.load` does), so that the state machine may
-hold it. Whoever has an object of this class has a configuration that passed every check.
+It provides what a server has to know: when slots open, what is promised, which scheme runs with which numbers, who is a
+neighbour in which slot. It reads no file and no clock (`dpcrowd.node.config.read` does), so that the state machine may
+hold it. Every object of this class has passed every check: those that involve several tables are below the class, each
+with the path of the setting that is wrong.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from msgspec import field
 
-from dpcrowd.errors import unknown_name
-from dpcrowd.filters import ProcessModel
-from dpcrowd.node.config import checks
-from dpcrowd.node.config.kinds import Section, about
-from dpcrowd.node.config.links import Links, TimedLink
-from dpcrowd.node.config.members import LinkSection, ServerSection
-from dpcrowd.node.config.sections import GeneralSection, GuaranteeSection, SchemeSection
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.filters import ProcessModel, check_gain
+from dpcrowd.node.config.kinds import InvalidValue, Section, about
+from dpcrowd.node.config.links import Links, TimedLink, refuse_duplicates
+from dpcrowd.node.config.sections import (
+    GeneralSection,
+    GuaranteeSection,
+    LinkSection,
+    SchemeSection,
+    ServerSection,
+    usual_send_offset,
+)
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Scheme, Setting
-from dpcrowd.schemes.registry import make_scheme, staggered_interval
+from dpcrowd.schemes.registry import SCHEMES, make_scheme, staggered_interval
 
 __all__ = ["NetworkConfig"]
+
+T = TypeVar("T")
+MATRIX_REGIONS = 1_000
+"""The matrix form sends and stores d (d + 1)/2 numbers: 4 MB per message at 1,000 regions."""
+LONGEST_WINDOW = 1_000_000
+"""The state that is stored with every sample holds one number per slot of the window."""
+LARGEST_MEMORY = 10_000_000
+"""Regions times remembered values, of the controllers and of the grouping."""
+WEAK_EPSILON = 10
 
 Servers = Annotated[
     tuple[ServerSection, ...],
@@ -37,24 +54,24 @@ Servers = Annotated[
 class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     """One revision of a network. Numbers of servers are their places in the file, from 0."""
 
-    general: Annotated[GeneralSection, about("Who and where, and how time is cut.", "a table [network]")] = field(
+    general: Annotated[GeneralSection, about("Name, population, regions and slots.", "a table [network]")] = field(
         name="network"
     )
-    promise: Annotated[GuaranteeSection, about("What is promised to a user.", "a table [guarantee]")] = field(
+    guarantee_section: Annotated[GuaranteeSection, about("What is promised to a user.", "a table [guarantee]")] = field(
         name="guarantee"
     )
     method: Annotated[SchemeSection, about("What the servers compute.", "a table [scheme]")] = field(name="scheme")
     servers: Servers = field(name="server")
-    links: Annotated[tuple[LinkSection, ...], about("Who hears whom.", "[[link]] tables")] = field(
+    links: Annotated[tuple[LinkSection, ...], about("The links between servers.", "[[link]] tables")] = field(
         name="link", default=()
     )
 
     def __post_init__(self) -> None:
-        checks.check_servers(self.servers)
-        checks.check_links(self)
-        checks.check_scheme(self)
+        _check_servers(self.servers)
+        _check_links(self)
+        _check_scheme(self)
 
-    # What [network] says, by short names.
+    # The settings of [network], by short names.
 
     @property
     def id(self) -> str:
@@ -97,37 +114,37 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return self.method.beta
 
     def clock(self) -> SlotClock:
-        """When slots open and close."""
+        """Return the clock that says when slots open and close."""
         return SlotClock(int(self.general.epoch), int(self.general.slot))
 
     def guarantee(self) -> Guarantee:
-        """What is promised. The ledger's budget is exact: nine decimals survive the float in between."""
-        promise = self.promise
+        """Return what is promised. The ledger's budget is exact: nine decimals survive the conversion to float."""
+        guarantee_section = self.guarantee_section
         return Guarantee(
-            kind=promise.kind,
-            length=promise.length,
-            epsilon=from_nano(promise.epsilon),
-            users=promise.users,
-            regions_per_slot=promise.regions_per_slot,
-            servers_per_slot=promise.servers_per_slot,
-            correlation=promise.correlation,
+            kind=guarantee_section.kind,
+            length=guarantee_section.length,
+            epsilon=from_nano(guarantee_section.epsilon),
+            users=guarantee_section.users,
+            regions_per_slot=guarantee_section.regions_per_slot,
+            servers_per_slot=guarantee_section.servers_per_slot,
+            correlation=guarantee_section.correlation,
         )
 
     def model(self) -> ProcessModel:
-        """A and Q of the filters."""
+        """Return the process model of the filters: A and Q."""
         process_var: Any = self.method.process_var
         if isinstance(process_var, float):
             process_var = np.full(len(self.regions), process_var)
         return ProcessModel.of(self.method.transition, process_var)
 
     def scheme(self) -> Scheme:
-        """A fresh scheme with the options of the file."""
+        """Return a new scheme with the options of the file."""
         method = self.method
         options = {name: getattr(method, name) for name in ("sampling", "interval", "blocks", "grouping", "split")}
         return make_scheme(method.name, **options)
 
     def setting(self, server: str) -> Setting:
-        """What `dpcrowd.schemes.server.Server` needs to run as this server."""
+        """Return what `dpcrowd.schemes.server.Server` needs to run as this server."""
         number = self.number_of(server)
         interval = staggered_interval(self.scheme())
         phases = None if interval is None else self.timed.phases(interval)[number : number + 1]
@@ -146,13 +163,13 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return {server.name: number for number, server in enumerate(self.servers)}
 
     def number_of(self, name: str) -> int:
-        """A server's place in the file, from 0; sums over servers run in this order."""
+        """Return a server's place in the file, from 0; sums over servers run in this order."""
         if name not in self._numbers:
             raise unknown_name("server", name, self._numbers)
         return self._numbers[name]
 
     def server(self, name: str) -> ServerSection:
-        """What the file says about a server."""
+        """Return the [[server]] table of a server."""
         return self.servers[self.number_of(name)]
 
     @cached_property
@@ -161,21 +178,148 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         return Links(len(self.servers), self.timed_links(), self.valid_from_slot)
 
     def timed_links(self) -> list[TimedLink]:
-        """The links as the file has them, by numbers of servers."""
-        found = []
+        """Return the links of the file, by numbers of servers."""
+        links = []
         for link in self.links:
             low, high = sorted(self.number_of(name) for name in link.between)
-            found.append(TimedLink(low, high, link.from_slot or 0, link.until_slot))
-        return found
+            links.append(TimedLink(low, high, link.from_slot or 0, link.until_slot))
+        return links
 
     def neighbours(self, name: str, slot: int) -> tuple[str, ...]:
-        """The one-hop neighbours of a server in a slot, in the order of their numbers."""
+        """Return the one-hop neighbours of a server in a slot, in the order of their numbers."""
         return tuple(self.servers[number].name for number in self.timed.neighbours(self.number_of(name), slot))
 
     def max_degree(self, first: int | None = None, until: int | None = None) -> int:
-        """The most neighbours that any server has in slots first <= t < until; without them, in the whole revision."""
+        """Return the largest number of neighbours of any server in slots first <= t < until; default: all slots."""
         return self.timed.max_degree(first, until)
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed, but probably not meant; one line each."""
-        return checks.network_warnings(self)
+        """Return what is allowed, but probably not intended, in one line each."""
+        return tuple(_warnings(self))
+
+
+def _check_servers(servers: Sequence[ServerSection]) -> None:
+    """Refuse names, certificate names, endpoints and keys that two servers have."""
+    owners: dict[tuple[str, str], int] = {}
+    for number, server in enumerate(servers):
+        values = [(name, str(getattr(server, name))) for name in ("name", "certificate_name", "endpoint")]
+        for name, value in [*values, *(("keys", key) for key in server.keys)]:
+            other = owners.setdefault((name, value), number)
+            if other != number:
+                what = "the key of" if name == "keys" else f"'{value}', as"
+                raise InvalidValue(
+                    f"server[{number}].{name}", f"given {what} server[{other}]; each server needs its own."
+                )
+
+
+def _check_links(network: NetworkConfig) -> None:
+    """Refuse links that do not join two existing servers, duplicates, and servers without a link."""
+    names = [server.name for server in network.servers]
+    for number, link in enumerate(network.links):
+        for end, name in enumerate(link.between):
+            if name not in names:
+                raise InvalidValue(f"link[{number}].between[{end}]", str(unknown_name("server", name, names)))
+        if link.between[0] == link.between[1]:
+            raise InvalidValue(
+                f"link[{number}].between", f"'{link.between[0]}' is linked to itself; give two different servers."
+            )
+    refuse_duplicates(network.timed_links())
+    isolated = network.timed.isolated()
+    if isolated and len(names) > 1:
+        since = f" from slot {network.valid_from_slot} on" if network.valid_from_slot else ""
+        name = names[isolated[0]]
+        text = f"'{name}' has no neighbours{since}; add a [[link]] for it, or remove the server."
+        raise InvalidValue(f"server[{isolated[0]}]", text)
+
+
+def _check_scheme(network: NetworkConfig) -> None:
+    """Refuse a scheme that cannot run live, and options, numbers or a guarantee that do not fit it."""
+    method, regions = network.method, len(network.regions)
+    live = sorted(name for name, scheme in SCHEMES.items() if scheme.live)
+    if method.name in SCHEMES and method.name not in live:
+        raise InvalidValue(
+            "scheme.name", f"'{method.name}' is for the simulator only; a live node runs {', '.join(live)}."
+        )
+    if method.name not in live:
+        raise InvalidValue("scheme.name", str(unknown_name("scheme", method.name, live)))
+    if method.accounting != "sound":
+        why = ", since a user who moves between regions would pay more than epsilon" * (
+            method.accounting == "per-region"
+        )
+        raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows only \"sound\"{why}.")
+    if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
+        raise InvalidValue(
+            "scheme.process_var",
+            f"given {len(method.process_var)} numbers; allowed: one number, or {regions}, one per region.",
+        )
+    if method.form == "matrix" and regions > MATRIX_REGIONS:
+        raise InvalidValue(
+            "scheme.form", f'"matrix" with {regions} regions; allowed: at most {MATRIX_REGIONS} regions.'
+        )
+    if isinstance(method.transition, tuple):
+        rows = [len(row) if isinstance(row, tuple) else 0 for row in method.transition]
+        if len(rows) != regions or set(rows) not in ({0}, {regions}):
+            raise InvalidValue(
+                "scheme.transition", f"allowed: a number, {regions} numbers, or {regions} rows of {regions}."
+            )
+    for name in ("integral_window", "history"):
+        if getattr(method.tuning, name) * regions > LARGEST_MEMORY:
+            limit = f"at most {LARGEST_MEMORY // regions} with {regions} regions"
+            raise InvalidValue(f"scheme.tuning.{name}", f"given {getattr(method.tuning, name)}; allowed: {limit}.")
+    if network.guarantee_section.kind == "window" and network.guarantee_section.length > LONGEST_WINDOW:
+        raise InvalidValue(
+            "guarantee.length",
+            f"a window of {network.guarantee_section.length} slots; allowed: at most {LONGEST_WINDOW}.",
+        )
+    if network.guarantee_section.horizon_from_slot > network.valid_from_slot:
+        raise InvalidValue(
+            "guarantee.horizon_from_slot",
+            f"given {network.guarantee_section.horizon_from_slot}; allowed: at most {network.valid_from_slot} "
+            "(valid_from_slot). A revision begins a horizon with its own first slot, or continues the present one.",
+        )
+    _with_path("guarantee", network.guarantee)
+    model = _with_path("scheme", network.model)
+    _with_path("scheme", network.scheme)
+    first = network.servers[0].name  # all servers start alike, except for the phase
+    _with_path("scheme", lambda: network.scheme().start(network.setting(first)))
+    if method.beta is not None:
+        beta = method.beta
+        _with_path("scheme.beta", lambda: check_gain(beta, network.max_degree(), model.growth))
+
+
+def _with_path(path: str, make: Callable[[], T]) -> T:
+    """Return what `make` returns; give its error the path of the table."""
+    try:
+        return make()
+    except InvalidValue:
+        raise
+    except BadInput as error:
+        raise InvalidValue(path, str(error)) from None
+
+
+def _warnings(network: NetworkConfig) -> Iterator[str]:
+    section = network.guarantee_section
+    total = math.fsum(server.share for server in network.servers)
+    if total > section.servers_per_slot + 1e-9:
+        yield (
+            f"the shares add up to {total:g}, so a user is at {total:g} servers per slot on average, but "
+            f"servers_per_slot is {section.servers_per_slot}: the promise then holds for each server by "
+            f"itself, not for the network. Set servers_per_slot to {math.ceil(total - 1e-9)} or more, "
+            "or make the shares smaller."
+        )
+    if section.epsilon > WEAK_EPSILON * 10**9:
+        yield f"an epsilon of {network.guarantee().epsilon:g} promises little privacy; 1 or less is usual."
+    end = section.horizon_from_slot + section.length
+    if section.kind == "finite" and network.valid_from_slot >= end:
+        yield f"the horizon ended at slot {end}, before this revision begins: no server will sample."
+    usual = usual_send_offset(len(network.regions), network.deadline_ns)
+    if network.send_offset_ns < usual:
+        yield (
+            f"a send_offset of {network.general.send_offset} may be shorter than storing a sample takes: then the time "
+            f"at which a message leaves reveals how many people were counted. Omit it for the default, {usual}."
+        )
+    if len(network.servers) == 1:
+        yield f"'{network.servers[0].name}' is the only server, so it has no neighbours and estimates alone."
+    for number, link in enumerate(network.links):
+        if link.until_slot is not None and link.until_slot <= network.valid_from_slot:
+            yield f"link[{number}] ended at slot {link.until_slot}, before this revision begins; remove it."

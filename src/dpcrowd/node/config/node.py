@@ -1,6 +1,6 @@
-"""node.toml, the private configuration of one server: who it is, where its files are, who may ask it what.
+"""node.toml, the private configuration of one server: its name, its files, its addresses, who may use its API.
 
-Paths are relative to the file; who may do what over HTTP is in `dpcrowd.node.config.tokens`.
+Paths are relative to the file; rights over HTTP are in `dpcrowd.node.config.tokens`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from dpcrowd.node.config.address import check_endpoint, host_and_port, is_loopback
-from dpcrowd.node.config.kinds import Duration, Name, Refused, Section, Size, about
+from dpcrowd.node.config.kinds import Duration, InvalidValue, Name, Section, Size, about
 from dpcrowd.node.config.tokens import TokensSection
 
 __all__ = [
@@ -31,7 +31,7 @@ _FILE = "the path of a file, relative to this one"
 
 
 class KeysSection(Section, frozen=True, kw_only=True):
-    """[keys]: files in PEM form that `dpcrowd keys` made."""
+    """[keys]: PEM files that `dpcrowd keys` has made."""
 
     key: Annotated[Path, about("This server's private key.", _FILE)]
     certificate: Annotated[Path, about("This server's certificate.", _FILE)]
@@ -43,11 +43,16 @@ class ListenSection(Section, frozen=True, kw_only=True):
 
     transport: Annotated[
         tuple[str, ...],
-        about("Where neighbours connect.", 'a list of at least one "tls/HOST:PORT"', min_length=1, max_length=16),
+        about(
+            "The addresses at which neighbours connect.",
+            'a list of at least one "tls/HOST:PORT"',
+            min_length=1,
+            max_length=16,
+        ),
     ] = ("tls/0.0.0.0:7447",)
-    http: Annotated[str, about("Where the HTTP API listens.", '"HOST:PORT"')] = "127.0.0.1:8080"
-    http_certificate: Annotated[Path | None, about("A certificate, for HTTPS.", _FILE)] = None
-    http_key: Annotated[Path | None, about("Its private key.", _FILE)] = None
+    http: Annotated[str, about("The address of the HTTP API.", '"HOST:PORT"')] = "127.0.0.1:8080"
+    http_certificate: Annotated[Path | None, about("The certificate for HTTPS.", _FILE)] = None
+    http_key: Annotated[Path | None, about("The private key of the HTTPS certificate.", _FILE)] = None
 
     def __post_init__(self) -> None:
         for number, endpoint in enumerate(self.transport):
@@ -55,7 +60,7 @@ class ListenSection(Section, frozen=True, kw_only=True):
         host_and_port("http", self.http)
         if (self.http_certificate is None) != (self.http_key is None):
             missing = "http_certificate" if self.http_certificate is None else "http_key"
-            raise Refused(missing, "missing; HTTPS needs both http_certificate and http_key, HTTP neither.")
+            raise InvalidValue(missing, "missing; HTTPS needs both http_certificate and http_key, HTTP needs neither.")
 
     @property
     def http_address(self) -> tuple[str, int]:
@@ -64,17 +69,20 @@ class ListenSection(Section, frozen=True, kw_only=True):
 
 
 class IngestSection(Section, frozen=True, kw_only=True):
-    """[ingest]: what is taken in."""
+    """[ingest]: which data the node accepts."""
 
     accepts: Annotated[
         Literal["checkins", "counts"],
-        about("What is taken in: check-ins, or counts that were made distinct elsewhere.", '"checkins" or "counts"'),
+        about(
+            "What the node accepts: check-ins, or counts of distinct users that were made elsewhere.",
+            '"checkins" or "counts"',
+        ),
     ] = "checkins"
     capacity: Annotated[
         int,
         about(
             "Distinct users of an open slot that are counted in memory, about 150 bytes each. A slot with more is "
-            "counted from the journal when it is sealed: nobody is turned away, but its message is late.",
+            "counted from the journal when it is sealed: nobody is refused, but its message is late.",
             "1 to 1000000000",
             ge=1,
             le=10**9,
@@ -83,28 +91,28 @@ class IngestSection(Section, frozen=True, kw_only=True):
     journal_limit: Annotated[
         Size,
         about(
-            "What the check-ins of one slot may take on the disk, 20 bytes each; a slot with more is not sampled.",
+            "Disk space for the check-ins of one slot, 20 bytes each; a slot that needs more is not sampled.",
             'a size from 1MiB to 1024GiB such as "1GiB", or bytes',
         ),
     ] = field(default_factory=lambda: Size(1 << 30))
     max_downtime: Annotated[
         Duration | None,
         about(
-            "How much of a slot the node may have missed and still sample it; without it, a tenth of a slot.",
+            "How much of a slot the node may have missed and still sample it; default: a tenth of a slot.",
             "a duration from 0s to 1d",
         ),
     ] = None
     requests_per_second: Annotated[
         float,
         about(
-            "Requests to send check-ins or counts that one token may make per second; 0: no limit.",
+            "How many requests with check-ins or counts one token may make per second; 0: no limit.",
             "a number from 0 to 1000000",
             ge=0,
             le=1e6,
         ),
     ] = 0.0
     max_body: Annotated[
-        Size, about("The largest body of a request.", 'a size from 1KiB to 1GiB such as "8MiB", or bytes')
+        Size, about("The largest allowed body of a request.", 'a size from 1KiB to 1GiB such as "8MiB", or bytes')
     ] = field(default_factory=lambda: Size(8 << 20))
     future: Annotated[
         Duration, about("How far ahead of this server's clock a check-in's time may be.", "a duration from 0s to 1d")
@@ -112,39 +120,39 @@ class IngestSection(Section, frozen=True, kw_only=True):
     exact_counters: Annotated[
         bool,
         about(
-            "Export exact numbers of check-ins as metrics: raw counts, for a monitor inside your walls only.",
+            "Whether to export exact numbers of check-ins as metrics: raw counts, for a monitor in your walls only.",
             "true or false",
         ),
     ] = False
-    counts: Annotated[bool | None, about("Of version 0.1, without effect since: see `accepts`.", "true or false")] = (
-        None
-    )
+    counts: Annotated[
+        bool | None, about("A setting of version 0.1, without effect: see `accepts`.", "true or false")
+    ] = None
     needs_feed: Annotated[
         bool,
         about(
-            "Sample only slots for which a request came. Only with a feed that speaks in every slot, also when nobody "
-            "is there (an empty list will do): otherwise the silence would tell that nobody was.",
+            "Whether to sample only slots for which a request came. Use it only with a feed that sends one in every "
+            "slot, also when nobody is there (an empty list is enough): otherwise silence reveals that nobody was.",
             "true or false",
         ),
     ] = False
 
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.max_body <= 1 << 30:
-            raise Refused("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
+            raise InvalidValue("max_body", f"given {self.max_body}; allowed: 1KiB to 1GiB.")
         if not 1 << 20 <= self.journal_limit <= 1 << 40:
-            raise Refused("journal_limit", f"given {self.journal_limit}; allowed: 1MiB to 1024GiB.")
-        for name, given in (("future", self.future), ("max_downtime", self.max_downtime)):
-            if given is not None and given > 86_400_000_000_000:
-                raise Refused(name, f"given {given}; allowed: 0s to 1d.")
+            raise InvalidValue("journal_limit", f"given {self.journal_limit}; allowed: 1MiB to 1024GiB.")
+        for name, value in (("future", self.future), ("max_downtime", self.max_downtime)):
+            if value is not None and value > 86_400_000_000_000:
+                raise InvalidValue(name, f"given {value}; allowed: 0s to 1d.")
 
 
 class NoiseSection(Section, frozen=True, kw_only=True):
-    """[noise]: who draws it. There is no setting for noise that is not exact."""
+    """[noise]: how noise is drawn. There is no setting for noise that is not exact."""
 
     sampler: Annotated[
         Literal["exact", "opendp"],
         about(
-            "Who draws the noise: dpcrowd itself, from fresh entropy for every sample, or the library OpenDP, which "
+            "What draws the noise: dpcrowd itself, from fresh entropy for every sample, or the library OpenDP, which "
             "repeats its noise if an image of the process or the machine is resumed twice.",
             '"exact" or "opendp"',
         ),
@@ -152,27 +160,30 @@ class NoiseSection(Section, frozen=True, kw_only=True):
 
 
 class LogSection(Section, frozen=True, kw_only=True):
-    """[log]: what the node says about itself."""
+    """[log]: what the node logs."""
 
-    format: Annotated[Literal["json", "pretty"], about("One JSON object a line, or text.", '"json" or "pretty"')] = (
-        "json"
-    )
+    format: Annotated[
+        Literal["json", "pretty"], about("One JSON object per line, or text for people.", '"json" or "pretty"')
+    ] = "json"
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        about("What is logged; can be changed while running.", '"debug", "info", "warning" or "error"'),
+        about(
+            "The lowest level that is logged; it can be changed while the node runs.",
+            '"debug", "info", "warning" or "error"',
+        ),
     ] = "info"
 
 
 class RetentionSection(Section, frozen=True, kw_only=True):
-    """[retention]: how long things are kept. The ledger is kept for good."""
+    """[retention]: how long data is stored. The ledger is never deleted."""
 
     releases: Annotated[
-        Duration, about("How long releases are kept.", 'a duration from 1h to 36500d such as "90d"')
+        Duration, about("How long releases are stored.", 'a duration from 1h to 36500d such as "90d"')
     ] = field(default_factory=lambda: Duration(90 * 86_400_000_000_000))
 
     def __post_init__(self) -> None:
         if self.releases < 3_600_000_000_000:
-            raise Refused("releases", f"given {self.releases}; allowed: 1h to 36500d.")
+            raise InvalidValue("releases", f"given {self.releases}; allowed: 1h to 36500d.")
 
 
 class LedgerSection(Section, frozen=True, kw_only=True):
@@ -188,34 +199,36 @@ class LedgerSection(Section, frozen=True, kw_only=True):
 
 
 class DebugSection(Section, frozen=True, kw_only=True):
-    """[debug]: for whoever looks for a fault."""
+    """[debug]: settings for finding faults."""
 
     record: Annotated[
         Path | None,
         about(
-            "A file in which is written what happens to the state machine, for `dpcrowd node replay`. Others must not "
-            "be able to read it.",
+            "A file that records what happens to the state machine, for `dpcrowd node replay`. Others must not be "
+            "able to read it.",
             _FILE,
         ),
     ] = None
     record_limit: Annotated[
-        Size, about("How large that file may become.", 'a size from 1MiB to 1024GiB such as "64MiB", or bytes')
+        Size, about("The largest size of that file.", 'a size from 1MiB to 1024GiB such as "64MiB", or bytes')
     ] = field(default_factory=lambda: Size(64 << 20))
 
     def __post_init__(self) -> None:
         if not 1 << 20 <= self.record_limit <= 1 << 40:
-            raise Refused("record_limit", f"given {self.record_limit}; allowed: 1MiB to 1024GiB.")
+            raise InvalidValue("record_limit", f"given {self.record_limit}; allowed: 1MiB to 1024GiB.")
 
 
 class NodeConfig(Section, frozen=True, kw_only=True):
     """All of node.toml."""
 
-    server: Annotated[Name, about("Which server of the network this is.", "the name of a [[server]] of network.toml")]
+    server: Annotated[
+        Name, about("The name of this server in the network.", "the name of a [[server]] of network.toml")
+    ]
     network: Annotated[
         Path, about("The network's public configuration.", "the path of network.toml, relative to this file")
     ]
     data: Annotated[
-        Path, about("The folder of ledger, releases and journal.", "the path of a folder, relative to this file")
+        Path, about("The folder for ledger, releases and journal.", "the path of a folder, relative to this file")
     ]
     keys: Annotated[KeysSection, about("Key and certificates.", "a table [keys]")]
     listen: Annotated[ListenSection, about("Addresses of this machine.", "a table [listen]")] = field(
@@ -224,55 +237,56 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     tokens: Annotated[TokensSection, about("Who may do what over HTTP.", "a table [tokens]")] = field(
         default_factory=TokensSection
     )
-    ingest: Annotated[IngestSection, about("What is taken in.", "a table [ingest]")] = field(
+    ingest: Annotated[IngestSection, about("Which data the node accepts.", "a table [ingest]")] = field(
         default_factory=IngestSection
     )
-    noise: Annotated[NoiseSection, about("Who draws the noise.", "a table [noise]")] = field(
+    noise: Annotated[NoiseSection, about("How noise is drawn.", "a table [noise]")] = field(
         default_factory=NoiseSection
     )
-    log: Annotated[LogSection, about("What the node says about itself.", "a table [log]")] = field(
-        default_factory=LogSection
-    )
-    retention: Annotated[RetentionSection, about("How long things are kept.", "a table [retention]")] = field(
+    log: Annotated[LogSection, about("What the node logs.", "a table [log]")] = field(default_factory=LogSection)
+    retention: Annotated[RetentionSection, about("How long data is stored.", "a table [retention]")] = field(
         default_factory=RetentionSection
     )
     ledger: Annotated[LedgerSection, about("The account of what was spent.", "a table [ledger]")] = field(
         default_factory=LedgerSection
     )
-    debug: Annotated[DebugSection, about("For whoever looks for a fault.", "a table [debug]")] = field(
+    debug: Annotated[DebugSection, about("Settings for finding faults.", "a table [debug]")] = field(
         default_factory=DebugSection
     )
 
     def __post_init__(self) -> None:
         if self.ledger.shared is not None and self.ledger.shared == self.data:
-            raise Refused("ledger.shared", "given this node's own data folder; name another node's, or leave it out.")
+            raise InvalidValue(
+                "ledger.shared",
+                "given this node's own data folder; give another node's data folder, or omit the setting.",
+            )
 
     @property
     def served_certificate(self) -> Path:
-        """A copy of the certificate that HTTPS has while the node runs: its file may be newer until a reload."""
+        """The copy of the certificate that HTTPS uses while the node runs: the configured file may be newer."""
         return self.data / "https.served.crt"
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed, but probably not meant; one line each."""
+        """Return what is allowed, but probably not intended, in one line each."""
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[str]:
         outside = not is_loopback(self.listen.http_address[0])
         if outside and self.listen.http_certificate is None:
-            yield f"listen.http is {self.listen.http} without TLS: tokens and check-ins travel in the clear."
+            yield f"listen.http is {self.listen.http} without TLS: tokens and check-ins are not encrypted."
         if outside and self.tokens.read == "open":
-            yield f"tokens.read is open and listen.http is {self.listen.http}: whoever reaches it reads the estimates."
+            yield f"tokens.read is open and listen.http is {self.listen.http}: whoever reaches it can read estimates."
         if not self.tokens.checkin:
             yield "tokens.checkin is empty: nobody can send check-ins over HTTP."
         if self.ingest.counts is not None:
             yield (
-                'ingest.counts has no effect any more; delete it, and write accepts = "counts" if this node is sent '
-                f"counts. It takes {self.ingest.accepts} now."
+                'ingest.counts has no effect any more; delete it, and write accepts = "counts" if this node receives '
+                f"counts. It accepts {self.ingest.accepts} now."
             )
         if self.ingest.exact_counters:
-            yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep it inside."
+            yield "ingest.exact_counters is on: /metrics shows raw counts, which no epsilon covers; keep them inside."
         if self.debug.record is not None:
-            yield f"debug.record is on: {self.debug.record} holds noisy values and messages; keep it to yourself."
+            yield f"debug.record is on: {self.debug.record} contains noisy values and messages; keep it private."
         if self.noise.sampler == "opendp":
             yield (
                 "noise.sampler is opendp: a process or a machine that is resumed twice from one image repeats its "

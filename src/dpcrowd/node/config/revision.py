@@ -1,15 +1,15 @@
 """Whether one network.toml may follow another while the network runs.
 
-A next revision may bring new servers, links, shares, population, regions, keys, times of grace, deadline and sending,
-and with the regions the model (Q, A) and the consensus step. It may not move the slots or change the promise or the
-scheme: state and ledger of the running network would mean something else. One thing it may do about the promise: begin
-a new horizon of a finite one, with its own first slot, so that all servers begin it alike.
+The next revision may change servers, links, shares, population, regions, keys, grace, deadline and send offset, and
+with the regions the model (Q, A) and the consensus step. It must not move the slots or change the guarantee or the
+scheme: state and ledger of the running network would mean something else. There is one exception: it may begin a new
+horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot.
 """
 
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config.kinds import Refused
+from dpcrowd.node.config.kinds import InvalidValue
 from dpcrowd.node.config.network import NetworkConfig
 
 __all__ = ["check_member", "check_next"]
@@ -22,12 +22,12 @@ def check_next(current: NetworkConfig, following: NetworkConfig, where: str = "n
     """Refuse a revision that cannot follow the current one."""
     try:
         _check(current, following)
-    except Refused as refused:
-        raise BadInput(f"{where}: {refused}") from None
+    except InvalidValue as error:
+        raise BadInput(f"{where}: {error}") from None
 
 
 def check_member(network: NetworkConfig, server: str, where: str = "network.toml") -> None:
-    """Refuse a server that a revision does not have.
+    """Refuse a server that does not belong to a revision.
 
     No similar name is suggested: it would be another organisation's.
     """
@@ -38,41 +38,45 @@ def check_member(network: NetworkConfig, server: str, where: str = "network.toml
     raise BadInput(
         f"{where}: revision {network.revision} of '{network.id}' has no server '{server}', only "
         f"{', '.join(names[:_NAMED])}{more}. If it has left the network, stop it for good; otherwise correct `server` "
-        "in node.toml, or ask whoever keeps network.toml for a revision that has it."
+        "in node.toml, or ask whoever maintains network.toml for a revision that contains it."
     )
 
 
 def _check(current: NetworkConfig, following: NetworkConfig) -> None:
     if following.revision <= current.revision:
-        raise Refused(
+        raise InvalidValue(
             "network.revision",
             f"given {following.revision}, but the file differs from revision {current.revision}, which is in use; "
-            "allowed: a higher number for what is new.",
+            "allowed: a higher number for a changed file.",
         )
     if following.valid_from_slot <= current.valid_from_slot:
-        raise Refused(
+        raise InvalidValue(
             "network.valid_from_slot",
-            f"given {following.valid_from_slot}; allowed: above {current.valid_from_slot}, where the current began.",
+            f"given {following.valid_from_slot}; allowed: above {current.valid_from_slot}, where the current begins.",
         )
     for name in ("id", "epoch", "slot"):
-        _same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
-    for name in current.promise.__struct_fields__:
+        _check_same(f"network.{name}", getattr(current.general, name), getattr(following.general, name))
+    for name in current.guarantee_section.__struct_fields__:
         if name != "horizon_from_slot":
-            _same(f"guarantee.{name}", getattr(current.promise, name), getattr(following.promise, name))
-    began, begins = current.promise.horizon_from_slot, following.promise.horizon_from_slot
-    if begins not in (began, following.valid_from_slot):
-        raise Refused(
+            _check_same(
+                f"guarantee.{name}",
+                getattr(current.guarantee_section, name),
+                getattr(following.guarantee_section, name),
+            )
+    present, start = current.guarantee_section.horizon_from_slot, following.guarantee_section.horizon_from_slot
+    if start not in (present, following.valid_from_slot):
+        raise InvalidValue(
             "guarantee.horizon_from_slot",
-            f"given {begins}; allowed: {began}, where the present horizon began, or {following.valid_from_slot} "
+            f"given {start}; allowed: {present}, where the present horizon began, or {following.valid_from_slot} "
             "(valid_from_slot), to begin a new one with this revision.",
         )
     for name in current.method.__struct_fields__:
         if name not in _FREE_IN_SCHEME:
-            _same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
+            _check_same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
 
 
-def _same(path: str, current: object, following: object) -> None:
+def _check_same(path: str, current: object, following: object) -> None:
     if current != following:
-        raise Refused(
-            path, "differs from the running revision; a change of it needs a new network with an id of its own."
+        raise InvalidValue(
+            path, "differs from the running revision; to change it, create a new network with an id of its own."
         )

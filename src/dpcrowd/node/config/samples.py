@@ -1,8 +1,8 @@
-"""Commented samples of both files, which load without an error: what `dpcrowd init` writes.
+"""Commented samples of both files, which load without an error; `dpcrowd init` writes them.
 
-The basic sample has what everybody needs; the advanced one shows every other setting as well, as a comment with its
-default. The texts are in the two files `*.sample.toml` beside this one; in them a tab stands before a line's comment,
-and '#+' begins a line of the advanced sample only.
+The basic sample has what everybody needs; the advanced one also shows every other setting, as a comment with its
+default. The texts are in the two files `*.sample.toml` beside this module; in them a tab precedes the comment of a
+line, and '#+' begins a line that is only in the advanced sample.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REGIONS = ("north", "east", "south", "west")
 
 
 def sample_names(servers: int) -> tuple[str, ...]:
-    """server-1, server-2, ..."""
+    """Return the names server-1, server-2, ..."""
     if isinstance(servers, bool) or not isinstance(servers, int) or not 1 <= servers <= _MOST:
         raise BadInput(f"a sample network has 1 to {_MOST} servers; given {servers}.")
     return tuple(f"server-{number + 1}" for number in range(servers))
@@ -50,13 +50,13 @@ def sample_network(
     keys: Mapping[str, str] | None = None,
     endpoints: Mapping[str, str] | None = None,
 ) -> str:
-    """The text of a network.toml: servers in a ring, equal shares that add up to 1.
+    """Return the text of a network.toml: servers in a ring, with equal shares that add up to 1.
 
-    servers      how many, or their names
-    keys         "ed25519:..." by server; without, placeholders that load but that nobody has the private part of
-    endpoints    "tls/host:port" by server; without, ports of this machine from 7447 on
-    interval     slots from sample to sample; None: adaptive sampling, the only one of dpcrowd-plus
-    process_var  Q; without, a change of 3% of a region in a slot
+    servers      the number of servers, or their names
+    keys         "ed25519:..." by server; default: placeholders that load, but have no private key
+    endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
+    interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has
+    process_var  Q; default: a change of 3% of a region per slot
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
     mean = population / max(1, len(regions))
@@ -77,7 +77,7 @@ def sample_network(
         servers="\n".join(_server(names, number, keys or {}, endpoints or {}) for number in range(len(names))),
         links="\n".join(f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in _ring(names)),
     )
-    return _chosen(text, advanced)
+    return _format_sample(text, advanced)
 
 
 def sample_node(
@@ -95,7 +95,7 @@ def sample_node(
     read: Literal["open"] | Sequence[str] = (),
     admin: Sequence[str] = (),
 ) -> str:
-    """The text of a node.toml; tokens as they shall stand in it (`token_hash`). Nobody may do what no token is for."""
+    """Return the text of a node.toml, with tokens as they are written there, see `token_hash`."""
     values = {
         name: quoted(value)
         for name, value in (
@@ -111,17 +111,17 @@ def sample_node(
     }
     lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
     text = _template("node").substitute(values, read=quoted(read) if isinstance(read, str) else _list(read), **lists)
-    return _chosen(text, advanced)
+    return _format_sample(text, advanced)
 
 
 def quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return a text as a TOML basic string."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
 
 
 def placeholder_key(name: str) -> str:
-    """Looks like a public key, and is none that anybody could sign with."""
+    """Return a text that looks like a public key, but for which nobody can sign."""
     return key_text(hashlib.sha256(f"placeholder of {name}".encode()).digest())
 
 
@@ -130,7 +130,7 @@ def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoint
     lines = [
         "[[server]]",
         f"name = {quoted(name)}",
-        f"share = {int(1e6 / len(names)) / 1e6:g}",  # rounded down: all shares together must not be above 1
+        f"share = {int(1e6 / len(names)) / 1e6:g}",  # rounded down: the sum of all shares must not exceed 1
         f"endpoint = {quoted(endpoints.get(name, f'tls/127.0.0.1:{7447 + number}'))}",
         f"keys = [{quoted(keys.get(name, placeholder_key(name)))}]"
         + ("" if name in keys else "\t# a placeholder; `dpcrowd keys show` prints the real one"),
@@ -140,7 +140,7 @@ def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoint
 
 
 def _schedule(interval: int | None) -> str:
-    """When servers sample. An equal part of epsilon for every sample is what lasts: see `dpcrowd.node.forecast`."""
+    """Return the settings of the schedule; equal parts of epsilon last longest, see `dpcrowd.node.forecast`."""
     if interval is None:
         return (
             '#+ sampling = "adaptive"\t# dpcrowd, dpcrowd-w; "fixed", "staggered", "lockstep" with an interval\n'
@@ -153,7 +153,7 @@ def _schedule(interval: int | None) -> str:
 
 
 def _ring(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Every server linked to the next; two servers by one link, one server by none."""
+    """Return the links of a ring: every server to the next; two servers have one link, one server none."""
     ring = [(names[i], names[(i + 1) % len(names)]) for i in range(len(names))]
     return ring if len(names) > 2 else ring[: len(names) - 1]
 
@@ -166,12 +166,12 @@ def _template(name: str) -> Template:
     return Template(files("dpcrowd.node.config").joinpath(f"{name}.sample.toml").read_text(encoding="utf-8"))
 
 
-def _chosen(text: str, advanced: bool) -> str:
-    """The lines of a sample, with their comments in one column; lines of the advanced one become comments."""
-    kept = []
+def _format_sample(text: str, advanced: bool) -> str:
+    """Return a sample with its comments in one column; lines of the advanced sample become comments."""
+    lines = []
     for line in text.splitlines():
         if line.startswith("#+") and not advanced:
             continue
         setting, tab, comment = line.replace("#+", "#", 1).partition("\t# ")  # `quoted` leaves no tab in a value
-        kept.append(f"{setting:<{_COLUMN}}  # {comment}" if tab else setting)
-    return "\n".join(kept).rstrip() + "\n"
+        lines.append(f"{setting:<{_COLUMN}}  # {comment}" if tab else setting)
+    return "\n".join(lines).rstrip() + "\n"

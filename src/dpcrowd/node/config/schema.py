@@ -1,8 +1,8 @@
 """JSON schemas of both files, for editors that complete and check TOML (Taplo, Even Better TOML, PyCharm).
 
 The schema comes from the same classes that read the files, so it cannot lag behind. Quantities may be written in
-several ways (a duration as "30s" or 30); defaults are shown as a file would have them. A schema cannot say everything:
-what involves several settings is checked when a file is loaded.
+several ways (a duration as "30s" or 30); defaults are shown as they are written in a file. A schema cannot express
+conditions that involve several settings; they are checked when a file is loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TUNING = {
     "tau3": "Regions of a group differ by less than τ3.",
     "history": "κ: how many past releases the grouping looks at.",
 }
-"""What the fields of `dpcrowd.schemes.tuning.Tuning` mean, in one line each."""
+"""The meaning of the fields of `dpcrowd.schemes.tuning.Tuning`, in one line each."""
 
 _KINDS: dict[type, dict[str, Any]] = {
     Duration: {"anyOf": [{"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)$"}, {"type": "number"}]},
@@ -51,29 +51,29 @@ _KINDS: dict[type, dict[str, Any]] = {
 
 
 def network_schema() -> dict[str, Any]:
-    """The JSON schema of network.toml."""
+    """Return the JSON schema of network.toml."""
     return _schema(NetworkConfig, "network.toml", "The public configuration of a network, the same for all servers.")
 
 
 def node_schema() -> dict[str, Any]:
-    """The JSON schema of node.toml."""
+    """Return the JSON schema of node.toml."""
     return _schema(NodeConfig, "node.toml", "The private configuration of one server.")
 
 
 def settings(kind: Any, table: str = "") -> dict[str, str]:
-    """Every setting of a file by its dotted path ("server[].share"), with its description; tables are left out."""
-    found: dict[str, str] = {}
+    """Return the description of every setting of a file by its dotted path ("server[].share"), without tables."""
+    descriptions: dict[str, str] = {}
     for name, annotation in fields_of(kind).items():
         path = f"{table}.{name}" if table else name
         inner, rows = field_type(annotation), rows_of(annotation)
         if fields_of(inner):
-            found |= settings(inner, path)
+            descriptions |= settings(inner, path)
         elif rows is not None:
-            found |= settings(rows, f"{path}[]")
+            descriptions |= settings(rows, f"{path}[]")
         else:
             meta = meta_of(annotation)
-            found[path] = (meta.description if meta else None) or TUNING.get(name, "")
-    return found
+            descriptions[path] = (meta.description if meta else None) or TUNING.get(name, "")
+    return descriptions
 
 
 def _schema(kind: type[msgspec.Struct], title: str, description: str) -> dict[str, Any]:
@@ -92,6 +92,7 @@ def _schema(kind: type[msgspec.Struct], title: str, description: str) -> dict[st
 
 
 def _tables(kind: Any) -> list[Any]:
+    """Return a table and all tables inside it."""
     inner = [rows_of(annotation) or field_type(annotation) for annotation in fields_of(kind).values()]
     return [kind, *(table for part in inner if fields_of(part) for table in _tables(part))]
 
@@ -111,4 +112,4 @@ def _describe(table: Any, definition: dict[str, Any]) -> None:
             if isinstance(value, Duration | Size):
                 properties[field.encode_name]["default"] = str(value)
         if properties[field.encode_name].get("default", 0) in (None, ""):
-            del properties[field.encode_name]["default"]  # TOML has no null: such a setting is simply left out
+            del properties[field.encode_name]["default"]  # TOML has no null: such a setting is omitted

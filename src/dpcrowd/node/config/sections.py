@@ -1,7 +1,7 @@
-"""The tables of network.toml: what they hold, what each setting means, and what it may be.
+"""The tables of network.toml: their settings, what each means, and what is allowed.
 
 The descriptions go into the JSON schema for editors; `allowed` is what an error says. Limits that involve one table
-only are checked here, those that involve several in `dpcrowd.node.config.checks`.
+only are checked here, those that involve several in `dpcrowd.node.config.network`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,30 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
+from dpcrowd.errors import BadInput
+from dpcrowd.node.config.address import check_endpoint
 from dpcrowd.node.config.kinds import (
     SECOND,
+    CertificateName,
     Duration,
+    InvalidValue,
     Moment,
     Name,
     NanoEpsilon,
-    Refused,
     Section,
     about,
 )
+from dpcrowd.node.keys.pins import read_key
 from dpcrowd.schemes.tuning import Tuning
 
-__all__ = ["GeneralSection", "GuaranteeSection", "SchemeSection", "usual_send_offset"]
+__all__ = [
+    "GeneralSection",
+    "GuaranteeSection",
+    "LinkSection",
+    "SchemeSection",
+    "ServerSection",
+    "usual_send_offset",
+]
 
 _WHOLE = "a whole number >= 1"
 _SLOT = "a slot: a whole number >= 0"
@@ -50,17 +61,18 @@ Matrix = Factor | tuple[Factor | tuple[Factor, ...], ...]
 
 
 class GeneralSection(Section, frozen=True, kw_only=True):
-    """[network]: who and where, and how time is cut into slots."""
+    """[network]: name, population, regions, and how time is divided into slots."""
 
     id: Annotated[Name, about("The network's name; part of every message.", "a name of a-z, 0-9 and '-'")]
-    revision: Annotated[int, about("Counts the versions of this file upwards.", _WHOLE, ge=1, le=_MOST)]
+    revision: Annotated[int, about("The version of this file, counted upwards.", _WHOLE, ge=1, le=_MOST)]
     valid_from_slot: Annotated[int, about("The first slot of this revision.", _SLOT, ge=0, le=_MOST)] = 0
     epoch: Annotated[
         Moment, about("When slot 0 opens.", 'a time with an offset, "2026-01-01T00:00:00Z", from 1970 to 2200')
     ]
     slot: Annotated[Duration, about("The length of a slot.", f"1s to 1d: {_TIME}")]
     grace: Annotated[
-        Duration, about("How long after the end of a slot late check-ins are taken.", f"0s to below the slot: {_TIME}")
+        Duration,
+        about("How long after the end of a slot late check-ins are accepted.", f"0s to below the slot: {_TIME}"),
     ] = field(default_factory=lambda: Duration(0))
     deadline: Annotated[
         Duration,
@@ -72,8 +84,8 @@ class GeneralSection(Section, frozen=True, kw_only=True):
     send_offset: Annotated[
         Duration | None,
         about(
-            "How long after the grace a server's message leaves, however many people it has counted; without it 25ms, "
-            "75ms with more than 500 regions, and at most half the deadline.",
+            "How long after the grace a server's message leaves, however many people it has counted; default: 25ms, "
+            "with more than 500 regions 75ms, and at most half the deadline.",
             f"0s to below the deadline: {_TIME}",
         ),
     ] = None
@@ -82,37 +94,37 @@ class GeneralSection(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not SECOND <= self.slot <= 86_400 * SECOND:
-            raise Refused("slot", f"given {self.slot}; allowed: 1s to 1d.")
+            raise InvalidValue("slot", f"given {self.slot}; allowed: 1s to 1d.")
         if self.grace >= self.slot:
-            raise Refused("grace", f"given {self.grace}; allowed: 0s to below the slot of {self.slot}.")
+            raise InvalidValue("grace", f"given {self.grace}; allowed: 0s to below the slot of {self.slot}.")
         if not 0 < self.deadline <= self.slot - self.grace:
-            left = Duration(self.slot - self.grace)
-            raise Refused(
-                "deadline", f"given {self.deadline}; allowed: above 0s and at most {left}, the slot less the grace."
+            longest = Duration(self.slot - self.grace)
+            raise InvalidValue(
+                "deadline", f"given {self.deadline}; allowed: above 0s and at most {longest}, the slot minus the grace."
             )
-        if self.send_offset is None:  # whoever writes the default into the file means the same
+        if self.send_offset is None:  # a file that states the default means the same
             force_setattr(self, "send_offset", usual_send_offset(len(self.regions), self.deadline))
         elif self.send_offset >= self.deadline:
-            raise Refused(
+            raise InvalidValue(
                 "send_offset",
                 f"given {self.send_offset}; allowed: 0s to below the deadline of {self.deadline}, since neighbours "
-                "have to hear of a slot before its exchange is over.",
+                "need the message before the exchange of the slot is over.",
             )
-        seen: set[str] = set()
+        names: set[str] = set()
         for number, region in enumerate(self.regions):
             if not region or region != region.strip() or len(region) > _LONGEST_NAME or not region.isprintable():
-                raise Refused(
+                raise InvalidValue(
                     f"regions[{number}]",
-                    f"given a text of {len(region)} characters that cannot be a name; allowed: 1 to {_LONGEST_NAME} "
-                    "printable characters, no space at either end.",
+                    f"given a text of {len(region)} characters that is not a name; allowed: 1 to {_LONGEST_NAME} "
+                    "printable characters, with no space at either end.",
                 )
-            if region in seen:
-                raise Refused(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
-            seen.add(region)
+            if region in names:
+                raise InvalidValue(f"regions[{number}]", f"'{region}' is given twice; allowed: different names.")
+            names.add(region)
 
 
 def usual_send_offset(regions: int, deadline: int) -> Duration:
-    """How long drawing and storing a sample takes in 99 of 100 slots, and more; within any deadline."""
+    """Return the default send offset: longer than drawing and storing a sample takes in 99 of 100 slots."""
     return Duration(min((25 if regions <= _MANY_REGIONS else 75) * _MILLISECOND, deadline // 2))
 
 
@@ -143,67 +155,143 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
     regions_per_slot: Annotated[
         int, about("In how many regions of one slot a user may count.", "1 to 10000", ge=1, le=10_000)
     ] = 1
-    correlation: Annotated[float, about("Epsilon is divided by this factor.", "1 to 1000000000", ge=1, le=1e9)] = 1.0
+    correlation: Annotated[float, about("The factor by which epsilon is divided.", "1 to 1000000000", ge=1, le=1e9)] = (
+        1.0
+    )
     horizon_from_slot: Annotated[
         int, about("The slot with which all servers begin the present horizon.", _SLOT, ge=0, le=_MOST)
     ] = 0
 
     def __post_init__(self) -> None:
         if self.horizon_from_slot and self.kind != "finite":
-            raise Refused(
+            raise InvalidValue(
                 "horizon_from_slot",
-                f'given {self.horizon_from_slot} with kind = "{self.kind}"; allowed: with kind = "finite" only. The '
-                "budget of a window comes back by itself: leave it out.",
+                f'given {self.horizon_from_slot} with kind = "{self.kind}"; allowed: only with kind = "finite". The '
+                "budget of a window comes back by itself, so leave it out.",
             )
 
 
 class SchemeSection(Section, frozen=True, kw_only=True):
-    """[scheme]: what the servers compute; options that are left out have the scheme's own defaults."""
+    """[scheme]: what the servers compute; options that are omitted have the scheme's own defaults."""
 
-    name: Annotated[str, about("The scheme.", '"dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
+    name: Annotated[str, about("The name of the scheme.", '"dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
     process_var: Annotated[
         Numbers,
         about(
             "Q: the variance of the change of a region's count in one slot.",
-            "a number from 0 to 1e18, or a list of one a region",
+            "a number from 0 to 1e18, or a list of one number per region",
         ),
     ]
     transition: Annotated[
         Matrix,
         about(
-            "A: how counts move from slot to slot.",
-            "a number from -10 to 10, a list of one a region, or one list a region",
+            "A: how counts change from slot to slot.",
+            "a number from -10 to 10, a list of one number per region, or one list per region",
         ),
     ] = 1.0
     observation: Annotated[
         Literal["binomial", "paper"],
         about(
-            "What a share of the crowd tells about all: a random sample, or the paper's model.", '"binomial" or "paper"'
+            "How a server's users represent the crowd: as a random sample, or as in the paper's model.",
+            '"binomial" or "paper"',
         ),
     ] = "binomial"
     form: Annotated[
         Literal["diagonal", "matrix"],
-        about("Each region by itself, or with covariances.", '"diagonal" or "matrix"'),
+        about("Whether regions are estimated separately, or with covariances.", '"diagonal" or "matrix"'),
     ] = "diagonal"
-    accounting: Annotated[str, about("The ledger; a live network has one only.", '"sound"')] = "sound"
+    accounting: Annotated[str, about("How the ledger counts; a live network allows only one way.", '"sound"')] = "sound"
     beta: Annotated[
-        float | None, about("The consensus step; without it 1/(2 (1 + most neighbours)).", "a number >= 0")
+        float | None, about("The consensus step; default: 1/(2 (1 + largest number of neighbours)).", "a number >= 0")
     ] = None
     sampling: Annotated[
         Literal["adaptive", "fixed", "staggered", "lockstep"] | None,
         about("When a server samples (`dpcrowd`, `dpcrowd-w`).", '"adaptive", "fixed", "staggered" or "lockstep"'),
     ] = None
-    interval: Annotated[int | None, about("Slots from sample to sample, unless adaptive.", _WHOLE)] = None
+    interval: Annotated[int | None, about("Slots from sample to sample, unless sampling is adaptive.", _WHOLE)] = None
     blocks: Annotated[
         Literal["half", "full"] | None,
         about("What a block of w slots may spend of epsilon (`dpcrowd-w`).", '"half" or "full"'),
     ] = None
     grouping: Annotated[
         Literal["dynamic", "none"] | None,
-        about("Whether small regions share a draw of noise (`dpcrowd-plus`).", '"dynamic" or "none"'),
+        about("Whether small regions share one draw of noise (`dpcrowd-plus`).", '"dynamic" or "none"'),
     ] = None
     split: Annotated[
         Literal["even", "proportional"] | None,
-        about("How a group's sum goes back to its regions (`dpcrowd-plus`).", '"even" or "proportional"'),
+        about("How a group's sum is divided among its regions (`dpcrowd-plus`).", '"even" or "proportional"'),
     ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
+
+
+Share = Annotated[
+    float,
+    about(
+        "The part of the population that this server sees, as a public constant.", "above 0 and at most 1", gt=0, le=1
+    ),
+]
+Keys = Annotated[
+    tuple[str, ...],
+    about(
+        "The pinned public keys: one, or the old and the new one while a key is renewed.",
+        'a list of one or two texts "ed25519:BASE64", as `dpcrowd keys show` prints them',
+        min_length=1,
+        max_length=2,
+    ),
+]
+
+
+class ServerSection(Section, frozen=True, kw_only=True):
+    """[[server]]: one organisation's node. The server's number is its place in the file."""
+
+    name: Annotated[Name, about("The server's name.", "1 to 63 of a-z, 0-9 and '-', with no '-' at either end")]
+    share: Share
+    keep: Annotated[
+        float,
+        about(
+            "To shed load: the part of its users that this server counts, chosen in each slot by their keyed hashes.",
+            "above 0 and at most 1",
+            gt=0,
+            le=1,
+        ),
+    ] = 1.0
+    endpoint: Annotated[str, about("The address at which its neighbours reach it.", '"tls/HOST:PORT"')]
+    certificate_name: CertificateName = ""
+    keys: Keys
+
+    def __post_init__(self) -> None:
+        check_endpoint("endpoint", self.endpoint)
+        for number, key in enumerate(self.keys):
+            try:
+                read_key(key)
+            except BadInput as error:
+                raise InvalidValue(f"keys[{number}]", str(error)) from None
+        if len(set(self.keys)) < len(self.keys):
+            raise InvalidValue("keys", "the same key is given twice; allowed: one key, or an old and a new one.")
+        if not self.certificate_name:
+            force_setattr(self, "certificate_name", self.name)
+
+    @property
+    def counted_share(self) -> float:
+        """The part of the population that is in its counts."""
+        return self.share * self.keep
+
+
+class LinkSection(Section, frozen=True, kw_only=True):
+    """[[link]]: two servers that exchange messages, always or in some slots."""
+
+    between: Annotated[tuple[str, str], about("The two servers.", 'the names of two servers, ["a", "b"]')]
+    from_slot: Annotated[int | None, about("The first slot of the link; default: from the start.", _SLOT)] = None
+    until_slot: Annotated[
+        int | None,
+        about("The first slot after the link has ended; default: it does not end.", "a slot above from_slot"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.from_slot is not None and self.from_slot < 0:
+            raise InvalidValue("from_slot", f"given {self.from_slot}; allowed: {_SLOT}.")
+        first = self.from_slot or 0
+        if self.until_slot is not None and self.until_slot <= first:
+            raise InvalidValue(
+                "until_slot", f"given {self.until_slot}; allowed: a slot above {first}, where the link begins."
+            )

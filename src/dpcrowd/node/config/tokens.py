@@ -1,6 +1,6 @@
 """[tokens] of node.toml: who may do what over HTTP.
 
-Tokens are hashed as soon as they are read: no object, log line or error holds a plain one.
+Tokens are hashed as soon as they are read: no object, log line or error contains a plain one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec.structs import force_setattr
 
-from dpcrowd.node.config.kinds import Refused, Section, about
+from dpcrowd.node.config.kinds import InvalidValue, Section, about
 
 __all__ = ["Right", "TokensSection", "token_hash"]
 
@@ -25,7 +25,7 @@ _TOKENS = (
 
 
 class TokensSection(Section, frozen=True, kw_only=True):
-    """[tokens]: who may do what over HTTP. The three rights are separate; a token may stand in several lists."""
+    """[tokens]: who may do what over HTTP. The three rights are separate; a token may be in several lists."""
 
     checkin: Annotated[tuple[str, ...], about("May send check-ins and counts.", _TOKENS, secret=True)] = ()
     read: Annotated[
@@ -42,34 +42,37 @@ class TokensSection(Section, frozen=True, kw_only=True):
                 force_setattr(self, right, hashed)
 
     def rights_of(self, token: str | None) -> frozenset[Right]:
-        """What the bearer of a token may do; takes the same time for every wrong token."""
-        given = "" if token is None else token_hash(token)
+        """Return what the bearer of a token may do; every wrong token takes the same time."""
+        digest = "" if token is None else token_hash(token)
         lists: tuple[tuple[Right, str | tuple[str, ...]], ...] = (
             ("checkin", self.checkin),
             ("read", self.read),
             ("admin", self.admin),
         )
-        held: set[Right] = set()
-        for right, known in lists:
-            if known == "open" or sum(hmac.compare_digest(given, one) for one in known):  # not any(): it stops early
-                held.add(right)
-        return frozenset(held)
+        rights: set[Right] = set()
+        for right, hashes in lists:
+            if hashes == "open" or sum(hmac.compare_digest(digest, one) for one in hashes):  # any() would stop early
+                rights.add(right)
+        return frozenset(rights)
 
 
 def token_hash(token: str) -> str:
-    """How a token stands in node.toml: "sha256:" and the hash of its UTF-8 bytes."""
+    """Return a token as it is written in node.toml: "sha256:" and the hash of its UTF-8 bytes."""
     return "sha256:" + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hashed(path: str, token: str) -> str:
+    """Return the hash of a plain token, or a hash in its usual form; refuse anything else."""
     if token.startswith("sha256:"):
         if not _HASHED.fullmatch(token.lower()):
-            raise Refused(path, "not 64 hexadecimal digits after 'sha256:'; allowed: the SHA-256 of a token.")
+            raise InvalidValue(
+                path, "given a text with not 64 hexadecimal digits after 'sha256:'; allowed: the SHA-256 of a token."
+            )
         return token.lower()
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise Refused(
+        raise InvalidValue(
             path,
-            f"a plain token of {len(token)} characters; allowed: at least {_SHORTEST_TOKEN} printable ASCII characters "
-            'without spaces, as a header can carry them, or "sha256:" and the hash of one.',
+            f"given a plain token of {len(token)} characters; allowed: at least {_SHORTEST_TOKEN} printable ASCII "
+            'characters without spaces, as a header can carry them, or "sha256:" and the hash of one.',
         )
     return token_hash(token)

@@ -1,4 +1,4 @@
-"""Quantities from what a TOML file holds: durations, moments, epsilon, sizes, paths; exact, without rounding."""
+"""Parsing of quantities in a TOML file: durations, moments, epsilon, sizes, paths; exact, without rounding."""
 
 from __future__ import annotations
 
@@ -31,102 +31,102 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 2200  # nanoseconds fit into 64 bits until 2262
 
 
-def duration(given: object) -> Duration:
-    """From "5s", "1.5h", "250ms", or a number of seconds."""
-    if isinstance(given, str):
-        match = _DURATION.fullmatch(given)
+def duration(value: object) -> Duration:
+    """Parse a duration from "5s", "1.5h", "250ms", or a number of seconds."""
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value)
         if match is None:
-            raise BadInput(f"'{given}' is not a duration.")
+            raise BadInput(f"'{value}' is not a duration.")
         exact = Fraction(match[1]) * _UNITS[match[2]]
     else:
-        exact = _number(given) * SECOND
-    return Duration(_whole(exact, _LONGEST))
+        exact = _number(value) * SECOND
+    return Duration(_whole_units(exact, _LONGEST))
 
 
-def size(given: object) -> Size:
-    """From "8MiB", "500KB", or a number of bytes."""
-    if isinstance(given, str):
-        match = _SIZE.fullmatch(given)
+def size(value: object) -> Size:
+    """Parse a size from "8MiB", "500KB", or a number of bytes."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value)
         if match is None:
-            raise BadInput(f"'{given}' is not a size.")
+            raise BadInput(f"'{value}' is not a size.")
         exact = Fraction(match[1]) * _SIZES[match[2].upper()]
     else:
-        exact = _number(given)
-    return Size(_whole(exact, _LARGEST))
+        exact = _number(value)
+    return Size(_whole_units(exact, _LARGEST))
 
 
-def epsilon(given: object) -> NanoEpsilon:
-    """From a number or a decimal text; a float means the decimal number that it prints as."""
-    if isinstance(given, str):
-        if _DECIMAL.fullmatch(given) is None:
-            raise BadInput(f"'{given}' is not a decimal number.")
-        return NanoEpsilon(to_nano(given))
-    return NanoEpsilon(to_nano(_number(given)))
+def epsilon(value: object) -> NanoEpsilon:
+    """Parse epsilon from a number or a decimal text; a float means the decimal number that it prints as."""
+    if isinstance(value, str):
+        if _DECIMAL.fullmatch(value) is None:
+            raise BadInput(f"'{value}' is not a decimal number.")
+        return NanoEpsilon(to_nano(value))
+    return NanoEpsilon(to_nano(_number(value)))
 
 
-def moment(given: object) -> Moment:
-    """From an RFC 3339 text with offset, or TOML's own date and time with offset."""
+def moment(value: object) -> Moment:
+    """Parse a moment from an RFC 3339 text with an offset, or TOML's own date and time with an offset."""
     nanoseconds = 0
-    if isinstance(given, str):
-        match = _RFC_3339.fullmatch(given)
+    if isinstance(value, str):
+        match = _RFC_3339.fullmatch(value)
         if match is None:
-            raise BadInput(f"'{given}' is not an RFC 3339 time with an offset.")
+            raise BadInput(f"'{value}' is not an RFC 3339 time with an offset.")
         try:
-            given = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4].upper()}")
+            value = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4].upper()}")
         except ValueError:
-            raise BadInput("no such date or time.") from None
+            raise BadInput(f"'{value}' is not a date and time that exists.") from None
         nanoseconds = int((match[3] or "0").ljust(9, "0"))
-    if not isinstance(given, datetime) or given.tzinfo is None:
+    if not isinstance(value, datetime) or value.tzinfo is None:
         raise BadInput("a time needs an offset, 'Z' for UTC.")
     try:
-        since = given - _FIRST
+        since = value - _FIRST
     except OverflowError:
         raise BadInput("the time is out of range.") from None
-    if not timedelta(0) <= since or given.year > _LAST_YEAR:
+    if not timedelta(0) <= since or value.year > _LAST_YEAR:
         raise BadInput("the time is out of range.")
     return Moment((since // timedelta(microseconds=1)) * 1_000 + nanoseconds)
 
 
 def decoder(folder: Path) -> Callable[[type, Any], Any]:
-    """What turns a file's values into these kinds; paths are relative to the file's folder."""
+    """Return the function that converts a file's values to these kinds; paths are relative to the file's folder."""
     readers: dict[type, Callable[[object], Any]] = {
         Duration: duration,
         Moment: moment,
         NanoEpsilon: epsilon,
         Size: size,
-        Path: lambda given: _path(folder, given),
+        Path: lambda value: _path(folder, value),
     }
 
-    def decode(kind: type, given: Any) -> Any:
+    def decode(kind: type, value: Any) -> Any:
         if kind not in readers:
             raise NotImplementedError(kind)
-        return readers[kind](given)
+        return readers[kind](value)
 
     return decode
 
 
-def _path(folder: Path, given: object) -> Path:
-    if not isinstance(given, str) or not given.strip() or "\0" in given:
-        raise BadInput("a path is a text that is not empty.")
+def _path(folder: Path, value: object) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise BadInput("a path has to be a text that is not empty.")
     try:
-        path = folder / Path(given).expanduser()
+        path = folder / Path(value).expanduser()
     except RuntimeError:
-        raise BadInput("there is no such home folder.") from None
-    # Errors and tools show it: without "..", unless a symbolic link on the way gives that another meaning.
+        raise BadInput(f"'{value}' names the home folder of a user who does not exist.") from None
+    # Errors and tools show the path without "..", unless a symbolic link on the way gives that another meaning.
     plain = os.path.normpath(path)
     return Path(plain) if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
-def _number(given: object) -> Fraction:
-    if isinstance(given, bool) or not isinstance(given, int | float):
+def _number(value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadInput("not a number.")
     try:
-        return Fraction(str(given))
+        return Fraction(str(value))
     except ValueError:  # inf, nan
         raise BadInput("not a finite number.") from None
 
 
-def _whole(exact: Fraction, largest: int) -> int:
+def _whole_units(exact: Fraction, largest: int) -> int:
     if exact.denominator != 1 or not 0 <= exact <= largest:
         raise BadInput("not a whole number of the smallest unit, or out of range.")
     return exact.numerator

@@ -1,4 +1,4 @@
-"""What a key file is, in facts that may be shown to anybody: of a private key only the public half."""
+"""The public facts of a key file, which may be shown to anybody: of a private key, only the public half."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cryptography import x509
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.names import common_name, hosts_of
 from dpcrowd.node.keys.requests import read_request
-from dpcrowd.node.keys.signing import fingerprint, load_private_key, public_text, supported
+from dpcrowd.node.keys.signing import fingerprint, load_private_key, public_text, supported_key
 
-__all__ = ["Described", "describe"]
+__all__ = ["Description", "describe"]
 
 Kind = Literal["authority", "certificate", "request", "private key"]
 
 
 @dataclass(frozen=True)
-class Described:
-    """The facts; what a kind of file does not have is None."""
+class Description:
+    """The facts of a file; None for what its kind does not have."""
 
     kind: Kind
     key: str
@@ -33,28 +33,28 @@ class Described:
     serial: str | None = None
 
 
-def describe(pem: bytes, where: str, passphrase: bytes | None = None) -> Described:
-    """The facts of a PEM file of any of our kinds. It does not say whether they can be trusted."""
+def describe(pem: bytes, where: str, passphrase: bytes | None = None) -> Description:
+    """Return the facts of a PEM file of any of our kinds, without saying whether they can be trusted."""
     if b"-----BEGIN CERTIFICATE-----" in pem:
         return _certificate(pem, where)
     if b"-----BEGIN CERTIFICATE REQUEST-----" in pem or b"-----BEGIN NEW CERTIFICATE REQUEST-----" in pem:
-        asked = read_request(pem, where)
-        return Described("request", public_text(asked.key), fingerprint(asked.key), asked.name, asked.hosts)
+        request = read_request(pem, where)
+        return Description("request", public_text(request.key), fingerprint(request.key), request.name, request.hosts)
     if b"PRIVATE KEY-----" in pem:
         text = public_text(load_private_key(pem, where, passphrase))
-        return Described("private key", text, fingerprint(text))
-    raise BadInput(f"{where} is neither a certificate, nor a request, nor a private key (PEM).")
+        return Description("private key", text, fingerprint(text))
+    raise BadInput(f"{where} is not a PEM certificate, request or private key.")
 
 
-def _certificate(pem: bytes, where: str) -> Described:
+def _certificate(pem: bytes, where: str) -> Description:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         issuer = certificate.issuer.rfc4514_string().removeprefix("CN=")
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
-        raise BadInput(f"{where} is a damaged certificate, or not one of 'dpcrowd keys sign'.") from None
-    text = public_text(supported(certificate, where))
-    return Described(
+        raise BadInput(f"{where} is a damaged certificate, or was not made by 'dpcrowd keys'.") from None
+    text = public_text(supported_key(certificate, where))
+    return Description(
         "authority" if constraints.ca else "certificate",
         text,
         fingerprint(text),

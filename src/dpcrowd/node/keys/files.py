@@ -1,7 +1,7 @@
-"""Key files on disk: private ones are readable by their owner alone, and nothing is replaced unless asked.
+"""Key files on disk: private files are readable only by their owner, and nothing is replaced without `force`.
 
-A key that is gone cannot be made again: everybody has pinned its public half. So a file that exists is refused, even
-if it appears between the look and the write.
+A lost key cannot be made again: everybody has pinned its public half. So an existing file is refused, even if it
+appears between the check and the write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LARGEST = 1 << 20  # a PEM file has a few hundred bytes; a wrong path must not 
 
 @dataclass(frozen=True)
 class NewFile:
-    """What is to be written where, and whether others may read it."""
+    """A file to be written, and whether only its owner may read it."""
 
     path: Path
     content: bytes
@@ -33,7 +33,7 @@ class NewFile:
 
 
 def write_all(files: Sequence[NewFile], *, force: bool) -> None:
-    """Write all files or none; durable when it returns. A file that is there is refused, unless `force`."""
+    """Write all files or none, durably; refuse a file that exists, unless `force`."""
     for file in files:
         if not force and is_there(file.path):
             raise _already_there(file.path)
@@ -45,7 +45,7 @@ def write_all(files: Sequence[NewFile], *, force: bool) -> None:
             written.append(file.path)
             _sync_folder(file.path.parent)
     except (OSError, BadInput) as error:
-        if not force:  # what was replaced cannot be brought back, what is new can go
+        if not force:  # new files can be removed, replaced ones cannot be brought back
             for path in written:
                 path.unlink(missing_ok=True)
         if isinstance(error, BadInput):
@@ -54,7 +54,7 @@ def write_all(files: Sequence[NewFile], *, force: bool) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything has this name, a link that leads nowhere included; False where one may not look."""
+    """Whether anything has this name, a dangling link included; False in a folder that cannot be read."""
     return os.path.lexists(path)
 
 
@@ -75,7 +75,7 @@ def _write(file: NewFile, force: bool) -> None:
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:
-    # The mode is given at birth: a file that is tightened afterwards was open for a moment.
+    # The mode is set at creation: a file that is restricted afterwards was readable for a moment.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(descriptor, "wb") as out:
@@ -88,7 +88,7 @@ def _create(path: Path, content: bytes, mode: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names durable too, where folders can be synced."""
+    """Make the names durable too, on systems where folders can be synced."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -105,11 +105,11 @@ def _make_folder(folder: Path) -> None:
 
 
 def _already_there(path: Path) -> BadInput:
-    return BadInput(f"'{path}' is already there and is not replaced; give --force to lose it, or another folder.")
+    return BadInput(f"'{path}' exists and is not replaced; give another folder, or --force to overwrite it.")
 
 
 def read_pem(path: Path, what: str) -> bytes:
-    """The content of a small file, or one line on why it cannot be had."""
+    """Return the content of a small file; refuse one that cannot be read, naming `what` it should be."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
@@ -118,27 +118,27 @@ def read_pem(path: Path, what: str) -> bytes:
     except OSError as error:
         raise BadInput(f"cannot read the {what} '{path}': {error.strerror or error}.") from None
     if len(content) > _LARGEST:
-        raise BadInput(f"'{path}' is larger than 1 MB: that is no {what}.")
+        raise BadInput(f"'{path}' is larger than 1 MiB, so it is not a {what}.")
     return content
 
 
 def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
-    """The private key in a file."""
+    """Return the private key in a file."""
     return load_private_key(read_pem(path, "private key"), f"'{path}'", passphrase)
 
 
 def read_passphrase(path: Path | None) -> bytes | None:
-    """The first line of a file, or nothing without a file. An empty passphrase protects nothing and is refused."""
+    """Return the first line of a file; None without a file. An empty passphrase protects nothing and is refused."""
     if path is None:
         return None
     lines = read_pem(path, "passphrase file").splitlines()
     if not lines or not lines[0]:
-        raise BadInput(f"the first line of '{path}' is empty; it has to hold the passphrase.")
+        raise BadInput(f"the first line of '{path}' is empty; write the passphrase there.")
     return lines[0]
 
 
 def private_pem(key: PrivateKey, passphrase: bytes | None = None) -> bytes:
-    """A private key as PEM (PKCS #8), encrypted if there is a passphrase."""
+    """Return a private key as PEM (PKCS #8), encrypted if there is a passphrase."""
     encryption = (
         serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase)
     )

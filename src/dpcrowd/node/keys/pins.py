@@ -1,7 +1,8 @@
-"""Public keys as text, "ed25519:BASE64", the way `network.toml` pins them: the one place where such a text is read.
+"""Public keys as text, "ed25519:BASE64", as `network.toml` pins them: the only place where such a text is parsed.
 
-The configuration reads pins here as well as `signing`, so that a pin with which no message could be checked is refused
-with the file, and not by a running server. Nothing here needs a cryptographic library: files can be checked without.
+Both the configuration and `signing` read pins here, so that a pin with which no message could be checked is refused
+when the file is read, and not by a running server. Nothing here needs a cryptographic library: files can be checked
+without.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ KEY_BYTES = 32
 
 _WHERE_FROM = "'dpcrowd keys show FILE' prints the right line."
 # The points of small order (without the sign bit, unreduced forms included). No private key has them, and OpenSSL
-# accepts made-up signatures for them: a pin of zeros, as a placeholder, would let everybody in.
+# accepts forged signatures for them: a pin of zeros, as a placeholder, would admit everybody.
 _SMALL_ORDER = frozenset(
     bytes.fromhex(point)
     for point in (
@@ -33,12 +34,12 @@ _SMALL_ORDER = frozenset(
 
 
 def key_text(raw: bytes) -> str:
-    """The text of a public key."""
+    """Return the text of a public key."""
     return f"{ALGORITHM}:{base64.b64encode(raw).decode('ascii')}"
 
 
 def read_key(text: str) -> bytes:
-    """The public key that a text stands for; each key has exactly one text."""
+    """Return the public key that a text stands for; each key has exactly one text."""
     prefix, _, encoded = text.partition(":")
     if prefix != ALGORITHM:
         raise BadInput(f"the public key {_short(text)} does not begin with '{ALGORITHM}:'; {_WHERE_FROM}")
@@ -51,9 +52,9 @@ def read_key(text: str) -> bytes:
             f"the public key {_short(text)} has {len(raw)} bytes; allowed: {KEY_BYTES} (44 characters). {_WHERE_FROM}"
         )
     if key_text(raw) != text:
-        raise BadInput(f"the public key {_short(text)} ends in stray bits, it was mistyped; {_WHERE_FROM}")
+        raise BadInput(f"the public key {_short(text)} is mistyped: its last character has stray bits; {_WHERE_FROM}")
     if raw[:-1] + bytes([raw[-1] & 0x7F]) in _SMALL_ORDER:
-        raise BadInput(f"the public key {_short(text)} is one for which anybody can sign; {_WHERE_FROM}")
+        raise BadInput(f"the public key {_short(text)} is one for which anybody can forge signatures; {_WHERE_FROM}")
     return raw
 
 

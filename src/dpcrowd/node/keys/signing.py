@@ -1,14 +1,18 @@
-"""Keys, and signatures over parts, by Ed25519 (RFC 8032); `pins` has the keys as text.
+"""Keys and signatures by Ed25519 (RFC 8032); `pins` parses keys that are written as text.
 
-A server has one key pair. TLS uses it to prove who is at the other end of a link; `sign` uses it for messages, so
-that a neighbour can check who wrote them, whatever way they came. `network.toml` pins the public half as text,
+A server has one key pair. TLS uses it to prove who is at the other end of a link; `sign` uses it for messages, so that
+a neighbour can check who wrote them, whichever way they came. `network.toml` pins the public half as text,
 "ed25519:BASE64". Nothing here reads a file, a clock or a random number: the same key and parts give the same 64 bytes.
+
+`signer` and `verifier` belong to one network: the network's id is signed with every message. One key may serve in
+several networks, and a message of one of them, a ledger's counter for instance, must prove nothing in another. The
+digest of a revision would not do instead of the id: it changes, but a proof of an earlier revision has to stay valid.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from cryptography import x509
@@ -29,20 +33,23 @@ __all__ = [
     "public_text",
     "read_certificate",
     "sign",
-    "supported",
+    "signer",
+    "supported_key",
+    "verifier",
     "verify",
 ]
 
 PrivateKey = Ed25519PrivateKey
 PublicKey = Ed25519PublicKey
 
-# TLS 1.3 signs texts that begin with 64 spaces, certificates and requests are DER that begins with 0x30: with this in
-# front no signature of one kind can pass for one of another kind, although all are made by the same key.
+# TLS 1.3 signs texts that begin with 64 spaces, certificates and requests are DER that begins with 0x30: with this
+# prefix no signature of one kind can pass for one of another kind, although all are made by the same key.
 _CONTEXT = b"dpcrowd signed parts, version 1\0"
+_NETWORK = b"dpcrowd network"
 
 
 def sign(key: PrivateKey, *parts: bytes) -> bytes:
-    """The signature (64 bytes) over a sequence of parts; other cuts of the same bytes have other signatures."""
+    """Return the signature (64 bytes) over a sequence of parts; the same bytes, divided otherwise, give another one."""
     return key.sign(_joined(parts))
 
 
@@ -58,8 +65,27 @@ def verify(pinned_keys: Iterable[str], signature: bytes, *parts: bytes) -> bool:
     return False
 
 
+def signer(network_id: str, key: PrivateKey) -> Callable[..., bytes]:
+    """Return a function sign(*parts) that returns a signature for one network."""
+    prefix = _NETWORK, network_id.encode()
+    return lambda *parts: sign(key, *prefix, *parts)
+
+
+def verifier(network_id: str, pins: Sequence[Sequence[str]]) -> Callable[..., bool]:
+    """Return a function verify(server number, signature, *parts) for one network, whose pins are in server order.
+
+    It returns whether one of the server's pinned keys made the signature.
+    """
+    prefix = _NETWORK, network_id.encode()
+
+    def check(number: int, signature: bytes, *parts: bytes) -> bool:
+        return 0 <= number < len(pins) and verify(pins[number], signature, *prefix, *parts)
+
+    return check
+
+
 def _joined(parts: tuple[bytes, ...]) -> bytes:
-    """The parts behind their number and lengths: no two different sequences give the same bytes."""
+    """Return the parts after their number and lengths: no two different sequences give the same bytes."""
     pieces = [_CONTEXT, len(parts).to_bytes(8, "little")]
     for part in parts:
         pieces += (len(part).to_bytes(8, "little"), part)
@@ -67,61 +93,61 @@ def _joined(parts: tuple[bytes, ...]) -> bytes:
 
 
 def public_text(key: PrivateKey | PublicKey) -> str:
-    """The public key as `network.toml` pins it: "ed25519:BASE64"."""
+    """Return the public key as `network.toml` pins it: "ed25519:BASE64"."""
     return key_text(_raw(key))
 
 
 @lru_cache(maxsize=4096)
 def parse_public(text: str) -> PublicKey:
-    """The key that a pinned text stands for; see `pins`."""
+    """Return the key that a pinned text stands for; see `pins`."""
     return Ed25519PublicKey.from_public_bytes(read_key(text))
 
 
 def fingerprint(key: PrivateKey | PublicKey | str) -> str:
-    """128 bits of the SHA-256 of a public key (or of its text) in eight groups of four, to be read out by phone."""
+    """Return 128 bits of the SHA-256 of a public key in eight groups of four digits, to be read out by phone."""
     raw = _raw(parse_public(key) if isinstance(key, str) else key)
     digits = hashlib.sha256(raw).hexdigest()[:32]
     return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
 def load_private_key(pem: bytes, where: str = "the key", passphrase: bytes | None = None) -> PrivateKey:
-    """The private key of a PEM text; `where` names it in errors, which never quote the text itself."""
+    """Return the private key of a PEM text; `where` names it in errors, which never quote the text itself."""
     try:
         key = serialization.load_pem_private_key(pem, passphrase)
     except TypeError:
         if passphrase is None:
-            fix = "an authority's key is opened with --passphrase-file, a server's key has to be without"
+            fix = "give --passphrase-file for an authority's key; a server's key must not have a passphrase"
             raise BadInput(f"{where} is protected by a passphrase; {fix}.") from None
         raise BadInput(f"{where} is not protected by a passphrase, but one was given; leave it out.") from None
     except (ValueError, UnsupportedAlgorithm):
-        wrong = "is no private key (PEM)" if passphrase is None else "cannot be opened: wrong passphrase, or damaged"
+        wrong = "is not a PEM private key" if passphrase is None else "cannot be opened: wrong passphrase, or damaged"
         raise BadInput(f"{where} {wrong}; make keys with 'dpcrowd keys request' (or init-ca).") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise BadInput(f"{where} is of another kind; allowed: {ALGORITHM}, as 'dpcrowd keys request' makes it.")
+        raise BadInput(f"{where} is not an {ALGORITHM} key; make one with 'dpcrowd keys request'.")
     return key
 
 
 def key_of_certificate(pem: bytes, where: str = "the certificate") -> str:
-    """The public key ("ed25519:BASE64") that a PEM certificate is for; says nothing on who signed it."""
-    return public_text(supported(read_certificate(pem, where), where))
+    """Return the public key ("ed25519:BASE64") of a PEM certificate, without checking who signed it."""
+    return public_text(supported_key(read_certificate(pem, where), where))
 
 
 def read_certificate(pem: bytes, where: str) -> x509.Certificate:
-    """The (first) certificate of a PEM text, of whatever key; `where` names it in errors."""
+    """Return the first certificate of a PEM text, with any kind of key; `where` names it in errors."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
         raise BadInput(f"{where} is not a PEM certificate.") from None
 
 
-def supported(holder: x509.Certificate | x509.CertificateSigningRequest, where: str) -> PublicKey:
-    """The public key in a certificate or request, if it is of our kind."""
+def supported_key(holder: x509.Certificate | x509.CertificateSigningRequest, where: str) -> PublicKey:
+    """Return the public key in a certificate or request; refuse one that is not Ed25519."""
     try:
         key = holder.public_key()
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise BadInput(f"{where} has a key of another kind; allowed: {ALGORITHM}, as 'dpcrowd keys request' makes it.")
+        raise BadInput(f"{where} does not have an {ALGORITHM} key; make one with 'dpcrowd keys request'.")
     return key
 
 

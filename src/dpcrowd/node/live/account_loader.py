@@ -13,7 +13,7 @@ from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
-from dpcrowd.privacy.promise import Slots
+from dpcrowd.privacy.network_guarantee import Slots
 
 __all__ = ["AccountLoader", "configured_slots", "load_account"]
 
@@ -69,12 +69,12 @@ class AccountLoader:
             self._book()
             self._steps = self._steps.slot_sealed()
             account = self._storage.ledger.account(opens_ns, self._slots)
-            allowance = account.may(opens_ns)
+            allowance = account.allowance(opens_ns)
         except (StorageFailed, BadInput) as failure:
             self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
             return None
         self._storage_log.works("ledger")
-        if account.taken(opens_ns, closes_ns):
+        if account.draw_conflict(opens_ns, closes_ns):
             text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
             log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
             return account
@@ -88,7 +88,7 @@ class AccountLoader:
 
     def _tell(self, allowance: Allowance) -> None:
         """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
-        whose = allowance.promise.network if allowance.is_short else ""
+        whose = allowance.guarantee.network if allowance.is_short else ""
         before, self._told = self._told, "over" if allowance.is_over else whose
         if self._told == before:
             return

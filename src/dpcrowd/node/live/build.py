@@ -8,7 +8,7 @@ from contextlib import suppress
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
-from dpcrowd.node.keys.words import signer, verifier
+from dpcrowd.node.keys.signing import signer, verifier
 from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine.revision import begin_horizon, go_on

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig
-from dpcrowd.node.keys.checks import Problem
-from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
+from dpcrowd.node.keys.checks import Expiry, Holder, Problem, read_expiry
 
 __all__ = ["Certificates", "utc"]
 
@@ -68,7 +67,7 @@ class Certificates:
     def links_over(self, now_ns: int) -> bool:
         """Whether no neighbour may be linked with any more: TLS would refuse, but only new links."""
         now = utc(now_ns)
-        return any(one.over(now) for one in self._own if one.holder in ("server", "authority"))
+        return any(one.is_over(now) for one in self._own if one.holder in ("server", "authority"))
 
     def problems(self, now_ns: int) -> list[str]:
         """For what has expired of this node's own."""
@@ -89,14 +88,14 @@ class Certificates:
         for one in certificates:
             found = one.problem(now)
             if found is not None:
-                yield one.over(now), f"{found.what} {found.fix}"
+                yield one.is_over(now), f"{found.what} {found.fix}"
 
     def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
         """What is to be told now: each certificate once per day, and whenever it is new or has just expired."""
         now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
         told = []
         for one in self.known(said):
-            state, kind = (one.at, day, one.over(now)), (one.holder, one.name)
+            state, kind = (one.at, day, one.is_over(now)), (one.holder, one.name)
             if self._told.get(kind) == state:
                 continue
             self._told[kind] = state

@@ -18,7 +18,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.account import Account
-from dpcrowd.privacy.spending import Spending
+from dpcrowd.privacy.allowance import Spending
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["book_loss", "declare", "look_back", "store_return", "take_over"]
@@ -48,20 +48,20 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     reason = f"a neighbour remembers {remembered} samples, the folder {asked.counter}"
     if asked.remembered is None:
         reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
-    entries = storage.ledger.spent_since(0)
+    entries = storage.ledger.payments_since(0)
     known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
-    counter = storage.ledger.mark_lost(
+    counter = storage.ledger.book_loss(
         min(known, until - clock.length_ns),
         until,
         network.guarantee().total,
         reason,
         at_ns=asked.at_ns,
         counter=remembered,
+        complete_until=asked.complete_until,
     )
-    storage.memory.confirm_complete(asked.complete_until)
     slot = clock.slot_of(asked.at_ns)
     account = load_account(storage, network, slot)
-    text = _loss_text(account.may(clock.opens(slot)).own, until)
+    text = _loss_text(account.allowance(clock.opens(slot)).own, until)
     return on.LossBooked(asked.at_ns, counter, text, account)
 
 
@@ -93,7 +93,7 @@ def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage
 def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str:
     ahead = [
         entry
-        for entry in account.dated(again_ns)
+        for entry in account.payments_after(again_ns)
         if entry.network == account.network and entry.kind == "sample" and entry.opens_ns >= again_ns
     ]
     text = (

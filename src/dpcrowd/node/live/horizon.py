@@ -14,7 +14,7 @@ from __future__ import annotations
 from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.account import Account
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 from dpcrowd.privacy.units import format_epsilon
 
 __all__ = ["declare_promise", "horizon_text", "paid_before"]
@@ -27,7 +27,7 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
     that means, for the log.
     """
     guarantee, clock = network.guarantee(), network.clock()
-    first = network.promise.horizon_from_slot
+    first = network.guarantee_section.horizon_from_slot
     told = ""
 
     def text(account: Account) -> str:
@@ -54,7 +54,7 @@ def paid_before(network: NetworkConfig, account: Account) -> int:
     Pinned users have paid what is in this ledger. Roaming users may have paid all that was promised, at other servers.
     """
     if network.guarantee().users == "roaming":
-        return account.promised()
+        return account.total_promised()
     return account.total
 
 

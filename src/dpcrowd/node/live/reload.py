@@ -24,8 +24,7 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, check_member, check_n
 from dpcrowd.node.config.kinds import Section
 from dpcrowd.node.keys.checks import Problem, certificate_problems, https_problem
 from dpcrowd.node.keys.files import read_pem, read_private_key
-from dpcrowd.node.keys.signing import public_text
-from dpcrowd.node.keys.words import signer
+from dpcrowd.node.keys.signing import public_text, signer
 from dpcrowd.node.wire import Sign
 
 __all__ = ["Changes", "Content", "Running", "key_problem", "read_changes"]

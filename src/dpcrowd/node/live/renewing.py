@@ -19,8 +19,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.config import NetworkConfig, NodeConfig, Right, digest
 from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.keys.checks import minute
-from dpcrowd.node.keys.expiry import Holder
+from dpcrowd.node.keys.checks import Holder, minute
 from dpcrowd.node.live.certificates import utc
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from dpcrowd.node.live.revisions import differences, keep_next
@@ -67,7 +66,7 @@ class Renewing(Served):
         """Tell of those that expire; a link does not outlive the certificate of either end."""
         now = self._wall.now()
         for one, problem in self.certificates.news(self.expiries(), now):
-            over = one.over(utc(now))
+            over = one.is_over(utc(now))
             log.log(
                 logging.ERROR if over else logging.WARNING,
                 f"{problem.what} {problem.fix}",

@@ -66,8 +66,10 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 told.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
-    if after.promise.horizon_from_slot > before.promise.horizon_from_slot:
-        told.append(f"; a new horizon of {after.promise.length} slots begins with it, a promise on top of the old one")
+    if after.guarantee_section.horizon_from_slot > before.guarantee_section.horizon_from_slot:
+        told.append(
+            f"; a new horizon of {after.guarantee_section.length} slots begins with it, a promise on top of the old one"
+        )
     return "".join(told)
 
 

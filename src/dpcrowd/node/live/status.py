@@ -30,7 +30,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     guarantee, clock = network.guarantee(), network.clock()
     slot = max(clock.slot_of(now_ns), 0)
     account = load_account(storage, network, slot)
-    allowance = account.may(clock.opens(slot))
+    allowance = account.allowance(clock.opens(slot))
     waits_for: Waits
     if needs_operator(trust):
         waits_for, text = "operator", distrust(trust)

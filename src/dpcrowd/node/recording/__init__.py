@@ -1,1 +1,1 @@
-"""What happened to a node's state machine, written down, and run through a fresh machine to the same instructions."""
+"""Recording what happens to a node's state machine, and replaying it to the same instructions."""

@@ -1,8 +1,8 @@
-"""Writing a recording while a node runs; see `lines` for what is in it.
+"""Recording what happens to the state machine while a node runs; `lines` defines the content.
 
-The file is made for its owner alone, and one that others can read is refused. A new life is appended to those before
-it: whoever looks for the reason of a crash needs the life that crashed. At the limit the recording ends, and the node
-goes on; so it does if the disk is full.
+Only its owner can read the file; a file that others can read is refused. A new life is appended to the earlier ones: to
+find the reason of a crash one needs the life that crashed. At the limit, or if the disk is full, the recording ends and
+the node continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, change_of
+from dpcrowd.node.recording.lines import AccountChange, change_of
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
@@ -33,14 +33,14 @@ __all__ = ["Recorder"]
 
 log = logging.getLogger("dpcrowd.node")
 
-_KEPT = 64  # steps whose instructions may still fail
-_LAST = 256  # bytes that the last line may take
+_RECENT_STEPS = 64  # steps whose instructions may still fail
+_LAST_LINE = 256  # bytes reserved for the last line
 
 
 class Recorder:
-    """Of one life of a node.
+    """The recorder of one life of a node.
 
-    text_of  the text of network.toml of the revision with this number; None: it is not there any more
+    text_of  returns the text of network.toml of the revision with this number; None: the file no longer exists
     """
 
     def __init__(self, path: Path, limit: int, text_of: Callable[[int], str | None]) -> None:
@@ -48,38 +48,38 @@ class Recorder:
         self._number = 0
         self._noisy: list[bytes] = []
         self._signed: list[bytes] = []
-        self._pending: lines.Step | None = None  # with a draw of which nobody knows yet whether it is paid for
-        self._steps: deque[tuple[int, Sequence[do.Instruction]]] = deque(maxlen=_KEPT)
+        self._pending: lines.Step | None = None  # with a draw that may not be paid for yet
+        self._steps: deque[tuple[int, Sequence[do.Instruction]]] = deque(maxlen=_RECENT_STEPS)
         self._account: Account | None = None
         self._file: int | None = _open(path)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._write(b"\n")  # a life was killed while it wrote
+            self._write(b"\n")  # an earlier life was killed while it wrote
 
-    # --------------------------------------------------------------------------------------- what comes from outside
+    # ------------------------------------------------------------------------------------------------ external inputs
 
     def noise(self, noise: Noise) -> Noise:
-        """The same noise, whose draws are written down."""
+        """Return the same noise, whose draws are recorded."""
         return _RecordedNoise(noise, self._noisy.append)
 
     def sign(self, sign: Sign) -> Sign:
-        """The same signatures, which are written down."""
+        """Return the same signing function, whose signatures are recorded."""
 
-        def signing(*parts: bytes) -> bytes:
+        def recorded_sign(*parts: bytes) -> bytes:
             signature = sign(*parts)
             self._signed.append(signature)
             return signature
 
-        return signing
+        return recorded_sign
 
-    # ----------------------------------------------------------------------------------------------------- what is told
+    # --------------------------------------------------------------------------------------------------------- events
 
     def start(self, machine: Machine, at_ns: int) -> None:
-        """A life begins with this machine, to which nothing has happened yet."""
+        """Record the start of a life with this machine, which has handled nothing yet."""
         view, trust = machine.view, machine.trust
         text = self._text_of(view.revision)
         if text is None:
-            self._end(f"the file of revision {view.revision} is not there")
+            self._end(f"the file of revision {view.revision} does not exist any more")
             return
         self._put(
             lines.Start(
@@ -100,12 +100,12 @@ class Recorder:
         )
 
     def begin_step(self) -> None:
-        """The machine is about to handle a stimulus."""
+        """Prepare for a stimulus that the machine is about to handle."""
         self._noisy.clear()
         self._signed.clear()
 
     def end_step(self, stimulus: on.Stimulus, instructions: Sequence[do.Instruction], refused: str = "") -> None:
-        """It has, and this came out."""
+        """Record a stimulus that the machine has handled, and the resulting instructions."""
         if self._file is None:
             return
         self._number += 1
@@ -130,7 +130,7 @@ class Recorder:
             self._put(step)
 
     def _settle(self, *, paid: bool) -> None:
-        """The sample of the step before is stored, or could not be: then nothing is told of what was drawn."""
+        """Record the pending step once its sample is stored; if it could not be stored, without what was drawn."""
         step, self._pending = self._pending, None
         if step is not None and paid:
             self._put(step)
@@ -138,7 +138,7 @@ class Recorder:
             self._put(msgspec.structs.replace(step, noisy=(), signed=(), digest=b"", unpaid=True))
 
     def close(self) -> None:
-        """The life is over. Of a draw whose payment nobody knows of, nothing is written."""
+        """End the recording of this life; a pending step, whose draw may not be paid for, is not recorded."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -162,30 +162,30 @@ class Recorder:
                 view = revision.view
                 network = self._text_of(view.revision)
                 if network is None:
-                    self._end(f"the file of revision {view.revision} is not there")
+                    self._end(f"the file of revision {view.revision} does not exist any more")
                     return None
                 return lines.NewRevision(at_ns, slot, network, view.expires, self._change(account))
         return stimulus
 
     def _change(self, account: Account | None) -> AccountChange | None:
-        """Against the account that was written last."""
+        """Return the change from the account that was recorded last."""
         if account is None:
             return None
         before, self._account = self._account, account
         return change_of(before, account)
 
     def _place_of(self, failed: do.Instruction) -> tuple[int, int]:
-        """The step, the last one of several, that had this instruction among its own, and where."""
+        """Return the last step that gave this instruction, and its place among the instructions of the step."""
         for number, instructions in reversed(self._steps):
             for place, instruction in enumerate(instructions):
                 if instruction is failed:
                     return number, place
-        raise AssertionError("an instruction that nobody has given")
+        raise AssertionError("no recent step gave this instruction")
 
     def _put(self, line: lines.Line) -> None:
         encoded = msgspec.json.encode(line) + b"\n"
-        if self._size + len(encoded) > self._limit - _LAST:
-            self._end("the limit is reached")
+        if self._size + len(encoded) > self._limit - _LAST_LINE:
+            self._end("debug.record_limit is reached")
         else:
             self._write(encoded)
 
@@ -194,9 +194,9 @@ class Recorder:
             return
         try:
             while encoded:
-                written = os.write(self._file, encoded)
-                self._size += written
-                encoded = encoded[written:]
+                size = os.write(self._file, encoded)
+                self._size += size
+                encoded = encoded[size:]
         except OSError as error:
             self._stop(error.strerror or str(error))
 
@@ -206,38 +206,38 @@ class Recorder:
 
     def _stop(self, why: str) -> None:
         if self._file is not None:
-            text = "the recording %s ends: %s. The node goes on."
+            text = "the recording %s ends: %s. The node continues."
             log.warning(text, self._path, why, extra={"event": "recording"})
         self.close()
 
 
 class _RecordedNoise:
-    """Noise as it is, of which every draw is told to somebody."""
+    """Noise that passes every draw to a function."""
 
-    def __init__(self, noise: Noise, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, noise: Noise, record: Callable[[bytes], None]) -> None:
         self.private = noise.private
-        self._noise, self._tell = noise, tell
+        self._noise, self._record = noise, record
 
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
         values = self._noise.noisy(slot, counts, charge, sensitivity, where, read)
-        self._tell(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        self._record(np.ascontiguousarray(values, dtype="<f8").tobytes())
         return values
 
 
 def _open(path: Path) -> int:
-    """For its owner alone, at its end; made if it is not there."""
+    """Open a file at its end, readable only by its owner; create it if it does not exist."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         file = os.open(path, flags, 0o600)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise BadInput(f"debug.record {path}: cannot be opened: {reason}; give the path of a file.") from None
-    found = os.fstat(file)
-    readable = os.name == "posix" and (stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid())
-    if not stat.S_ISREG(found.st_mode) or readable:
+        raise BadInput(f"debug.record: {path} cannot be opened: {reason}; give the path of a file.") from None
+    status = os.fstat(file)
+    readable = os.name == "posix" and (stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.geteuid())
+    if not stat.S_ISREG(status.st_mode) or readable:
         os.close(file)
         raise BadInput(
-            f"debug.record {path}: others can read it, or it is not a file of this user; delete it, or run "
+            f"debug.record: others can read {path}, or it is not a file of this user; delete it, or run "
             f"'chmod 600 {path}'."
         )
     return file

@@ -1,11 +1,11 @@
-"""Running a recording through a fresh state machine: the same stimuli have to give the same instructions, bit for bit.
+"""Running a recording through a fresh state machine: the same stimuli must give the same instructions, bit for bit.
 
-Counts are not in a recording. Zeros take their place, and the recorded noisy values that of the draws: what a server
-does depends on counts in no other way. The recorded signatures take the place of the key. Neighbours' messages are
-checked as they were, against the keys of network.toml.
+A recording contains no counts. The replay uses zeros instead, and the recorded noisy values instead of draws: what a
+server does depends on counts in no other way. The recorded signatures replace the key. Neighbours' messages are checked
+as before, against the keys of network.toml.
 
-A draw that was not paid for is not in the recording either. Its step is run with other values, and nothing is compared;
-the machine throws that draw away, as it did then, and what comes after is the same again.
+A draw that was not paid for is not recorded either. Its step is run with other values, and nothing is compared; the
+machine discards that draw, as it did then, and what follows is the same again.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, changed
+from dpcrowd.node.recording.lines import AccountChange, apply_change
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.privacy.account import Account
 
 __all__ = ["Difference", "Replayed", "replay"]
 
 _LONGEST = 1 << 28  # bytes of a line
-_KEPT = 64
+_RECENT_STEPS = 64  # as in the recorder
 _SIGNATURE = 64
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What came out otherwise than it was recorded; life and step are counted from 1."""
+    """A step whose instructions differ from the recorded ones; life and step are counted from 1."""
 
     life: int
     step: int
@@ -50,13 +50,19 @@ class Difference:
 
     def __str__(self) -> str:
         before, after = (", ".join(kinds) or "nothing" for kinds in (self.recorded, self.replayed))
-        what = f"recorded {before}; now {after}" if before != after else f"{before}, with other contents"
+        what = f"recorded {before}; now {after}" if before != after else f"{before}, with different content"
         return f"life {self.life}, stimulus {self.step} ({self.on}, {self.at}): {what}."
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """lives, steps: how many were run; ended: why the last life was not written to its end; versions: that wrote it."""
+    """The result of a replay.
+
+    lives, steps  how many were run
+    difference    the first difference, at which the replay stopped; None if there is none
+    ended         why the last life was not recorded to its end; empty if it was
+    versions      the versions of dpcrowd that wrote the recording
+    """
 
     lives: int
     steps: int
@@ -66,7 +72,7 @@ class Replayed:
 
 
 def replay(path: Path) -> Replayed:
-    """Run all lives of a recording, up to the first difference; `BadInput` says what is wrong with the file."""
+    """Run all lives of a recording up to the first difference; `BadInput` says what is wrong with the file."""
     lives = steps = 0
     life: _Life | None = None
     ended, versions = "", []
@@ -78,7 +84,7 @@ def replay(path: Path) -> Replayed:
             versions.append(line.version)
         elif life is None:
             raise BadInput(
-                f"{where}: a recording begins with the start of a life; this is not one, or its head is lost."
+                f"{where}: a recording begins with the start of a life; this is no recording, or its head is missing."
             )
         elif isinstance(line, lines.End):
             ended = line.why
@@ -86,17 +92,16 @@ def replay(path: Path) -> Replayed:
             replayed = life.run(line, where)
             steps += 1
             if replayed is not None:
-                at = _at(line)
-                found = Difference(lives, line.number, line.on, at, line.did, replayed)
-                return Replayed(lives, steps, found, ended, tuple(dict.fromkeys(versions)))
+                difference = Difference(lives, line.number, line.on, _time_of(line), line.did, replayed)
+                return Replayed(lives, steps, difference, ended, tuple(dict.fromkeys(versions)))
     if not lives:
-        raise BadInput(f"{path}: holds no recording of a node.")
+        raise BadInput(f"{path} is not a recording of a node: it is empty.")
     return Replayed(lives, steps, None, ended, tuple(dict.fromkeys(versions)))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, lines.Line]]:
-    """The lines that are whole. One that is not, at the end of a life, was being written when the life was killed."""
-    broken: str | None = None
+    """Yield the complete lines; an incomplete one at the end of a life was being written when the node was killed."""
+    damage: str | None = None
     try:
         with path.open("rb") as file:
             number = 0
@@ -105,31 +110,31 @@ def _lines(path: Path) -> Iterator[tuple[int, lines.Line]]:
                 try:
                     line = _decoder.decode(text)
                 except (msgspec.MsgspecError, RecursionError) as error:
-                    if broken is not None:
-                        raise BadInput(broken) from None
-                    broken = (
-                        f"{path}, line {number}: damaged ({error}). A line that is cut off is normal at the end of a "
-                        "life; this one is in the middle of it."
+                    if damage is not None:
+                        raise BadInput(damage) from None
+                    damage = (
+                        f"{path}, line {number}: damaged ({error}). An incomplete line is normal at the end of a life; "
+                        "this one is in the middle."
                     )
                     _check_format(text, f"{path}, line {number}")
                     continue
-                if broken is not None and not isinstance(line, lines.Start):
-                    raise BadInput(broken)
-                broken = None
+                if damage is not None and not isinstance(line, lines.Start):
+                    raise BadInput(damage)
+                damage = None
                 yield number, line
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror or error}.") from None
+        raise BadInput(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def _check_format(text: bytes, where: str) -> None:
-    """Refuse a start that is not damaged, but of another version of dpcrowd."""
+    """Refuse a start that is not damaged, but was written by another version of dpcrowd."""
     try:
         head = msgspec.json.decode(text, type=_Head)
     except (msgspec.MsgspecError, RecursionError):
         return
     if head.kind == "start" and head.format != lines.FORMAT:
         raise BadInput(
-            f"{where}: written in format {head.format} by dpcrowd {head.version}; this is {__version__}, which "
+            f"{where}: dpcrowd {head.version} wrote this in format {head.format}; this is {__version__}, which "
             f"reads format {lines.FORMAT}. Replay it with the version that wrote it."
         )
 
@@ -140,7 +145,7 @@ class _Head(msgspec.Struct):
     version: str
 
 
-def _at(step: lines.Step) -> str:
+def _time_of(step: lines.Step) -> str:
     return rfc3339(int(msgspec.json.decode(step.fields)["at_ns"]))
 
 
@@ -171,19 +176,19 @@ class _Life:
     def _revision(self, text: str, expires: int, where: str) -> Revision:
         network = parse_network(text, f"{where}: network.toml")
         view = view_of(network, self._server, self._sign, expires)
-        noise = _Drawn(self._noisy)
+        noise = _RecordedDraws(self._noisy)
         return revision_of(network, view, noise, allow_simulated_noise=True)
 
     def _account(self, change: AccountChange | None) -> Account | None:
         if change is not None:
-            self._last_account = changed(self._last_account, change)
+            self._last_account = apply_change(self._last_account, change)
         return None if change is None else self._last_account
 
     def _sign(self, *parts: bytes) -> bytes:
         return self._signed.pop(0) if self._signed else bytes(_SIGNATURE)
 
     def run(self, step: lines.Step, where: str) -> tuple[str, ...] | None:
-        """What came out, if it is otherwise than it was; None: it is the same."""
+        """Run one step; return the kinds of the instructions if they differ from the recorded ones, else None."""
         self._noisy[:], self._signed[:] = step.noisy, step.signed
         try:
             stimulus = self._stimulus(step, where)
@@ -191,10 +196,10 @@ class _Life:
             raise BadInput(f"{where}: the stimulus '{step.on}' is damaged ({error}).") from None
         try:
             instructions = self._machine.handle(stimulus)
-        except BadInput as refused:
-            return None if str(refused) == step.refused else (f"refused: {refused}",)
+        except BadInput as refusal:
+            return None if str(refusal) == step.refused else (f"refused: {refusal}",)
         self._steps[step.number] = instructions
-        self._steps.pop(step.number - _KEPT, None)
+        self._steps.pop(step.number - _RECENT_STEPS, None)
         same = step.unpaid or (lines.digest_of(instructions) == step.digest and not self._noisy and not self._signed)
         return None if same and not step.refused else lines.kinds_of(instructions)
 
@@ -207,29 +212,28 @@ class _Life:
                 return on.SlotSealed(sealed.at_ns, sealed.slot, counts, self._account(sealed.account), why)
             case "StorageFailed":
                 failed = msgspec.json.decode(step.fields, type=lines.Failed)
-                given = self._steps[failed.step]
-                return on.StorageFailed(
-                    failed.at_ns, given[failed.place], failed.text, tuple(given[failed.place + 1 :])
-                )
+                instructions, place = self._steps[failed.step], failed.place
+                rest = tuple(instructions[place + 1 :])
+                return on.StorageFailed(failed.at_ns, instructions[place], failed.text, rest)
             case "KeyRenewed":
                 key = msgspec.json.decode(step.fields, type=lines.NewKey)
                 return on.KeyRenewed(key.at_ns, self._sign, key.expires)
             case "RevisionTaken":
-                taken = msgspec.json.decode(step.fields, type=lines.NewRevision)
-                revision = self._revision(taken.network, taken.expires, where)
-                return on.RevisionTaken(taken.at_ns, taken.slot, revision, self._account(taken.account))
+                new = msgspec.json.decode(step.fields, type=lines.NewRevision)
+                revision = self._revision(new.network, new.expires, where)
+                return on.RevisionTaken(new.at_ns, new.slot, revision, self._account(new.account))
             case "LossBooked":
                 booked = msgspec.json.decode(step.fields, type=lines.Booked)
                 return on.LossBooked(booked.at_ns, booked.counter, booked.text, self._account(booked.account))
             case "ClockLookedUp":
-                found = msgspec.json.decode(step.fields, type=lines.LookedUp)
-                return on.ClockLookedUp(found.at_ns, found.last, found.known, found.text, self._account(found.account))
+                state = msgspec.json.decode(step.fields, type=lines.LookedUp)
+                return on.ClockLookedUp(state.at_ns, state.last, state.known, state.text, self._account(state.account))
         kind: Callable[..., on.Stimulus] = lines.KINDS[step.on]
         return cast(on.Stimulus, msgspec.json.decode(step.fields, type=kind))
 
 
-class _Drawn:
-    """Noise that was drawn before, whatever the counts are."""
+class _RecordedDraws:
+    """Noise that returns recorded draws, whatever the counts are."""
 
     private = False
 
@@ -237,10 +241,10 @@ class _Drawn:
         self._noisy = noisy
 
     def noisy(self, slot: int, counts: Any, charge: Any, sensitivity: Any, where: Any, read: int = 0) -> Any:
-        drawn = self._noisy.pop(0) if self._noisy else bytes(8 * np.size(where))
-        if len(drawn) != 8 * np.size(where):
-            raise BadInput(f"{len(drawn)} bytes of noisy values were recorded where {np.size(where)} are drawn now.")
-        return np.frombuffer(drawn, dtype="<f8").astype(np.float64).reshape(np.shape(where))
+        values = self._noisy.pop(0) if self._noisy else bytes(8 * np.size(where))
+        if len(values) != 8 * np.size(where):
+            raise BadInput(f"{len(values) // 8} noisy values were recorded where {np.size(where)} are drawn now.")
+        return np.frombuffer(values, dtype="<f8").astype(np.float64).reshape(np.shape(where))
 
 
 _decoder = msgspec.json.Decoder(lines.Line)

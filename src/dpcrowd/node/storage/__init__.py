@@ -1,12 +1,13 @@
-"""What a node must not forget: payments, noisy values, releases, and check-ins until they are counted.
+"""What a node stores durably: payments, noisy values, releases, and check-ins until they are counted.
 
-`dpcrowd.db`, an SQLite file in the ledger's folder, holds everything that is noised and paid or derived from such
-numbers; `journal/`, in the node's own folder, holds one file per open slot with its check-ins and is in no backup.
+`dpcrowd.db`, an SQLite file in the ledger's folder, holds only numbers that are noisy and paid for, or derived from
+such numbers; `journal/`, in the node's own folder, holds one file per open slot with its check-ins and is never part of
+a backup.
 """
 
 from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
 from dpcrowd.node.storage.journal import Journal
-from dpcrowd.node.storage.ledger import Ledger, Sample
+from dpcrowd.node.storage.ledger import LedgerStore, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
 from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
@@ -15,7 +16,7 @@ __all__ = [
     "Event",
     "Events",
     "Journal",
-    "Ledger",
+    "LedgerStore",
     "Memory",
     "Refusal",
     "Refusals",

@@ -1,8 +1,8 @@
-"""The account in the ledger's file: rows are loaded into one, and what is new in another is appended.
+"""The account as rows of the ledger's file: `load` reads an account, `append` stores what is new in a later one.
 
-Payments are only ever added, so an account that was loaded before is brought up to date by the rows behind it. Of old
-payments only those are loaded that can still count against the slot that is asked for, and some more, so that a slot
-shortly before it needs no other load.
+Payments are only ever added, so an account that was loaded earlier is brought up to date by the rows after it. Of old
+payments, `load` reads only those that can still count against the requested slot, and some more, so that a slot shortly
+before it does not need another load.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from dpcrowd.privacy.account import Account, Horizon
 from dpcrowd.privacy.clock_jumps import Jump
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds, Windows
 from dpcrowd.privacy.payments import Payment, Payments
-from dpcrowd.privacy.promise import Promise, UserBounds, Windows
 
 __all__ = ["Fetch", "append", "fetcher", "load"]
 
 Fetch = Callable[..., list[tuple[Any, ...]]]
-"""fetch(sql, values) -> rows"""
+"""A function fetch(sql, values) that returns the rows of a query."""
 
 _PAYMENTS = "SELECT counter, network, kind, slot, opens_ns, closes_ns, nano, regions, servers FROM ledger "
-_PROMISES = (
+_GUARANTEES = (
     "SELECT network, nano, span_ns, since_ns, sensitivity, regions, servers, roaming, slot_ns, epoch_ns, horizon_slot "
     "FROM promise ORDER BY network"
 )
@@ -34,60 +34,62 @@ _MANY = 1_000
 
 
 def fetcher(connection: sqlite3.Connection) -> Fetch:
-    """To load inside a transaction."""
+    """Return a `Fetch` for loading inside a transaction."""
     return lambda sql, values=(): connection.execute(sql, values).fetchall()
 
 
 def load(fetch: Fetch, network: str, opens_ns: int, before: Account | None = None) -> Account:
-    """The account of a network, with all payments that count against a slot which opens at a time, or later.
+    """Load the account of a network, with all payments that count against slots opening at `opens_ns` or later.
 
-    before  one that was loaded before, by whichever connection
+    before  an account that was loaded earlier, by any connection
     """
     horizons = tuple(starmap(Horizon, fetch("SELECT network, since_ns, nano FROM horizon ORDER BY network, since_ns")))
     jumps = starmap(Jump, fetch("SELECT id, network, payments, at_ns, moved_ns, returned_ns FROM ahead ORDER BY id"))
-    account = Account(network, _promises(fetch, horizons), jumps=tuple(jumps), horizons=horizons)
+    account = Account(network, _load_guarantees(fetch, horizons), jumps=tuple(jumps), horizons=horizons)
     ((count, total),) = fetch("SELECT counter, total FROM account")
     if before is not None and before.count > count:
-        before = None  # another file stands in its place
-    seen, lost = (0, 0) if before is None else (before.count, before.lost)
-    lost += sum(nano for (nano,) in fetch("SELECT nano FROM ledger WHERE counter > ? AND kind = 'lost'", (seen,)))
+        before = None  # the file was replaced by another one
+    last, lost_nano = (0, 0) if before is None else (before.count, before.lost)
+    lost_nano += sum(nano for (nano,) in fetch("SELECT nano FROM ledger WHERE counter > ? AND kind = 'lost'", (last,)))
     needed = account.reach(opens_ns)
-    if before is None or before.known_ns > needed:
+    if before is None or before.complete_after_ns > needed:
         before = None
     elif before.payments.closed_by(needed) > max(_MANY, len(before.payments) // 2):
-        before = None  # most of it is over
+        before = None  # most of its payments no longer count
     if before is None:
-        own = account.promise_of(network)
-        known_ns = needed - _MORE_SLOTS * max(1 if own is None else own.slot_ns, _SECOND)
-        payments = Payments(map(Payment._make, fetch(f"{_PAYMENTS} WHERE closes_ns > ?", (known_ns,))))
+        own = account.guarantee_of(network)
+        complete_after_ns = needed - _MORE_SLOTS * max(1 if own is None else own.slot_ns, _SECOND)
+        payments = Payments(map(Payment._make, fetch(f"{_PAYMENTS} WHERE closes_ns > ?", (complete_after_ns,))))
     else:
-        known_ns, payments = before.known_ns, before.payments
-        for row in fetch(f"{_PAYMENTS} WHERE counter > ? AND closes_ns > ?", (before.count, known_ns)):
+        complete_after_ns, payments = before.complete_after_ns, before.payments
+        for row in fetch(f"{_PAYMENTS} WHERE counter > ? AND closes_ns > ?", (before.count, complete_after_ns)):
             payments = payments.add(Payment(*row))
-    return replace(account, payments=payments, count=count, total=total, lost=lost, known_ns=known_ns)
+    return replace(
+        account, payments=payments, count=count, total=total, lost=lost_nano, complete_after_ns=complete_after_ns
+    )
 
 
-def _promises(fetch: Fetch, horizons: tuple[Horizon, ...]) -> tuple[Promise, ...]:
-    paid: dict[str, tuple[Windows, ...]] = {}
+def _load_guarantees(fetch: Fetch, horizons: tuple[Horizon, ...]) -> tuple[NetworkGuarantee, ...]:
+    windows: dict[str, tuple[Windows, ...]] = {}
     for network, slot_ns, offset_ns, span_ns in fetch("SELECT * FROM paid_windows"):
-        paid[network] = (*paid.get(network, ()), Windows(span_ns, slot_ns, offset_ns))
-    found = []
-    for network, nano, span_ns, since_ns, product, regions, servers, roaming, *slots in fetch(_PROMISES):
+        windows[network] = (*windows.get(network, ()), Windows(span_ns, slot_ns, offset_ns))
+    guarantees = []
+    for network, nano, span_ns, since_ns, product, regions, servers, roaming, *slots in fetch(_GUARANTEES):
         exact = regions is not None or product == 1
         bounds = UserBounds(regions or product, servers or product, exact)
         starts = [one.since_ns for one in horizons if one.network == network]
-        promise = Promise(network, nano, span_ns, since_ns, bounds, bool(roaming), *slots)
+        guarantee = NetworkGuarantee(network, nano, span_ns, since_ns, bounds, bool(roaming), *slots)
         earlier = tuple(start for start in starts if start < since_ns)
-        found.append(replace(promise, paid=paid.get(network, ()), earlier=earlier))
-    return tuple(found)
+        guarantees.append(replace(guarantee, paid=windows.get(network, ()), earlier=earlier))
+    return tuple(guarantees)
 
 
 def append(connection: sqlite3.Connection, before: Account, after: Account, reason: str = "") -> None:
-    """Inside a transaction in which `before` was loaded: store what `after` has beyond it.
+    """Store what `after` holds beyond `before`, inside the transaction in which `before` was loaded.
 
-    reason  for a loss, the operator's words
+    reason  why a loss was booked, for the operator's log
     """
-    _append_promises(connection, before, after)
+    _append_guarantees(connection, before, after)
     for one in after.jumps[len(before.jumps) :]:
         row = (one.number, one.network, one.payments, one.at_ns, one.moved_ns, one.returned_ns)
         connection.execute(
@@ -106,40 +108,40 @@ def append(connection: sqlite3.Connection, before: Account, after: Account, reas
         connection.execute("UPDATE account SET counter = ?, total = ?", (after.count, after.total))
 
 
-def _append_promises(connection: sqlite3.Connection, before: Account, after: Account) -> None:
-    known = {promise.network: promise for promise in before.promises}
-    for promise in after.promises:
-        old = known.pop(promise.network, None)
-        if old != promise:
-            _put(connection, promise)
-        for used in set(promise.paid) - set(old.paid if old else ()):
+def _append_guarantees(connection: sqlite3.Connection, before: Account, after: Account) -> None:
+    withdrawn = {guarantee.network: guarantee for guarantee in before.guarantees}
+    for guarantee in after.guarantees:
+        old = withdrawn.pop(guarantee.network, None)
+        if old != guarantee:
+            _put_guarantee(connection, guarantee)
+        for windows in set(guarantee.paid) - set(old.paid if old else ()):
             connection.execute(
                 "INSERT OR REPLACE INTO paid_windows (network, slot_ns, offset_ns, span_ns) VALUES (?, ?, ?, ?)",
-                (promise.network, used.slot_ns, used.offset_ns, used.span_ns),
+                (guarantee.network, windows.slot_ns, windows.offset_ns, windows.span_ns),
             )
-    for network in known:
+    for network in withdrawn:
         connection.execute("DELETE FROM promise WHERE network = ?", (network,))
         connection.execute("DELETE FROM paid_windows WHERE network = ?", (network,))
     for horizon in set(after.horizons) - set(before.horizons):
         connection.execute("INSERT INTO horizon VALUES (?, ?, ?)", horizon)
 
 
-def _put(connection: sqlite3.Connection, promise: Promise) -> None:
-    bounds = promise.bounds
+def _put_guarantee(connection: sqlite3.Connection, guarantee: NetworkGuarantee) -> None:
+    bounds = guarantee.bounds
     connection.execute(
         "INSERT OR REPLACE INTO promise (network, nano, span_ns, since_ns, sensitivity, regions, servers, roaming, "
         "slot_ns, epoch_ns, horizon_slot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            promise.network,
-            promise.nano,
-            promise.span_ns,
-            promise.since_ns,
+            guarantee.network,
+            guarantee.nano,
+            guarantee.span_ns,
+            guarantee.since_ns,
             bounds.sensitivity,
             bounds.regions if bounds.exact else None,
             bounds.servers if bounds.exact else None,
-            promise.roaming,
-            promise.slot_ns,
-            promise.epoch_ns,
-            promise.horizon_slot,
+            guarantee.roaming,
+            guarantee.slot_ns,
+            guarantee.epoch_ns,
+            guarantee.horizon_slot,
         ),
     )

@@ -1,16 +1,16 @@
-"""One SQLite file and the settings under which a commit is a promise.
+"""One SQLite file, with the settings under which a commit is durable.
 
-    WAL                  readers do not stop the writer
+    WAL                  readers do not block the writer
     synchronous=FULL     a commit is on the disk before it returns; kill -9 and power loss leave all of it or nothing
     fullfsync            the same on macOS, where a plain fsync does not reach the disk
     secure_delete        deleted content is overwritten with zeros in the file
-    BEGIN IMMEDIATE      whoever reads in order to write has the write lock already: two networks that share a ledger
-                         cannot both see the same budget and both spend it
+    BEGIN IMMEDIATE      a transaction holds the write lock before it reads: two networks that share a ledger cannot
+                         both see the same budget and both spend it
 
-    files as they were   before every write the file and its log must still be where they were opened: `identity`
+Before every write the file and its log must still be where they were opened, see `identity`.
 
-In WAL mode deleted content stays in the log until it is truncated: `truncate_log`. What the file system keeps in blocks
-that it has freed is beyond SQLite; that takes an encrypted disk.
+In WAL mode deleted content stays in the log until the log is truncated (`truncate_log`). SQLite cannot erase what the
+file system keeps in freed blocks; an encrypted disk protects that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _PRAGMAS = (
 
 
 class Database:
-    """A connection that several threads may use, one at a time. `failure` is what the last write failed of, or None."""
+    """A connection that several threads may use, one at a time.
+
+    failure  why the last write failed; None if it succeeded
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
@@ -80,7 +83,7 @@ class Database:
         self._files = [FileIdentity(path) for path in (self.path, *beside) if path.exists()]
 
     def check_files(self) -> None:
-        """Refuse to go on with files that were deleted, moved away or replaced since they were opened."""
+        """Refuse to continue with files that were deleted, moved away or replaced since they were opened."""
         with translated(self.path, self._failed):
             self._refuse_other_files()
 
@@ -90,7 +93,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that is written inside is durable when the block has ended, or, after any error, nothing is."""
+        """Make everything that is written inside the block durable when it ends; after any error, nothing of it."""
         with self._lock, translated(self.path, self._failed):
             self._refuse_other_files()
             self.connection.execute("BEGIN IMMEDIATE")
@@ -106,7 +109,7 @@ class Database:
             self.failure = None
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """One durable statement; how many rows it changed."""
+        """Execute one statement durably; return how many rows it changed."""
         with self._lock, translated(self.path, self._failed):
             self._refuse_other_files()
             changed = self.connection.execute(sql, values).rowcount
@@ -114,38 +117,38 @@ class Database:
             return changed
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         with self._lock, translated(self.path):
             return self.connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query."""
-        found = self.rows(sql, values)
-        return found[0] if found else None
+        """Return the first row of a query, or None."""
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
 
     def problems(self, tables: Sequence[str] = ()) -> list[str]:
-        """What SQLite finds wrong: of some tables quickly, of the whole file (without `tables`) thoroughly."""
-        found: list[str] = []
+        """Return what SQLite finds wrong: quickly in some tables; without `tables`, thoroughly in the complete file."""
+        problems: list[str] = []
         for check in [f"quick_check('{table}')" for table in tables] or ["integrity_check", "foreign_key_check"]:
-            # An answer is "ok" or one problem a row; foreign_key_check answers nothing if all is well.
+            # The result is "ok" or one problem per row; foreign_key_check returns no row if nothing is wrong.
             try:
-                found += [str(row[0]) for row in self.rows(f"PRAGMA {check}") if row[0] != "ok"]
+                problems += [str(row[0]) for row in self.rows(f"PRAGMA {check}") if row[0] != "ok"]
             except StorageFailed as failure:
                 if failure.kind != "corrupt":
                     raise
-                found.append(failure.reason)  # so damaged that the check itself stops
-        return found
+                problems.append(failure.reason)  # so damaged that the check itself fails
+        return problems
 
     def truncate_log(self) -> bool:
-        """Move the log into the file and empty it; False if a reader of another connection is in the way."""
+        """Move the log into the file and empty it; return False if a reader of another connection prevents that."""
         with self._lock, translated(self.path, self._failed):
             (busy, _, _) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
     def copy_to(self, target: Path) -> None:
-        """A consistent copy while others write, whole or absent at `target`; an existing file is refused."""
+        """Write a consistent copy while others write: complete at `target`, or not there; refuse an existing file."""
         if target.exists():
-            raise BadInput(f"{target} exists already: give the name of a new file.")
+            raise BadInput(f"{target} exists already; give the name of a new file.")
         part = target.with_name(target.name + ".part")
         with self._lock, translated(target):
             part.unlink(missing_ok=True)
@@ -167,19 +170,19 @@ class Database:
             self.connection.close()
 
     def _failed(self, failure: StorageFailed) -> None:
-        if failure.kind != "refused":  # a constraint did its work: the disk is well
+        if failure.kind != "refused":  # a constraint did its work; the disk is fine
             self.failure = failure
 
 
 def _create(path: Path) -> None:
-    # Made here, so that nobody else can read it; SQLite gives its log the same rights. Never opened if it is there:
-    # closing any handle of a file gives up this process's POSIX locks on it, SQLite's own among them.
+    # Created here, so that nobody else can read it; SQLite gives its log the same permissions. An existing file is not
+    # opened: closing any handle of a file releases this process's POSIX locks on it, SQLite's own included.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable; Windows does so by itself and cannot open folders."""
+    """Make the names in a folder durable; Windows does this by itself and cannot open folders."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

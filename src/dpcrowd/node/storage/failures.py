@@ -1,7 +1,7 @@
-"""Failures of the disk in words: what is wrong and what to do, never a traceback of sqlite3.
+"""Failures of the disk as sentences: what is wrong and what to do, never a traceback of sqlite3.
 
 A node that cannot write cannot pay, so it stops sampling; it needs one class to catch and one line to show. The texts
-name files and kinds of failure only: no value that was to be written is ever part of them.
+name files and kinds of failure only, never a value that was to be written.
 """
 
 from __future__ import annotations
@@ -14,30 +14,36 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError, SlotTaken
 
-__all__ = ["SlotTaken", "StorageFailed", "translated"]
+__all__ = ["RESTORE", "SlotTaken", "StorageFailed", "translated"]
 
-_DAMAGED = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
+RESTORE = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
+"""What to do about a damaged database."""
+_BUSY = ("busy", "another process is writing", "wait for it, or stop the program that has the file open")
 _KINDS: dict[int, tuple[str, str, str]] = {
     sqlite3.SQLITE_FULL: ("full", "the disk is full", "free some space"),
-    sqlite3.SQLITE_CORRUPT: ("corrupt", "the database is damaged", _DAMAGED),
-    sqlite3.SQLITE_NOTADB: ("corrupt", "the file is not a database", _DAMAGED),
-    sqlite3.SQLITE_IOERR: ("io", "the disk does not read or write", "look at the system's log for errors of the disk"),
-    sqlite3.SQLITE_READONLY: ("read-only", "the file cannot be written", "check the owner and rights of the folder"),
-    sqlite3.SQLITE_PERM: ("read-only", "access is denied", "check the owner and rights of the folder"),
-    sqlite3.SQLITE_CANTOPEN: ("missing", "the file cannot be opened", "check that the folder exists and its rights"),
-    sqlite3.SQLITE_BUSY: ("busy", "another process is writing", "wait for it, or end the program that holds the file"),
-    sqlite3.SQLITE_LOCKED: (
-        "busy",
-        "another process is writing",
-        "wait for it, or end the program that holds the file",
+    sqlite3.SQLITE_CORRUPT: ("corrupt", "the database is damaged", RESTORE),
+    sqlite3.SQLITE_NOTADB: ("corrupt", "the file is not a database", RESTORE),
+    sqlite3.SQLITE_IOERR: ("io", "the disk cannot be read or written", "look for disk errors in the system log"),
+    sqlite3.SQLITE_READONLY: (
+        "read-only",
+        "the file cannot be written",
+        "check the owner and permissions of the folder",
     ),
-    sqlite3.SQLITE_CONSTRAINT: ("refused", "the database refused the change", "report this: it is a fault of dpcrowd"),
+    sqlite3.SQLITE_PERM: ("read-only", "access is denied", "check the owner and permissions of the folder"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "missing",
+        "the file cannot be opened",
+        "check that the folder exists, and its permissions",
+    ),
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_CONSTRAINT: ("refused", "the database refused the change", "report this: it is a bug in dpcrowd"),
 }
-_OTHER = ("other", "the database failed", "run the doctor on this node")
+_OTHER = ("other", "the database failed", "run 'dpcrowd node doctor' for this node")
 
 
 class StorageFailed(DpcrowdError):
-    """The node's storage does not work. `kind` is one word, `reason` says what is wrong, `fix` what to do.
+    """The node's storage does not work: `kind` is one word, `reason` says what is wrong, `fix` what to do.
 
     Kinds: full, corrupt, io, read-only, missing, replaced, busy, locked (by another node), newer (a later schema),
     older, refused, closed, other.
@@ -55,18 +61,18 @@ class StorageFailed(DpcrowdError):
 
 @contextmanager
 def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None) -> Iterator[None]:
-    """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, which `failed` gets to see."""
+    """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, and pass it to `failed`."""
     try:
         yield
-    except StorageFailed as known:
-        if failed is not None:
-            failed(known)
-        raise
-    except (sqlite3.Error, OSError) as error:
-        failure = _failure(error, path)
+    except StorageFailed as failure:
         if failed is not None:
             failed(failure)
-        raise failure from None
+        raise
+    except (sqlite3.Error, OSError) as error:
+        translation = _failure(error, path)
+        if failed is not None:
+            failed(translation)
+        raise translation from None
 
 
 def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
@@ -74,7 +80,9 @@ def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
         _, reason, fix = _KINDS[sqlite3.SQLITE_FULL]
         return StorageFailed("full", f"{path}: {reason} ({errno.errorcode[error.errno]})", fix)
     if isinstance(error, OSError):
-        return StorageFailed("io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and disk")
+        return StorageFailed(
+            "io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and the disk"
+        )
     if isinstance(error, sqlite3.ProgrammingError):
         return StorageFailed("closed", f"{path}: the database is closed", "start the node again")
     code = getattr(error, "sqlite_errorcode", None)

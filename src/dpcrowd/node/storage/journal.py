@@ -1,24 +1,24 @@
 """Check-ins of open slots: one append-only file per slot, durable before anything in it is acknowledged.
 
 A file exists from the moment its slot opens, whether or not anybody checks in, and is deleted once the slot has been
-counted. So nothing of a slot is left on the disk afterwards, not even the space that it took, and nothing that is left
+counted. So nothing of a slot stays on the disk afterwards, not even the space that it took, and nothing on the disk
 depends on who was there.
 
     head     magic (16 bytes), hash key (32), nanoseconds missed (8), flags (4), kind (4)
     records  length (4), CRC-32 (4), content: opaque here (see `dpcrowd.node.ingest.blobs`)
 
-The hash key is new for each slot, made by the operating system's generator. Forgetting overwrites the key first: what
-is left of a slot that is being forgotten names nobody. Then the records are overwritten and the file is deleted. What
-the file system keeps in blocks that it has freed is beyond us; that takes an encrypted disk.
+The hash key is new for each slot, from the operating system's generator. Forgetting a slot overwrites the key first, so
+that a partly deleted file identifies nobody; then the records are overwritten and the file is deleted. The node cannot
+erase what the file system keeps in freed blocks; an encrypted disk protects that.
 
-A record that a crash has cut off was never acknowledged; it is dropped, with whatever stands behind it. Whether a slot
-is sampled must not depend on that, since it tells whether somebody was checking in at that moment. It depends on what
-the node has missed of the slot, which follows from downtime alone: `alive` holds the last time at which the node was
-known to run.
+A record that a crash has cut off was never acknowledged; it is dropped, with everything after it. Whether a slot is
+sampled must not depend on that, since it reveals whether somebody was checking in at that moment. It depends on how
+much of the slot the node has missed, which follows from downtime alone: `alive` holds the last time at which the node
+was known to run.
 
 Nothing is written once the folder, or the file, is no longer where it was opened (see `identity`).
 
-Slots are known by the time at which they open: numbers begin again with a new epoch.
+Slots are identified by the time at which they open: numbers begin again with a new epoch.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = ["KEY_BYTES", "MISSED_ALL", "NEVER", "Journal", "SlotForgotten", "eras
 
 KEY_BYTES = 32
 MISSED_ALL = (1 << 63) - 1
-"""Nanoseconds missed of a slot of which nothing can be relied on."""
+"""Nanoseconds missed of a slot that cannot be relied on."""
 NEVER = (1 << 63) - 1
-"""As the last sign of life: what was missed since then is not known."""
+"""A last sign of life that says nothing: how much was missed since then is unknown."""
 
 _MAGIC = b"dpcrowd journal\x02"
 _HEAD = struct.Struct(f"<16s{KEY_BYTES}sQII")
@@ -63,7 +63,7 @@ _BLOCK = 4 << 20
 
 
 class SlotForgotten(BadInput):
-    """The journal has no key of the slot: it was never opened, or the slot is over."""
+    """The journal has no key for the slot: it was never opened, or the slot is over."""
 
 
 @dataclass
@@ -80,11 +80,11 @@ class _File:
 
 
 class Journal:
-    """The files of the open slots, for several threads. They are part of no backup.
+    """The files of the open slots, safe for several threads. They are never part of a backup.
 
-    limit  bytes that one slot may take; a slot that reaches it keeps nothing more, and `usable` says so
-    kind   a number that says what is taken in; a slot that was opened for another kind is not usable
-    check_ledger  refuses if the ledger is not where it was, either: then it is the ledger that has to be put back
+    limit         bytes that one slot may take; a slot that reaches it stores nothing more, and `limit_hit` says so
+    kind          a number that says what is accepted; a slot that was opened for another kind cannot be relied on
+    check_ledger  raises if the ledger is not where it was, either: then the ledger has to be put back
     damaged       slots whose files could not be read when the journal was opened: their check-ins are lost
     """
 
@@ -105,21 +105,21 @@ class Journal:
         self._lock = threading.Lock()
         self._files: dict[int, _File] = {}
         self._alive: int | None = None
-        self._held: int | None = None  # the folder: its inode is not given to another one meanwhile
+        self._folder_handle: int | None = None  # keeps the folder's inode from being reused
         with translated(folder):
             try:
                 folder.mkdir(mode=0o700, exist_ok=True)
             except FileExistsError:
                 raise journal_in_the_way(folder, running=False) from None
-            self._held = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
-            self._place = FileIdentity(folder, self._held)
+            self._folder_handle = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
+            self._place = FileIdentity(folder, self._folder_handle)
             for path in sorted(folder.glob(f"*{_SUFFIX}")):
                 self._load(path)
 
     # -------------------------------------------------------------------------------------------------- opening
 
     def slot_key(self, opens_ns: int) -> bytes:
-        """The key with which the slot's users are hashed; made, with the slot's file, if there is none yet."""
+        """Return the key with which the slot's users are hashed; create it, and the slot's file, if there is none."""
         with self._lock, self._translated():
             return (self._files.get(opens_ns) or self._create(opens_ns)).key
 
@@ -140,10 +140,10 @@ class Journal:
         return self._files[opens_ns]
 
     def _load(self, path: Path) -> None:
-        """Take up a file of an earlier life; one that says nothing is deleted.
+        """Load the file of an earlier life, or delete it if it holds nothing.
 
-        A head that was cut off, or overwritten with zeros, is what a crash leaves of a file that was being made or
-        forgotten. Any other wrong head is damage: whatever was acknowledged is lost, and the slot cannot be sampled.
+        A head that is cut off, or overwritten with zeros, is what a crash leaves of a file that was being created or
+        forgotten. Any other wrong head is damage: acknowledged check-ins are lost, and the slot cannot be sampled.
         """
         handle = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         head = os.pread(handle, _HEAD.size, 0)
@@ -165,24 +165,24 @@ class Journal:
     # -------------------------------------------------------------------------------------------------- records
 
     def append(self, opens_ns: int, record: bytes) -> None:
-        """On disk when it returns; the slot must be open."""
+        """Store a record of an open slot; it is on disk when this returns."""
         if self.append_all([(opens_ns, record)]):
             raise _closed(opens_ns)
 
     def append_all(self, records: Sequence[tuple[int, bytes]]) -> set[int]:
-        """(slot, record) of several requests, on disk when it returns; gives the slots that are not open any more."""
+        """Store (slot, record) pairs, which are on disk when this returns; return the slots that are no longer open."""
         by_slot: dict[int, list[bytes]] = {}
         for opens_ns, record in records:
             by_slot.setdefault(opens_ns, []).append(record)
-        gone = set()
+        closed = set()
         for opens_ns, contents in by_slot.items():
             with self._lock, self._translated():
                 file = self._files.get(opens_ns)
                 if file is None:
-                    gone.add(opens_ns)
+                    closed.add(opens_ns)
                 else:
                     self._append(file, contents)
-        return gone
+        return closed
 
     def _append(self, file: _File, contents: Sequence[bytes]) -> None:
         self._check(FileIdentity(file.path, file.handle))
@@ -198,13 +198,13 @@ class Journal:
             _write_all(file.handle, block, file.size)
             _sync(file.handle)
         except BaseException:
-            with suppress(OSError):  # what was cut off is dropped at the next start, too
+            with suppress(OSError):  # otherwise the next start drops the incomplete record
                 os.ftruncate(file.handle, file.size)
             raise
         file.size += len(block)
 
     def batches(self, opens_ns: int) -> Iterator[bytes]:
-        """What was acknowledged for a slot, in that order."""
+        """Yield what was acknowledged for a slot, in that order."""
         with self._lock:
             file = self._files.get(opens_ns)
         if file is None:
@@ -214,9 +214,9 @@ class Journal:
     # --------------------------------------------------------------------------------------- what a node has missed
 
     def attend(self, opens_ns: int, missed_ns: int) -> None:
-        """The node counts this slot from now on, and was not there for so long before.
+        """Note that the node counts this slot from now on, and missed `missed_ns` of it before.
 
-        Only a slot that was attended to can be complete: that a check-in has made a slot's file says nothing.
+        Only a slot that was attended to can be complete: a file that a check-in has created proves nothing.
         """
         with self._lock, self._translated():
             file = self._files.get(opens_ns) or self._create(opens_ns)
@@ -224,7 +224,7 @@ class Journal:
             self._mark(file, missed_ns=missed_ns, flags=file.flags | _ATTENDED)
 
     def missed(self, opens_ns: int) -> int:
-        """Nanoseconds of the slot in which the node was not there; `MISSED_ALL` if the slot cannot be relied on."""
+        """Return how many nanoseconds of the slot the node has missed; `MISSED_ALL` if it cannot be relied on."""
         with self._lock:
             file = self._files.get(opens_ns)
             if file is None or file.kind != self.kind or not file.flags & _ATTENDED:
@@ -232,13 +232,13 @@ class Journal:
             return file.missed_ns
 
     def limit_hit(self, opens_ns: int) -> bool:
-        """Whether the slot took more than a slot may: what came after that is not kept."""
+        """Whether the slot has reached the limit: what came after that is not stored."""
         with self._lock:
             file = self._files.get(opens_ns)
             return file is not None and bool(file.flags & _LIMIT_HIT)
 
     def add_missed(self, opens_ns: int, missed_ns: int) -> None:
-        """The node was not there for so long, after it had attended to the slot; otherwise `attend` will say so."""
+        """Add time that the node missed of a slot which it attends to; of other slots `attend` will record it."""
         with self._lock, self._translated():
             file = self._files.get(opens_ns)
             if file is not None and file.flags & _ATTENDED and missed_ns > 0:
@@ -251,7 +251,7 @@ class Journal:
         _sync(file.handle)
 
     def stamp(self, at_ns: int) -> None:
-        """The node runs at this time; on disk when it returns."""
+        """Record that the node runs at this time; it is on disk when this returns."""
         with self._lock, self._translated():
             if self._alive is None:
                 flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -262,7 +262,7 @@ class Journal:
             _sync(self._alive)
 
     def last_stamp(self) -> int | None:
-        """The last time at which the node is known to have run; None if it is not known."""
+        """Return the last time at which the node is known to have run; None if unknown."""
         content = self._alive_content()
         with suppress(struct.error):
             at_ns, check = _ALIVE.unpack(content)
@@ -271,7 +271,7 @@ class Journal:
         return None
 
     def stamp_damaged(self) -> bool:
-        """Whether there is a last sign of life that cannot be read; an empty one is what a crash leaves."""
+        """Whether the last sign of life cannot be read; an empty file is not damage, but what a crash leaves."""
         return bool(self._alive_content()) and self.last_stamp() is None
 
     def _alive_content(self) -> bytes:
@@ -283,12 +283,12 @@ class Journal:
     # ----------------------------------------------------------------------------------------------- forgetting
 
     def pending(self) -> list[int]:
-        """When the slots open that have a file here; after a restart those to restore, or to forget."""
+        """Return when the slots open that have a file; after a restart they are to be restored, or forgotten."""
         with self._lock:
             return sorted(self._files)
 
     def forget(self, opens_ns: int) -> None:
-        """Overwrite and delete a slot's key and records; overwrite them even if the folder was moved away."""
+        """Overwrite and delete a slot's key and records, even if the folder was moved away."""
         with self._lock:
             file = self._files.pop(opens_ns, None)
         if file is not None:
@@ -296,7 +296,7 @@ class Journal:
                 _erase(file.handle, file.path)
 
     def forget_before(self, at_ns: int) -> None:
-        """Forget every slot that opens before a time; one that fails keeps none of the others."""
+        """Forget every slot that opens before a time; a slot that fails does not stop the others."""
         failures = []
         for opens_ns in self.pending():
             if opens_ns < at_ns:
@@ -308,7 +308,7 @@ class Journal:
             raise failures[0]
 
     def close(self) -> None:
-        """Nothing is deleted."""
+        """Close all files without deleting anything."""
         with self._lock:
             for file in self._files.values():
                 os.close(file.handle)
@@ -316,17 +316,17 @@ class Journal:
             if self._alive is not None:
                 os.close(self._alive)
                 self._alive = None
-            if self._held is not None:
-                os.close(self._held)
-                self._held = None
+            if self._folder_handle is not None:
+                os.close(self._folder_handle)
+                self._folder_handle = None
 
     def check_folder(self) -> None:
-        """Refuse to go on with a folder that was deleted, moved away or replaced."""
+        """Refuse to continue with a folder that was deleted, moved away or replaced."""
         with translated(self.folder, self._failed):
             self._check(self._place)
 
     def _check(self, file: FileIdentity) -> None:
-        """Refuse a file or folder that is not the one that was opened, with what puts that right."""
+        """Refuse a file or folder that is not the one that was opened, and say how to fix that."""
         try:
             file.check()
         except StorageFailed as failure:
@@ -337,7 +337,7 @@ class Journal:
 
     @contextmanager
     def _translated(self, *, forgetting: bool = False) -> Iterator[None]:
-        """`failure` is what the last write failed of, or None."""
+        """Translate failures, check the folder, and set `failure` to why the last write failed, or None."""
         with translated(self.folder, self._failed):
             if not forgetting:
                 self._check(self._place)
@@ -351,7 +351,7 @@ class Journal:
 
 
 def _closed(opens_ns: int) -> SlotForgotten:
-    return SlotForgotten(f"the slot from {utc_text(opens_ns)} is not open in the journal: open it first.")
+    return SlotForgotten(f"the slot from {utc_text(opens_ns)} is not open in the journal; open it first.")
 
 
 def _write_all(handle: int, content: bytes, at: int) -> None:
@@ -371,7 +371,7 @@ def _sync(handle: int) -> None:
 
 
 def _records(handle: int, size: int) -> Iterator[bytes]:
-    """The records up to `size`, or up to the first that is not as it was written."""
+    """Yield the records up to `size`, or up to the first that is damaged."""
     at = _HEAD.size
     while at + _RECORD.size < size:
         length, check = _RECORD.unpack(_read_exactly(handle, _RECORD.size, at))
@@ -397,12 +397,12 @@ def _read_exactly(handle: int, length: int, at: int) -> bytes:
 
 
 def _end_of_records(handle: int) -> int:
-    """Where the records end that are as they were written."""
+    """Return where the undamaged records end."""
     return _HEAD.size + sum(_RECORD.size + len(record) for record in _records(handle, os.fstat(handle).st_size))
 
 
 def erase(path: Path) -> None:
-    """Overwrite and delete a file, if it is there."""
+    """Overwrite and delete a file, if it exists."""
     if path.exists():
         with translated(path):
             _erase(os.open(path, os.O_RDWR), path)

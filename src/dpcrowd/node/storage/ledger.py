@@ -1,10 +1,10 @@
 """The durable ledger: what was paid, when, and for which noisy values.
 
-It belongs to its folder and is keyed by UTC time, so a new epoch, slot length, epsilon, network id or restart never
-refills it. Rows are added and never changed or deleted. What may be paid, promised or lost is decided by the account
-(`privacy.account`). Here it is loaded, asked again inside the transaction that writes, with the rows of all other
-processes in it, and what is new in it is appended: two processes cannot spend the same rest, and what was refused has
-changed nothing.
+The ledger belongs to its folder and is keyed by UTC time, so a new epoch, slot length, epsilon, network id or restart
+never refills it. Rows are added and never changed or deleted. The account (`privacy.account`) decides what may be paid,
+declared or lost. This module loads it, asks it again inside the transaction that writes, with the rows of all other
+processes in it, and appends what is new: two processes cannot spend the same remaining budget, and a refusal changes
+nothing.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage.account_rows import append, fetcher, load
 from dpcrowd.node.storage.database import Database
-from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.storage.failures import RESTORE, StorageFailed
 from dpcrowd.node.storage.identity import put_back
-from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event
+from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, put_complete
 from dpcrowd.privacy.account import EVER, Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps, elapsed_start
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, Slots, UserBounds
 from dpcrowd.privacy.payments import Payment
-from dpcrowd.privacy.promise import Promise, Slots, UserBounds
 from dpcrowd.privacy.units import format_epsilon, utc_text
 
-__all__ = ["Ledger", "Sample"]
+__all__ = ["LedgerStore", "Sample"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was drawn for a slot: after a crash these values are sent again, and never others."""
+    """What was drawn for a slot: after a crash the same values are sent again, never new ones."""
 
     counter: int
     slot: int
@@ -40,82 +40,99 @@ class Sample:
     noisy: bytes
 
 
-class Ledger:
-    """The ledger as one network sees it: it reads everybody's rows and writes its own."""
+class LedgerStore:
+    """The stored ledger as one network sees it: it reads the rows of all networks and writes its own."""
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
         self._database = database
         self._reader = reader
         self._network = network
-        self._loaded: Account | None = None  # what was loaded last, of which only the payments are used again
-        self._committed = 0  # the highest counter that this process has put on disk
+        self._cached: Account | None = None  # the account that was loaded last; only its payments are reused
+        self._highest = 0  # the highest counter that this process has stored
 
     # --------------------------------------------------------------------------------------------------- the account
 
     def account(self, opens_ns: int, slots: Slots | None = None) -> Account:
-        """What is on the disk now, with all payments that count against a slot which opens at a time, or later.
+        """Load the account, with all payments that count against slots opening at `opens_ns` or later.
 
-        slots  those of the own network, as configured
+        slots  the slots of the own network, as configured
         """
-        # By the writer's connection: readers of estimates must not delay a slot.
-        account = self._loaded = load(self._database.rows, self._network, opens_ns, self._loaded)
-        return replace(account, given=slots)
+        # This uses the writer's connection: readers of estimates must not delay a slot.
+        account = self._cached = load(self._database.rows, self._network, opens_ns, self._cached)
+        return replace(account, configured=slots)
 
-    def may(self, opens_ns: int) -> Allowance:
-        """What a slot that opens at a time may cost, so that every promise on this ledger holds, and why no more."""
-        return self.account(opens_ns).may(opens_ns)
+    def allowance(self, opens_ns: int) -> Allowance:
+        """Return what the slot opening at `opens_ns` may cost so that every guarantee on this ledger holds."""
+        return self.account(opens_ns).allowance(opens_ns)
 
-    def spent_since(self, at_ns: int) -> list[Payment]:
-        """All payments, of all networks, for slots that closed after a time; oldest first. For times see `dated`."""
+    def payments_since(self, at_ns: int) -> list[Payment]:
+        """Return the payments of all networks for slots that closed after a time, see `Account.payments_after`."""
         account = self.account(EVER)
-        return account.dated(elapsed_start(account.jumps, at_ns))
+        return account.payments_after(elapsed_start(account.jumps, at_ns))
 
     def _load(self, connection: sqlite3.Connection, opens_ns: int) -> Account:
-        return load(fetcher(connection), self._network, opens_ns, self._loaded)
+        return load(fetcher(connection), self._network, opens_ns, self._cached)
 
     # ----------------------------------------------------------------------------------------------------- payments
 
     def pay(
         self, connection: sqlite3.Connection, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes
     ) -> tuple[int, Account]:
-        """Inside a transaction: one payment with the values that it bought; the new counter, and the account then."""
+        """Add a payment and the values that it bought, inside a transaction; return the new counter and account."""
         before = self._load(connection, opens_ns)
         after = before.pay(slot, opens_ns, length_ns, nano)
         append(connection, before, after)
         connection.execute("INSERT INTO noisy VALUES (?, ?)", (after.count, noisy))
-        return self._count(connection, 0), after
+        return self._next_counter(connection, 0), after
 
     def committed(self, counter: int, account: Account) -> None:
-        """A payment is on disk: whatever comes later has a higher counter."""
-        self._committed, self._loaded = max(counter, self._committed), account
+        """Note that a payment is stored: every later one has a higher counter."""
+        self._highest, self._cached = max(counter, self._highest), account
 
-    def mark_lost(self, from_ns: int, to_ns: int, nano: int, reason: str, *, at_ns: int, counter: int = 0) -> int:
-        """The operator confirms that payments between two times are lost: they count as `nano`, none is drawn again.
+    def book_loss(
+        self,
+        from_ns: int,
+        to_ns: int,
+        nano: int,
+        reason: str,
+        *,
+        at_ns: int,
+        counter: int = 0,
+        complete_until: int | None = None,
+    ) -> int:
+        """Book the operator's decision that payments between two times are lost; return the new counter.
 
-        `counter` is the highest that a neighbour remembers: the ledger goes on above it. Logged; the new counter.
+        The lost payments count as `nano` together, and no slot of that time is drawn again. Loss, counter, log entry
+        and `complete_until` are stored in one transaction: if only some of them were, the node would ask the operator
+        again, and the second answer would block the budget twice.
+
+        counter         the highest one that a neighbour remembers; the ledger continues above it
+        complete_until  the last slot up to which the ledger is complete once the loss is booked
         """
         if not 0 <= counter <= LARGEST_COUNTER:
-            raise BadInput(f"a counter of {counter}; allowed: 0 to {LARGEST_COUNTER}.")
+            raise BadInput(f"the counter that a neighbour remembers is {counter}; allowed: 0 to {LARGEST_COUNTER}.")
         with self._database.transaction() as connection:
             before = self._load(connection, to_ns)
-            after = before.lose(from_ns, to_ns, nano)
+            after = before.book_loss(from_ns, to_ns, nano)
             append(connection, before, after, reason)
-            new = self._count(connection, counter)
+            new = self._next_counter(connection, counter)
             span = f"{utc_text(from_ns)} to {utc_text(to_ns)} counts as ε={format_epsilon(nano)}"
             add_event(connection, self._network, at_ns, "loss", f"{span}: {reason}")
+            if complete_until is not None:
+                put_complete(connection, self._network, complete_until)
         self.committed(new, after)
         return new
 
-    def _count(self, connection: sqlite3.Connection, at_least: int) -> int:
-        """One more payment of this network; its new counter."""
+    def _next_counter(self, connection: sqlite3.Connection, at_least: int) -> int:
+        """Count one more payment of this network; return its counter, which is above `at_least`."""
         connection.execute(
             "INSERT INTO tally VALUES (?, ? + 1) ON CONFLICT DO UPDATE SET counter = max(counter, ?) + 1",
             (self._network, at_least, at_least),
         )
         (counter,) = connection.execute("SELECT counter FROM tally WHERE network = ?", (self._network,)).fetchone()
-        if counter <= self._committed:
+        if counter <= self._highest:
             path = self._database.path
-            raise put_back("replaced", f"{path} has fewer payments than before: it was overwritten by an older one")
+            raise put_back("replaced", f"{path} has fewer payments than before: it was overwritten by an older copy")
         return int(counter)
 
     # ----------------------------------------------------------------------------------------------------- promises
@@ -132,56 +149,56 @@ class Ledger:
         at_ns: int = 0,
         text: Callable[[Account], str] = lambda account: "",
     ) -> bool:
-        """State this network's promise, as configured now (`Account.declare`); whether a new horizon begins with it.
+        """Declare this network's guarantee, as configured now (`Account.declare`); return whether a new horizon begins.
 
         slots  when the network's slots open
-        text   for the operator's log, if a new horizon begins; it is given the account with all payments
+        text   makes the entry of the operator's log, if a new horizon begins, from the account with all payments
         """
         grid = {} if slots is None else {"slot_ns": slots.length_ns, "epoch_ns": slots.epoch_ns}
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)
             after = before.declare(nano, span_ns, bounds=bounds, roaming=roaming, horizon_slot=horizon_slot, **grid)
-            new, old = after.own, before.promise_of(self._network)
+            new, old = after.own, before.guarantee_of(self._network)
             since_ns = 0 if old is None else old.since_ns
-            begun = new.span_ns is None and new.since_ns > since_ns and after.count > 0
-            told = text(self._load(connection, EVER)) if begun else ""
+            begins = new.span_ns is None and new.since_ns > since_ns and after.count > 0
+            entry = text(self._load(connection, EVER)) if begins else ""
             append(connection, before, after)
-            if old is not None and self._other_slots(connection, new, old):
-                # The scheme's state counts other slots: the node has to begin anew, from the ledger.
+            if old is not None and self._slots_changed(connection, new, old):
+                # The scheme's state refers to other slots: the node has to start afresh, from the ledger.
                 connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
             if new.span_ns is None and new.since_ns < since_ns:
-                again = (
-                    f"the horizon of '{self._network}' is the one that all servers have, not one that began here "
-                    f"alone: payments since {utc_text(new.since_ns)} count again"
+                reason = (
+                    f"the horizon of '{self._network}' is the one of all servers, not one that began only here: "
+                    f"payments since {utc_text(new.since_ns)} count again"
                 )
-                add_event(connection, self._network, at_ns, "horizon", again)
-            if begun:
-                add_event(connection, self._network, at_ns, "new-horizon", told)
-        return begun
+                add_event(connection, self._network, at_ns, "horizon", reason)
+            if begins:
+                add_event(connection, self._network, at_ns, "new-horizon", entry)
+        return begins
 
     def new_horizon(self, since_ns: int, at_ns: int, text: str) -> None:
-        """The operator begins a new horizon, where `Account.next_horizon` says. Logged."""
+        """Begin a new horizon at `Account.next_horizon_start`, as the operator decided, and log it."""
         with self._database.transaction() as connection:
             before = self._load(connection, since_ns)
             append(connection, before, before.new_horizon(since_ns, at_ns))
-            # The scheme's state has spent the old horizon: the node has to begin anew, from the ledger.
+            # The scheme's state has spent the old horizon: the node has to start afresh, from the ledger.
             connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
             add_event(connection, self._network, at_ns, "new-horizon", text)
 
     def withdraw(self, network: str, at_ns: int, text: str) -> None:
-        """The operator ends a network for good: its promise no longer binds others, its payments stay. Logged."""
+        """End a network for good, as the operator decided, and log it; its payments stay."""
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)
             append(connection, before, before.withdraw(network))
             add_event(connection, network, at_ns, "withdrawn", text)
 
-    def _other_slots(self, connection: sqlite3.Connection, new: Promise, old: Promise) -> bool:
-        """Whether slots have other numbers or times than when the network was here last."""
+    def _slots_changed(self, connection: sqlite3.Connection, new: NetworkGuarantee, old: NetworkGuarantee) -> bool:
+        """Whether slots have other numbers or times than when the network last declared its guarantee."""
         if new.slot_ns == 1:
             return False
         if old.slot_ns > 1:
             return (new.slot_ns, new.epoch_ns) != (old.slot_ns, old.epoch_ns)
-        last = connection.execute(  # a ledger of an earlier version: its last sample tells
+        last = connection.execute(  # in a ledger of an earlier version only the last sample shows it
             "SELECT slot, opens_ns, closes_ns FROM ledger WHERE network = ? AND kind = 'sample' "
             "ORDER BY counter DESC LIMIT 1",
             (new.network,),
@@ -191,13 +208,13 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------------- clocks
 
     def set_clock(self, at_ns: int, moved_ns: int, steps: ClockSteps | None = None) -> ClockSteps:
-        """The clock said `at_ns` and was set by `moved_ns`, ahead or (below 0) back. Logged, if it counts.
+        """Record that the clock read `at_ns` and was set by `moved_ns`: ahead, or back if below 0; log it if it counts.
 
-        steps  what this life has seen its clock do before; given back with this step in it
+        steps  the steps of the clock that this life has seen so far; returned with this one added
         """
         steps = steps or ClockSteps()
-        if not moved_ns and not any(jump.left_ns for jump in self.account(at_ns).jumps):
-            return steps  # nothing that the clock could tell about
+        if not moved_ns and not any(jump.remaining_ns for jump in self.account(at_ns).jumps):
+            return steps  # no jump that a reading of the clock could reduce
         with self._database.transaction() as connection:
             before = self._load(connection, at_ns)
             after, steps = before.set_clock(steps, at_ns, moved_ns)
@@ -207,28 +224,28 @@ class Ledger:
                 add_event(connection, self._network, jump.at_ns + jump.moved_ns, "clock", text)
             for old, new in zip(before.jumps, after.jumps, strict=False):
                 if new.returned_ns > old.returned_ns:
-                    back = f"came back by {new.returned_ns / 1e9:.1f} s in all"
-                    text = f"at {utc_text(at_ns)} the clock, set ahead before, {back}"
+                    total = f"{new.returned_ns / 1e9:.1f} s in all"
+                    text = f"at {utc_text(at_ns)} the clock, which had been set ahead, was set back by {total}"
                     add_event(connection, self._network, at_ns - new.returned_ns, "clock", text)
         return steps
 
     # ------------------------------------------------------------------------------------------------------ reading
 
     def counter(self) -> int:
-        """Grows with every payment of this network; its neighbours remember it, and so expose an old copy."""
+        """Return the counter of this network's payments; neighbours remember it, and so expose an old copy."""
         row = self._reader.row("SELECT counter FROM tally WHERE network = ?", (self._network,))
         return 0 if row is None else int(row[0])
 
     def payments(self) -> int:
-        """How many there are, of all networks, confirmed losses among them."""
+        """Return the number of payments of all networks, confirmed losses included."""
         return self._count_and_total()[0]
 
     def total_spent(self) -> int:
-        """Nano-epsilon of all payments ever, of all networks, confirmed losses among them."""
+        """Return the nano-epsilon of all payments ever made, by all networks, confirmed losses included."""
         return self._count_and_total()[1]
 
     def sample(self, opens_ns: int) -> Sample | None:
-        """What this network drew for the slot that opens at a time; None if nothing, or no longer kept."""
+        """Return what this network drew for the slot opening at `opens_ns`; None if nothing, or no longer stored."""
         row = self._reader.row(
             "SELECT counter, slot, nano, noisy FROM ledger JOIN noisy USING (counter) "
             "WHERE network = ? AND kind = 'sample' AND opens_ns = ?",
@@ -237,17 +254,14 @@ class Ledger:
         return None if row is None else Sample(*row)
 
     def check(self) -> None:
-        """Refuse a ledger whose rows do not add up to its account: it must not be spent from."""
+        """Refuse a ledger whose payments do not add up to its account: nothing may be spent from it."""
         row = self._reader.row(
-            "SELECT account.counter = found.last AND account.total = found.total FROM account, "
-            "(SELECT coalesce(max(counter), 0) AS last, coalesce(sum(nano), 0) AS total FROM ledger) AS found"
+            "SELECT account.counter = sums.last AND account.total = sums.total FROM account, "
+            "(SELECT coalesce(max(counter), 0) AS last, coalesce(sum(nano), 0) AS total FROM ledger) AS sums"
         )
         if row != (1,):
-            raise StorageFailed(
-                "corrupt",
-                f"{self._reader.path}: the payments do not add up to the account",
-                "stop the node, keep the folder for inspection and restore the last backup into an empty folder",
-            )
+            reason = f"{self._reader.path}: the payments do not add up to the account"
+            raise StorageFailed("corrupt", reason, RESTORE)
 
     def _count_and_total(self) -> tuple[int, int]:
         row = self._reader.row("SELECT counter, total FROM account")

@@ -1,7 +1,7 @@
-"""One node a folder: a lock that the operating system gives back when its holder dies, however it dies.
+"""One node per folder: a lock that the operating system releases when its holder dies, however it dies.
 
 The lock is on an open file, not the existence of one: after kill -9 nothing has to be cleaned up, and a restart is not
-refused. The file holds the holder's process id, for the message to whoever comes second.
+refused. The file contains the holder's process id, which a second node shows in its error message.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["FileLock"]
 
 
 class FileLock:
-    """Held from creation to `close`; taking one that is held elsewhere raises `StorageFailed` of kind "locked"."""
+    """A lock held from creation to `close`; if another process holds it, `StorageFailed` of kind "locked" is raised."""
 
     def __init__(self, path: Path, what: str) -> None:
         with translated(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not _take(self._file):
+        if not _try_lock(self._file):
             holder = os.read(self._file, 20).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
             raise StorageFailed(
@@ -38,7 +38,7 @@ class FileLock:
             raise
 
     def close(self) -> None:
-        """Let go. The file stays: removing it would let two others lock different files of one name."""
+        """Release the lock. The file stays: without it two other processes could lock different files of one name."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)
@@ -48,8 +48,8 @@ class FileLock:
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(file: int) -> bool:
-        # Windows' locks keep others from reading, so the locked byte lies far behind the process id.
+    def _try_lock(file: int) -> bool:
+        # A lock on Windows prevents others from reading, so the locked byte lies far behind the process id.
         os.lseek(file, 1 << 20, os.SEEK_SET)
         try:
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
@@ -62,7 +62,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _take(file: int) -> bool:
+    def _try_lock(file: int) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,7 +1,6 @@
-"""The schema of the ledger's file, as a list of steps: a file of version n has had the first n of them.
+"""The schema of the ledger's file, as a list of steps: the first n steps have been applied to a file of version n.
 
-A step is never changed once it is in a release; a new one is added behind it. The ledger is copied before it is
-migrated.
+A step is never changed once it is in a release; new steps are appended. The ledger is copied before it is migrated.
 """
 
 from __future__ import annotations
@@ -150,13 +149,13 @@ LEDGER_STEPS: tuple[Step, ...] = (
 
 
 def migrate(database: Database, steps: Sequence[Step], *, keep_copy: bool) -> Path | None:
-    """Bring a file to the newest version, in one transaction; the copy made before, if one was."""
+    """Bring a file to the newest version in one transaction; return the path of the copy made before, or None."""
     version = check_version(database, steps)
     if version == len(steps):
         return None
     copy = None
     if keep_copy and version > 0:
-        copy = _unused(database.path, version)
+        copy = _unused_path(database.path, version)
         database.copy_to(copy)
     with database.transaction() as connection:
         for step in steps[version:]:
@@ -167,7 +166,7 @@ def migrate(database: Database, steps: Sequence[Step], *, keep_copy: bool) -> Pa
 
 
 def check_version(database: Database, steps: Sequence[Step], *, exact: bool = False) -> int:
-    """The file's version; one that this program does not know is refused, with `exact` also an older one."""
+    """Return the file's version; refuse one that is newer than this program and, with `exact`, also an older one."""
     row = database.row("PRAGMA user_version")
     version = int(row[0]) if row else 0
     if version > len(steps):
@@ -185,7 +184,8 @@ def check_version(database: Database, steps: Sequence[Step], *, exact: bool = Fa
     return version
 
 
-def _unused(path: Path, version: int) -> Path:
+def _unused_path(path: Path, version: int) -> Path:
+    """Return a path beside the file that does not exist yet, named after the version."""
     candidate = path.with_name(f"{path.stem}.schema-{version}{path.suffix}")
     number = 2
     while candidate.exists():

@@ -1,7 +1,7 @@
-"""Smaller things that outlive a restart: refusals by reason, what neighbours last said, what the operator did.
+"""Smaller records that outlive a restart: refusals by reason, what neighbours last reported, what the operator did.
 
-Refused messages of neighbours are counted exactly. Of refused check-ins only whether it happened in a slot is kept: an
-exact number would be a raw count of people. The table itself refuses any other number for them.
+Refused messages of neighbours are counted exactly. Of refused check-ins only whether it happened in a slot is stored:
+an exact number would be a raw count of people. The table itself rejects any other number for them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 Remembered = tuple[int, int, bytes, int]
-"""(slot in which a neighbour first said a counter, the counter, its proof, slot since which it is remembered)"""
+"""(slot in which a neighbour first reported a counter, the counter, its proof, slot since which it is remembered)"""
 LARGEST_COUNTER = 1 << 62
-"""A counter that no ledger reaches; a neighbour that says more must not break a commit."""
+"""A counter that no ledger reaches; a neighbour that reports a larger one must not break a commit."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """`count` messages, or at least one check-in, were refused for a reason in the slot that opens at a time."""
+    """`count` messages, or at least one check-in, were refused for a reason in the slot that opens at `opens_ns`."""
 
     opens_ns: int
     kind: Literal["message", "check-in"]
@@ -54,7 +54,7 @@ class Event:
 
 
 class Refusals:
-    """Refusals of one network."""
+    """The refusals of one network."""
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
         self._database = database
@@ -62,20 +62,20 @@ class Refusals:
         self._network = network
 
     def count(self, opens_ns: int, reason: str, n: int = 1) -> None:
-        """Messages, exactly. A commit each: in a busy node hand them to `Storage.commit_release` instead."""
+        """Count refused messages exactly, in a commit of their own; a busy node uses `Storage.commit_release`."""
         self.add([Refusal(opens_ns, "message", reason, n)])
 
     def happened(self, opens_ns: int, reason: str) -> None:
-        """Check-ins: only that it happened."""
+        """Record that check-ins were refused, but not how many."""
         self.add([Refusal(opens_ns, "check-in", reason)])
 
     def add(self, refusals: Iterable[Refusal]) -> None:
-        """Many in one commit."""
+        """Record several refusals in one commit."""
         with self._database.transaction() as connection:
             put_refusals(connection, self._network, refusals)
 
     def since(self, at_ns: int) -> list[Refusal]:
-        """Of slots that opened at or after a time, oldest first."""
+        """Return the refusals of slots that opened at or after a time, oldest first."""
         rows = self._reader.rows(
             "SELECT opens_ns, kind, reason, count FROM refusal WHERE network = ? AND opens_ns >= ? "
             "ORDER BY opens_ns, kind, reason",
@@ -85,9 +85,10 @@ class Refusals:
 
 
 class Memory:
-    """The highest ledger counter that each neighbour said: echoed to it, so that an old copy is exposed.
+    """The highest ledger counter that each neighbour reported, which is echoed to it and so exposes an old copy.
 
-    And up to which slot the own ledger was known to be complete: neighbours have to remember that far to vouch for it.
+    It also holds the last slot up to which the own ledger was known to be complete: to vouch for the ledger, neighbours
+    have to remember at least that far back.
     """
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
@@ -95,13 +96,13 @@ class Memory:
         self._reader = reader
         self._network = network
 
-    def remember(self, heard: Mapping[str, Remembered]) -> None:
-        """On disk when it returns. A counter below the one remembered changes nothing: it has to be exposed."""
+    def remember(self, reports: Mapping[str, Remembered]) -> None:
+        """Store what neighbours reported. A counter below the remembered one changes nothing: it has to be exposed."""
         with self._database.transaction() as connection:
-            put_memory(connection, self._network, heard)
+            put_memory(connection, self._network, reports)
 
     def remembered(self) -> dict[str, Remembered]:
-        """By neighbour; no proof of what was remembered before there were any."""
+        """Return what is remembered of each neighbour; records of early versions have an empty proof."""
         rows = self._reader.rows(
             "SELECT name, slot, counter, proof, coalesce(since, slot) FROM neighbour WHERE network = ?",
             (self._network,),
@@ -109,18 +110,13 @@ class Memory:
         return {name: (slot, counter, proof, since) for name, slot, counter, proof, since in rows}
 
     def complete_until(self) -> int | None:
-        """The last slot up to which the own ledger was known to be complete; None in a folder of version 0.1."""
+        """Return the last slot up to which the own ledger was known to be complete; None in a folder of version 0.1."""
         row = self._reader.row("SELECT until_slot FROM complete WHERE network = ?", (self._network,))
         return None if row is None else int(row[0])
 
-    def confirm_complete(self, until_slot: int) -> None:
-        """The operator has confirmed what was lost: with that, the ledger is complete."""
-        with self._database.transaction() as connection:
-            put_complete(connection, self._network, until_slot)
-
 
 class Events:
-    """The operator's log; of all networks on this ledger, since all share its budget."""
+    """The operator's log of all networks on this ledger, since they share its budget."""
 
     def __init__(self, database: Database, reader: Database, network: str) -> None:
         self._database = database
@@ -128,16 +124,17 @@ class Events:
         self._network = network
 
     def add(self, at_ns: int, kind: str, text: str) -> None:
+        """Append an entry to the log."""
         with self._database.transaction() as connection:
             add_event(connection, self._network, at_ns, kind, text)
 
     def all(self) -> list[Event]:
-        """Oldest first."""
+        """Return all entries, oldest first."""
         return [Event(*row) for row in self._reader.rows("SELECT at_ns, network, kind, text FROM event ORDER BY id")]
 
 
 def put_refusals(connection: sqlite3.Connection, network: str, refusals: Iterable[Refusal]) -> None:
-    """Inside a transaction."""
+    """Store refusals, inside a transaction."""
     connection.executemany(
         "INSERT INTO refusal VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
         "SET count = CASE kind WHEN 'message' THEN count + excluded.count ELSE 1 END",
@@ -145,26 +142,26 @@ def put_refusals(connection: sqlite3.Connection, network: str, refusals: Iterabl
     )
 
 
-def put_memory(connection: sqlite3.Connection, network: str, heard: Mapping[str, Remembered]) -> None:
-    """Inside a transaction."""
+def put_memory(connection: sqlite3.Connection, network: str, reports: Mapping[str, Remembered]) -> None:
+    """Store what neighbours reported of their ledgers, inside a transaction."""
     connection.executemany(
         "INSERT INTO neighbour (network, name, slot, counter, proof, since) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET slot = excluded.slot, counter = excluded.counter, proof = excluded.proof, "
         "since = excluded.since WHERE excluded.counter >= counter",
         [
             (network, name, slot, min(counter, LARGEST_COUNTER), proof, since)
-            for name, (slot, counter, proof, since) in heard.items()
+            for name, (slot, counter, proof, since) in reports.items()
         ],
     )
 
 
 def put_complete(connection: sqlite3.Connection, network: str, until_slot: int) -> None:
-    """Inside a transaction."""
+    """Store up to which slot the own ledger is complete, inside a transaction."""
     connection.execute("INSERT OR REPLACE INTO complete VALUES (?, ?)", (network, until_slot))
 
 
 def add_event(connection: sqlite3.Connection, network: str, at_ns: int, kind: str, text: str) -> None:
-    """Inside a transaction."""
+    """Append an entry to the operator's log, inside a transaction."""
     connection.execute(
         "INSERT INTO event (network, at_ns, kind, text) VALUES (?, ?, ?, ?)", (network, at_ns, kind, text)
     )

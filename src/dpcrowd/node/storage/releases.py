@@ -1,4 +1,4 @@
-"""Releases on disk: what each slot published, as vectors over the regions that were configured then."""
+"""Releases on disk: what was published for each slot, as vectors over the regions that were configured then."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ class Releases:
         self._network = network
 
     def latest(self, before_ns: int = _NEVER) -> SlotRelease | None:
-        """Of slots that open before a time."""
-        found = self._reader.row(
+        """Return the latest release of the slots that open before a time."""
+        row = self._reader.row(
             f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
             "WHERE network = ? AND opens_ns < ? ORDER BY opens_ns DESC LIMIT 1",
             (self._network, before_ns),
         )
-        return None if found is None else _release(found)
+        return None if row is None else _release(row)
 
     def between(
         self, from_ns: int, until_ns: int, *, regions: Sequence[str] | None = None, limit: int | None = None
     ) -> Iterator[SlotRelease]:
-        """Slots that open in [from_ns, until_ns), oldest first; read in pages, so that a slow reader holds nothing."""
+        """Yield the releases of slots that open in [from_ns, until_ns), oldest first.
+
+        They are read in pages, so that a slow reader keeps no lock.
+        """
         while limit is None or limit > 0:
             page = self._page(from_ns, until_ns, _PAGE if limit is None else min(limit, _PAGE))
             for release in page:
@@ -61,7 +64,7 @@ class Releases:
 
 
 def put_release(connection: sqlite3.Connection, network: str, release: SlotRelease) -> None:
-    """Inside a transaction; a slot is released once."""
+    """Store a release, inside a transaction; a slot is released only once."""
     d = len(release.regions)
     if release.estimate.shape != (d,) or release.variance.shape != (d,):
         raise BadInput(f"a release of {d} regions needs vectors of {d} numbers; given {release.estimate.shape}.")
@@ -88,11 +91,11 @@ def put_release(connection: sqlite3.Connection, network: str, release: SlotRelea
 
 
 def _regions_id(connection: sqlite3.Connection, regions: tuple[str, ...]) -> int:
-    # A list of names is kept once, however many slots it is valid for.
+    # A list of names is stored once, however many slots it is valid for.
     names = json.dumps(regions, ensure_ascii=False)
     connection.execute("INSERT INTO regions (names) VALUES (?) ON CONFLICT DO NOTHING", (names,))
-    (found,) = connection.execute("SELECT id FROM regions WHERE names = ?", (names,)).fetchone()
-    return int(found)
+    (number,) = connection.execute("SELECT id FROM regions WHERE names = ?", (names,)).fetchone()
+    return int(number)
 
 
 def _release(row: tuple[Any, ...]) -> SlotRelease:

@@ -1,9 +1,9 @@
 """A node's storage as one object: the folder lock, the ledger's database, the journal, and larger transactions.
 
-    commit_sample    {payment, noisy values, state}: only after it has returned may a message leave
-    commit_release   {releases, state, what neighbours said, refusals}: only after it has returned are they published
+    commit_sample    {payment, noisy values, state}: a message may leave only after it has returned
+    commit_release   {releases, state, reports of neighbours, refusals}: they are published only after it has returned
 
-Both are all or nothing, whatever crashes.
+Both store everything or nothing, whatever crashes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from types import TracebackType
 
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.database import Database, sync_folder
-from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.failures import RESTORE, StorageFailed, translated
 from dpcrowd.node.storage.journal import NEVER, Journal, erase
-from dpcrowd.node.storage.ledger import Ledger
+from dpcrowd.node.storage.ledger import LedgerStore
 from dpcrowd.node.storage.lock import FileLock
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, check_version, migrate
 from dpcrowd.node.storage.notes import (
@@ -48,7 +48,7 @@ _OLD_NOISY = """DELETE FROM noisy WHERE counter IN (
 
 
 class Storage:
-    """Made by `open` (a running node) or `inspect` (a tool beside it); closed by `close` or a with block."""
+    """The storage of a node, made by `open` (a running node) or `inspect` (a tool) and ended by `close` or `with`."""
 
     def __init__(self, database: Database, reader: Database, network: str, journal: Journal | None) -> None:
         self._database = database
@@ -56,27 +56,27 @@ class Storage:
         self._network = network
         self._journal = journal
         self._resources = ExitStack()
-        self.ledger = Ledger(database, reader, network)
+        self.ledger = LedgerStore(database, reader, network)
         self.releases = Releases(reader, network)
         self.refusals = Refusals(database, reader, network)
         self.memory = Memory(database, reader, network)
         self.events = Events(database, reader, network)
         self.migrated_from: Path | None = None
-        self.is_new = False  # whether there was no ledger before it was opened
+        self.is_new = False  # whether opening it created the ledger
 
     @classmethod
     def open(cls, folder: Path, *, network_id: str, ledger_folder: Path | None = None) -> Storage:
-        """The storage of a node that is about to run; a second node is refused with the process id of the first.
+        """Open the storage of a node that is about to run; refuse a second node, naming the process id of the first.
 
-        `ledger_folder` is the folder of another network over the same users, whose ledger is shared.
+        ledger_folder  the folder of another network over the same users, whose ledger is shared
         """
         where = folder if ledger_folder is None else ledger_folder
         if not where.is_dir() and where != folder:
-            # Made here, a ledger at a mistyped path would be empty, and both networks spend a whole budget.
+            # A new ledger at a mistyped path would be empty, and both networks would spend a complete budget.
             raise StorageFailed(
                 "missing",
-                f"the shared ledger's folder {where} is not there",
-                "correct ledger.shared, or make the folder",
+                f"the shared ledger's folder {where} does not exist",
+                "correct ledger.shared in node.toml, or create the folder",
             )
         with ExitStack() as opened:
             _make_folder(folder)
@@ -92,7 +92,7 @@ class Storage:
             _refuse_damaged(database, _VITAL)
             reader = Database(where / LEDGER_FILE, read_only=True)
             opened.callback(reader.close)
-            for name in _EARLIER_JOURNAL:  # of 0.1: it does not say how much of an open slot was missed
+            for name in _EARLIER_JOURNAL:  # of version 0.1, which does not record how much of an open slot was missed
                 erase(folder / name)
             journal = Journal(folder / JOURNAL_FOLDER, check_ledger=database.check_files)
             opened.callback(journal.close)
@@ -107,7 +107,10 @@ class Storage:
 
     @classmethod
     def inspect(cls, folder: Path, *, network_id: str, ledger_folder: Path | None = None) -> Storage:
-        """For tools: reads and backs up, also while the node runs; takes no lock, writes nothing, sees no check-ins."""
+        """Open the storage for a tool that reads it or backs it up, also while the node runs.
+
+        Nothing is written, no lock is taken, and check-ins cannot be read this way.
+        """
         path = (folder if ledger_folder is None else ledger_folder) / LEDGER_FILE
         if not path.exists():
             raise StorageFailed("missing", f"{path} does not exist: no node has run here", "start the node first")
@@ -122,14 +125,15 @@ class Storage:
     # --------------------------------------------------------------------------------------------- transactions
 
     def commit_sample(self, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes, state: bytes) -> int:
-        """Pay for a slot and keep what was drawn; the ledger's new counter.
+        """Pay for a slot and store what was drawn; return the ledger's new counter.
 
-        `SlotTaken` if the slot was drawn before, `BudgetExhausted` if a promise would break: then nothing has changed.
+        `SlotTaken` says that the slot was drawn before, `BudgetExhausted` that a guarantee would be broken; nothing has
+        changed then.
         """
         with self._database.transaction() as connection:
             counter, account = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
-            put_complete(connection, self._network, slot)  # only a ledger that is known to be complete pays
+            put_complete(connection, self._network, slot)  # only a ledger that is known to be complete may pay
         self.ledger.committed(counter, account)
         return counter
 
@@ -142,11 +146,11 @@ class Storage:
         refused: Iterable[Refusal] = (),
         complete_until: int | None = None,
     ) -> None:
-        """Keep the releases of one slot, or of many that are caught up, and the state after them.
+        """Store the releases of one slot, or of several slots that were caught up, and the state after them.
 
-        heard           what neighbours said of their ledgers, see `Memory`
+        heard           what neighbours reported of their ledgers, see `Memory`
         refused         what was refused since the last commit
-        complete_until  up to which slot the ledger is known to be complete, if that is known anew
+        complete_until  the slot up to which the ledger is now known to be complete; None: as before
         """
         with self._database.transaction() as connection:
             for release in releases:
@@ -158,7 +162,7 @@ class Storage:
                 put_complete(connection, self._network, complete_until)
 
     def accept_clock(self, at_ns: int, again_ns: int, state: bytes, complete_until: int, text: str) -> None:
-        """Slots that open at `again_ns` or later begin again: what was released of them is deleted. Logged.
+        """Let the slots that open at `again_ns` or later begin again: delete their releases, and log it.
 
         complete_until  the last slot before them up to which the ledger was known to be complete
         """
@@ -169,7 +173,7 @@ class Storage:
             add_event(connection, self._network, at_ns, "clock-accepted", text)
 
     def state(self) -> bytes | None:
-        """The state of the last commit of either kind."""
+        """Return the state of the last commit of either kind."""
         row = self._reader.row("SELECT state FROM state WHERE network = ?", (self._network,))
         return None if row is None else row[0]
 
@@ -179,21 +183,21 @@ class Storage:
     def journal(self) -> Journal:
         """The check-ins of open slots."""
         if self._journal is None:
-            raise StorageFailed("closed", "a tool has no access to check-ins", "ask the running node")
+            raise StorageFailed("closed", "tools have no access to check-ins", "ask the running node")
         return self._journal
 
     @property
     def failure(self) -> StorageFailed | None:
-        """What the last write, or `check_files`, failed of; None once a write has worked again."""
+        """Why the last write, or `check_files`, failed; None once a write has succeeded again."""
         return self._database.failure or (self._journal.failure if self._journal else None)
 
     @property
     def gone(self) -> StorageFailed | None:
-        """The failure, if it is that somebody has deleted, moved away or replaced what the node writes to."""
+        """The failure, if it is that the node's files were deleted, moved away or replaced."""
         return self.failure if self.failure is not None and self.failure.kind in ("missing", "replaced") else None
 
     def check_files(self) -> None:
-        """Refuse to go on if the ledger's database or the journal's folder was deleted, moved away or replaced."""
+        """Refuse to continue if the ledger's database or the journal's folder was deleted, moved away or replaced."""
         self._database.check_files()
         if self._journal is not None:
             self._journal.check_folder()
@@ -201,33 +205,35 @@ class Storage:
     def retention(self, before_ns: int) -> int:
         """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
 
-        In small steps, so that a slot's commit never waits long. Returns how many releases went.
+        It works in small steps, so that the commit of a slot never waits long. Return how many releases were deleted.
         """
-        gone = [0, 0]
-        for place, delete in enumerate((_OLD_RELEASES, _OLD_NOISY)):
-            while step := self._database.write(delete, (self._network, before_ns, _STEP)):
-                gone[place] += step
+        releases = 0
+        while deleted := self._database.write(_OLD_RELEASES, (self._network, before_ns, _STEP)):
+            releases += deleted
+        while self._database.write(_OLD_NOISY, (self._network, before_ns, _STEP)):
+            pass
         self._database.write("DELETE FROM refusal WHERE network = ? AND opens_ns < ?", (self._network, before_ns))
         self._database.write("DELETE FROM regions WHERE id NOT IN (SELECT regions FROM release)")
-        return gone[0]
+        return releases
 
     def backup(self, to_path: Path) -> int:
-        """A copy of the ledger's database in one new file, while the node runs; the counter it holds.
+        """Copy the ledger's database into one new file, while the node runs; return the counter in the copy.
 
-        Check-ins are not in it: they must not outlive their slot. Restore it into an empty folder as dpcrowd.db; what
-        was paid since then is lost, which the neighbours will notice.
+        Check-ins are not copied: they must not outlive their slot. Restore the copy into an empty folder as dpcrowd.db;
+        later payments are then missing, which the neighbours will notice.
         """
         with closing(Database(self._reader.path, read_only=True)) as source:  # so that no reader has to wait
             source.copy_to(to_path)
         with closing(Database(to_path, read_only=True)) as copy:
-            return Ledger(copy, copy, self._network).counter()
+            return LedgerStore(copy, copy, self._network).counter()
 
     def problems(self) -> list[str]:
-        """A thorough check of the ledger's database, which reads all of it; empty if nothing is wrong."""
+        """Check the ledger's complete database thoroughly; return what is wrong, or an empty list."""
         with closing(Database(self._reader.path, read_only=True)) as source:
             return source.problems()
 
     def close(self) -> None:
+        """Close all files and release the locks."""
         self._resources.close()
 
     def __enter__(self) -> Storage:
@@ -240,7 +246,7 @@ class Storage:
 
 
 def forget_journal(folder: Path) -> Path:
-    """Delete the check-ins in the data folder of a node that does not run; gives the journal's folder."""
+    """Delete the check-ins in the data folder of a stopped node; return the journal's folder."""
     with ExitStack() as opened:
         opened.callback(FileLock(folder / "node.lock", "the data folder").close)
         for name in _EARLIER_JOURNAL:
@@ -260,8 +266,4 @@ def _make_folder(folder: Path) -> None:
 
 def _refuse_damaged(database: Database, tables: Sequence[str]) -> None:
     if database.problems(tables):
-        raise StorageFailed(
-            "corrupt",
-            f"{database.path}: the database is damaged",
-            "stop the node, keep the folder for inspection and restore the last backup into an empty folder",
-        )
+        raise StorageFailed("corrupt", f"{database.path}: the database is damaged", RESTORE)

@@ -223,7 +223,7 @@ class StorageLife(RuleBasedStateMachine):
 
         self.perform(
             step,
-            lambda: self.storage.ledger.mark_lost(
+            lambda: self.storage.ledger.book_loss(
                 opens(first), opens(first + length), TOTAL, "lost", at_ns=0, counter=counter
             ),
             at,
@@ -257,7 +257,7 @@ class StorageLife(RuleBasedStateMachine):
 
     def agrees(self, model: Model) -> bool:
         """Whether the storage holds exactly what a model says."""
-        entries = self.storage.ledger.spent_since(0)
+        entries = self.storage.ledger.payments_since(0)
         found = sorted((one.network, one.opens_ns, one.closes_ns, one.nano) for one in entries)
         return (
             found == sorted(model.rows)
@@ -276,7 +276,7 @@ class StorageLife(RuleBasedStateMachine):
 
     @invariant()
     def drawn_values_never_change(self) -> None:
-        for entry in self.storage.ledger.spent_since(EPOCH):
+        for entry in self.storage.ledger.payments_since(EPOCH):
             if entry.kind == "sample" and entry.network == self.network:
                 sample = self.storage.ledger.sample(entry.opens_ns)
                 assert sample is not None

@@ -26,9 +26,9 @@ from dpcrowd.errors import BadInput, BudgetExhausted
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.storage import SlotTaken, database
 from dpcrowd.node.storage.database import Database
-from dpcrowd.node.storage.ledger import Ledger
+from dpcrowd.node.storage.ledger import LedgerStore
 from dpcrowd.node.storage.migrate import LEDGER_STEPS, migrate
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 from examples_support import examples
 
 BEGIN, END, NEVER = 1_000, 1_016, 1_100
@@ -113,7 +113,7 @@ class Life:
 
     def __init__(self, storage: Database, told: list[Network]) -> None:
         self.database, self.told = storage, told
-        self.ledgers = [Ledger(storage, storage, f"network {number}") for number in range(len(told))]
+        self.ledgers = [LedgerStore(storage, storage, f"network {number}") for number in range(len(told))]
         self.paid: list[Paid] = []
         for number in range(len(told)):
             self.declare(number)
@@ -146,9 +146,9 @@ class Life:
         told, ledger = self.told[number], self.ledgers[number]
         slot = told.clock.slot_of(at * SECOND)
         opens = told.clock.opens(slot)
-        room = ledger.may(opens)
-        counted = room.account.counted(room.promise, opens)
-        assert room.counted == sum(room.promise.bounds.cost(one.nano, one.bounds) for one in counted)
+        room = ledger.allowance(opens)
+        counted = room.account.counted_payments(room.guarantee, opens)
+        assert room.counted == sum(room.guarantee.bounds.cost(one.nano, one.bounds) for one in counted)
         asked = max(room.nano, 1) if nano is None else nano
         try:
             with self.database.transaction() as connection:
@@ -174,7 +174,7 @@ class Life:
                 ledger.new_horizon(at * SECOND, at * SECOND, "")
             return
         ledger.new_horizon(at * SECOND, at * SECOND, "")
-        since = ledger.account(0).promises[number].since_ns // SECOND
+        since = ledger.account(0).guarantees[number].since_ns // SECOND
         assert since > at - told.length
         assert since == told.starts[-1] or (since - BEGIN - told.epoch) % told.length == 0, "slots are not cut in two"
         if since != told.starts[-1]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import load, load_network, parse_network
+from dpcrowd.node.config import load_network, parse_network, read
 from dpcrowd.node.config.samples import placeholder_key
 from node_support_config import changed, network_of, tables, toml
 
@@ -34,8 +34,8 @@ def refusal(plain: dict[str, Any]) -> str:
         ("server.0.shar", 1, "server[0] (of 'a'): unknown setting 'shar'. Did you mean 'share'? Allowed: cert"),
         ("server.0.name", "A", "server[0].name (of 'A'): given 'A'; allowed: 1 to 63 of a-z"),
         ("server.0.name", "a\n", "server[0].name: given 'a\\n'; allowed: 1 to 63 of a-z"),
-        ("server.0.name", "b", "server[1].name (of 'b'): given 'b', as server[0]; allowed: one of its own."),
-        ("server.0.endpoint", "tcp/x:1", 'allowed: "tls/HOST:PORT". Servers know each other by their certificates'),
+        ("server.0.name", "b", "server[1].name (of 'b'): given 'b', as server[0]; each server needs its own."),
+        ("server.0.endpoint", "tcp/x:1", 'allowed: "tls/HOST:PORT". Servers identify each other by their certificates'),
         ("server.0.endpoint", "tls/x:0", "server[0].endpoint (of 'a'): given 'x:0'; allowed: HOST:PORT with a port"),
         (
             "server.0.endpoint",
@@ -45,7 +45,11 @@ def refusal(plain: dict[str, Any]) -> str:
         ("server.0.keys", [], "server[0].keys (of 'a'): given []; allowed: a list of one or two"),
         ("server.0.keys", ["rsa:AAAA"], "server[0].keys[0] (of 'a'): the public key 'rsa:AAAA' does not begin with"),
         ("server.0.keys", ["ed25519:AAAA"], "server[0].keys[0] (of 'a'): the public key 'ed25519:AAAA' has 3 bytes"),
-        ("server.0.keys", ["ed25519:" + "A" * 43 + "="], "is one for which anybody can sign; 'dpcrowd keys show"),
+        (
+            "server.0.keys",
+            ["ed25519:" + "A" * 43 + "="],
+            "is one for which anybody can forge signatures; 'dpcrowd keys show",
+        ),
         ("server.0.keys", [placeholder_key("b")], "server[1].keys (of 'b'): given the key of server[0]"),
         ("server.0.keys", [placeholder_key("x")] * 2, "server[0].keys (of 'a'): the same key is given twice"),
         ("server.1.certificate_name", "a", "server[1].certificate_name (of 'b'): given 'a', as server[0]"),
@@ -53,10 +57,14 @@ def refusal(plain: dict[str, Any]) -> str:
         ("link.0.between", ["a", "a"], "link[0].between: 'a' is linked to itself"),
         ("link.0.between", ["a", "bb"], "link[0].between[1]: unknown server 'bb'. Did you mean 'b'?"),
         ("link.0.between", ["a"], "link[0].between: given ['a']; allowed: the names of two servers"),
-        ("link.1.between", ["b", "a"], "link[1]: the same two servers as link[0], in the same slots"),
+        ("link.1.between", ["b", "a"], "link[1]: joins the same two servers as link[0] in the same slots"),
         ("link.0.until_slot", 0, "link[0].until_slot: given 0; allowed: a slot above 0"),
         ("link.0.from_slot", -1, "link[0].from_slot: given -1; allowed: a slot"),
-        ("link", [{"between": ["a", "b"]}], "server[2] (of 'c'): 'c' has no link; give it one, or leave it out."),
+        (
+            "link",
+            [{"between": ["a", "b"]}],
+            "server[2] (of 'c'): 'c' has no neighbours; add a [[link]] for it, or remove the server.",
+        ),
         ("network.slot", "2d", "network.slot: given 2d; allowed: 1s to 1d."),
         ("network.slot", "999ms", "network.slot: given 999ms; allowed: 1s to 1d."),
         ("network.slot", "1 week", "network.slot: given '1 week'; allowed: 1s to 1d: a duration such as"),
@@ -67,8 +75,8 @@ def refusal(plain: dict[str, Any]) -> str:
         (
             "network.send_offset",
             "10s",
-            "network.send_offset: given 10s; allowed: 0s to below the deadline of 10s, since neighbours have to hear "
-            "of a slot before its exchange is over.",
+            "network.send_offset: given 10s; allowed: 0s to below the deadline of 10s, since neighbours need "
+            "the message before the exchange of the slot is over.",
         ),
         ("network.send_offset", "soon", "network.send_offset: given 'soon'; allowed: 0s to below the deadline"),
         (
@@ -83,9 +91,9 @@ def refusal(plain: dict[str, Any]) -> str:
         ("network.revision", 10**30, "network.revision: given a whole number of more than 64 bits"),
         ("network.regions", [], "network.regions: given []; allowed: a list of 1 to 100000"),
         ("network.regions", ["x", "y", "x"], "network.regions[2]: 'x' is given twice"),
-        ("network.regions", ["x", " y"], "network.regions[1]: given a text of 2 characters that cannot be a name"),
-        ("network.epsilon", 1, "network: 'epsilon' is no setting of this table; it belongs in [guarantee]."),
-        ("share", 1, "'share' is no setting of this table; it belongs in [[server]]."),
+        ("network.regions", ["x", " y"], "network.regions[1]: given a text of 2 characters that is not a name"),
+        ("network.epsilon", 1, "network: 'epsilon' is not a setting of this table; it belongs in [guarantee]."),
+        ("share", 1, "'share' is not a setting of this table; it belongs in [[server]]."),
         ("guarantee", ..., "guarantee: missing; needed: a table [guarantee]."),
         ("guarantee", 3, "guarantee: given 3; allowed: a table [guarantee]."),
         ("guarantee.kind", "windows", "given 'windows'; allowed: \"finite\" or \"window\". Did you mean 'window'?"),
@@ -97,13 +105,17 @@ def refusal(plain: dict[str, Any]) -> str:
         ("scheme.name", "rescuedp", "scheme.name: 'rescuedp' is for the simulator only; a live node runs dpcrowd, dp"),
         ("scheme.name", "dpcrowd-pls", "scheme.name: unknown scheme 'dpcrowd-pls'. Did you mean 'dpcrowd-plus'?"),
         ("scheme.name", "dpcrowd", "scheme: scheme 'dpcrowd' takes a horizon"),
-        ("scheme.accounting", "per-region", "only since a user who moves between regions would pay more than epsilon."),
-        ("scheme.accounting", "soun", "scheme.accounting: given 'soun'; a live node allows \"sound\" only."),
-        ("scheme.process_var", [1, 2], "scheme.process_var: given 2 numbers; allowed: one number, or 3, one a region."),
+        ("scheme.accounting", "per-region", "since a user who moves between regions would pay more than epsilon."),
+        ("scheme.accounting", "soun", "scheme.accounting: given 'soun'; a live node allows only \"sound\"."),
+        (
+            "scheme.process_var",
+            [1, 2],
+            "scheme.process_var: given 2 numbers; allowed: one number, or 3, one per region.",
+        ),
         (
             "scheme.process_var",
             -1,
-            "scheme.process_var: given -1; allowed: a number from 0 to 1e18, or a list of one a region.",
+            "scheme.process_var: given -1; allowed: a number from 0 to 1e18, or a list of one number per region.",
         ),
         (
             "scheme.transition",
@@ -123,8 +135,8 @@ def refusal(plain: dict[str, Any]) -> str:
         ("scheme.beta", 0.3, "scheme.beta: beta = 0.3 can diverge: a server here has up to 2 neighbours"),
         ("network.epoch", "2201-01-01T00:00:00Z", "network.epoch: given '2201-01-01T00:00:00Z'; allowed: a time"),
         ("network.grace", "0.0000001ms", "network.grace: given '0.0000001ms'; allowed: 0s to below the slot"),
-        ("network.regions", ["x\ty"], "network.regions[0]: given a text of 3 characters that cannot be a name"),
-        ("server.0.keys", ["ed25519:" + "A" * 42 + "B="], "ends in stray bits, it was mistyped"),
+        ("network.regions", ["x\ty"], "network.regions[0]: given a text of 3 characters that is not a name"),
+        ("server.0.keys", ["ed25519:" + "A" * 42 + "B="], "is mistyped: its last character has stray bits"),
         ("scheme.interval", 5, "scheme: scheme 'dpcrowd-plus' takes no sampling interval"),
         ("scheme.tuning.xi", -1, "scheme.tuning: tuning parameter xi must be a finite number > 0"),
         ("scheme.tuning.tau", 1, "scheme.tuning: unknown setting 'tau'. Did you mean 'tau"),
@@ -177,7 +189,7 @@ def test_the_same_servers_may_be_linked_twice_at_different_times() -> None:
     assert network_of(plain).max_degree() == 1
     plain["link"].reverse()
     plain["link"][1]["until_slot"] = 10
-    assert "link[2]: the same two servers as link[1]" in refusal(plain)
+    assert "link[2]: joins the same two servers as link[1]" in refusal(plain)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +222,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 def test_a_file_that_is_far_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path to a database instead of a configuration would fill the memory."""
-    monkeypatch.setattr(load, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(read, "_LARGEST", 1 << 20)
     (tmp_path / "big.toml").write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(BadInput, match="larger than 1 MiB"):
         load_network(tmp_path / "big.toml")

@@ -175,7 +175,7 @@ def test_links_that_ended_before_the_revision_count_for_nothing() -> None:
     assert network.max_degree() == 2
     assert any("link[2] ended at slot 50" in line for line in network.warnings())
     plain["link"] = [{"between": ["a", "b"]}, {"between": ["b", "c"], "until_slot": 50}]
-    with pytest.raises(BadInput, match="'c' has no link from slot 50 on"):
+    with pytest.raises(BadInput, match="'c' has no neighbours from slot 50 on"):
         network_of(plain)
 
 
@@ -199,7 +199,7 @@ def test_other_warnings() -> None:
     weak, over, lonely = network_of(plain).warnings()
     assert "promises little" in weak
     assert "horizon ended at slot 100" in over
-    assert "one server only" in lonely
+    assert "is the only server" in lonely
 
 
 def _finite() -> dict[str, Any]:
@@ -214,7 +214,9 @@ def test_a_horizon_begins_with_a_revision() -> None:
     plain = _finite()
     plain["network"]["valid_from_slot"] = 7
     for slot in (0, 3, 7):
-        assert network_of(changed(plain, "guarantee.horizon_from_slot", slot)).promise.horizon_from_slot == slot
+        assert (
+            network_of(changed(plain, "guarantee.horizon_from_slot", slot)).guarantee_section.horizon_from_slot == slot
+        )
     with pytest.raises(
         BadInput, match=r"guarantee\.horizon_from_slot: given 8; allowed: at most 7 \(valid_from_slot\)"
     ):

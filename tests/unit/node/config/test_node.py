@@ -143,7 +143,7 @@ def test_errors_never_show_a_token(tokens: str, right: str) -> None:
         ('[ledger]\nshared = "data"', "ledger.shared: given this node's own data folder"),
         ('[ledger]\nshared = ""', "ledger.shared: given ''; allowed: the path of a folder."),
         ("[tokens]\ncheckins = []", "tokens: unknown setting 'checkins'. Did you mean 'checkin'?"),
-        ('[ingest]\nlevel = "info"', "ingest: 'level' is no setting of this table; it belongs in [log]."),
+        ('[ingest]\nlevel = "info"', "ingest: 'level' is not a setting of this table; it belongs in [log]."),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(more: str, expected: str) -> None:

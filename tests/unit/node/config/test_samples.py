@@ -99,7 +99,7 @@ def test_the_advanced_sample_of_a_network_shows_every_setting_with_its_default()
     same = {"blocks"}
     for name in network.method.__struct_fields__:
         assert name in same or getattr(network.method, name) == getattr(plain.method, name), name
-    assert (network.general, network.promise) == (plain.general, plain.promise)
+    assert (network.general, network.guarantee_section) == (plain.general, plain.guarantee_section)
 
 
 def test_basic_and_advanced_sample_mean_the_same() -> None:

@@ -18,7 +18,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.doctor import has_problem
-from dpcrowd.node.doctor.machine_checks import running_process
+from dpcrowd.node.doctor.host_checks import running_process
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.storage import Storage
@@ -71,7 +71,7 @@ def test_dates_of_the_other_certificates(net: Path, tmp_path: Path) -> None:
     assert not has_problem(look(net, now_ns=time.time_ns() + 20 * DAY)), "the last third of its life has not begun"
     soon = problems(look(net, now_ns=time.time_ns() + 25 * DAY))["https"]
     assert "HTTPS (localhost, listen.http_certificate) expires in 9 days" in soon
-    assert "is valid from" in problems(look(net, now_ns=time.time_ns() + 40 * DAY))["https"]
+    assert "is valid only from" in problems(look(net, now_ns=time.time_ns() + 40 * DAY))["https"]
     root = Minter(tmp_path / "other")  # 30 days
     mine = root.mint("server-1", valid=(-1, 29.9))
     shutil.copy(root.path, net / "server-1" / "ca.crt")
@@ -108,11 +108,11 @@ def test_a_certificate_for_another_host(net: Path) -> None:
 def test_files_that_others_may_read(net: Path) -> None:
     """A private key that is open to others is not private."""
     (net / "server-1" / "server-1.key").chmod(0o640)
-    assert "server-1.key' is open to others (mode 640)" in problems(look(net))["files"]
+    assert "server-1.key' (mode 640)" in problems(look(net))["files"]
     (net / "server-1" / "server-1.key").chmod(0o600)
     (net / "server-1" / "data").mkdir()
     (net / "server-1" / "data").chmod(0o755)
-    assert "data' is open to others (mode 755)" in problems(look(net))["files"]
+    assert "data' (mode 755)" in problems(look(net))["files"]
 
 
 @pytest.mark.slow
@@ -120,12 +120,12 @@ def test_files_that_are_not_there_are_not_called_private(net: Path) -> None:
     """Before the first start there is no data folder, and perhaps no key: neither was looked at."""
     told = {one.outcome: one.text for one in of(look(net), "files")}
     assert told == {
-        "passed": "the private key is its owner's alone.",
-        "skipped": "the data folder is not there yet.",
+        "passed": "only the owner can read the private key.",
+        "skipped": "the data folder does not exist yet.",
     }
     (net / "server-1" / "server-1.key").unlink()
     (only,) = of(look(net), "files")
-    assert (only.outcome, only.text) == ("skipped", "the private key and the data folder are not there yet.")
+    assert (only.outcome, only.text) == ("skipped", "the private key and the data folder do not exist yet.")
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_no_room_on_the_disk(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """A server that cannot write cannot pay."""
     usage = shutil.disk_usage(net)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10 << 20))
-    assert "has 10 MiB left" in problems(look(net))["disk"]
+    assert "has 10 MiB free" in problems(look(net))["disk"]
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_ports_in_use(net: Path) -> None:
         findings = look(net, timeout=0.1)
         assert "ports" not in problems(findings)
         http, transport = of(findings, "ports")
-        assert "is in use, and the node runs" in http.text
+        assert "is in use by the running node" in http.text
         assert "dials all its neighbours" in transport.text, "a free port of a running server asks for a word"
 
 
@@ -254,7 +254,7 @@ def test_another_user_may_notlook(net: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise PermissionError(13, "Permission denied", "data")
 
     monkeypatch.setattr(Storage, "inspect", refuse)
-    assert "cannot be seen: Permission denied" in problems(look(net))["database"]
+    assert "cannot be read: Permission denied" in problems(look(net))["database"]
 
 
 @pytest.mark.slow

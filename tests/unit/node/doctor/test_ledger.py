@@ -14,7 +14,7 @@ from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.status import budget
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.storage import Storage
-from dpcrowd.privacy.promise import UserBounds
+from dpcrowd.privacy.network_guarantee import UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems
 
 
@@ -69,9 +69,7 @@ def test_a_spent_window_is_no_alarm_but_said(net: Path) -> None:
     findings = look(net)
     assert "budget" not in problems(findings)
     (said,) = [one for one in of(findings, "budget") if one.outcome == "note"]
-    assert (
-        f"no sample for now: ε=1 of 1 is spent. What comes back next: {_back(net, opens + 101 * MINUTE)}" in said.text
-    )
+    assert f"no sample now: ε=1 of 1 is spent. Budget comes back: {_back(net, opens + 101 * MINUTE)}" in said.text
 
 
 def test_a_loss_that_was_confirmed(net: Path) -> None:
@@ -82,15 +80,15 @@ def test_a_loss_that_was_confirmed(net: Path) -> None:
     opens = _a_while_ago()
     data = pay(net, opens)
     with Storage.open(data, network_id="trial") as storage:
-        storage.ledger.mark_lost(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
+        storage.ledger.book_loss(opens + MINUTE, opens + 3 * MINUTE, 10**9, "an old copy", at_ns=opens + 3 * MINUTE)
     findings, ends = look(net), rfc3339(opens + 103 * MINUTE)
     told = problems(findings)["budget"]
-    blocked = f"blocked is ε=1 for losses that were confirmed, until {ends}."
-    assert f"no sample for now: ε=0.25 of 1 is spent, and {blocked}" in told
+    blocked = f"blocked is ε=1 for confirmed losses, until {ends}."
+    assert f"no sample now: ε=0.25 of 1 is spent, and {blocked}" in told
     assert f"together have spent 0.25 in its present window, and {blocked}" in of(findings, "budget")[0].text
     assert "began ε=0.25 was spent, and ε=1 of confirmed losses was blocked" in of(findings, "budget")[1].text
     back = _back(net, opens + 103 * MINUTE)
-    assert f"What comes back next: {back}." in told, "only when the loss has left the window, not with the payment"
+    assert f"Budget comes back: {back}." in told, "only when the loss has left the window, not with the payment"
     _, network = load_pair(net / "server-1" / "node.toml")
     with Storage.open(data, network_id="trial") as storage:
         view = budget(network, storage, Trust(0, vouched=True), time.time_ns())
@@ -104,7 +102,7 @@ def test_a_spent_horizon(net: Path) -> None:
     """Nothing comes back: only an operator can decide on a new promise."""
     _finite(net, _a_while_ago(), 10**9)
     findings = look(net)
-    assert "no sample any more: ε=1 of 1 is spent" in problems(findings)["budget"]
+    assert "no more samples: ε=1 of 1 is spent" in problems(findings)["budget"]
     assert any("new-horizon" in one.fix for one in of(findings, "budget"))
 
 
@@ -150,7 +148,7 @@ def test_a_roaming_network_on_a_shared_ledger_keeps_others_away(net: Path) -> No
     file.write_text(f'{file.read_text()}\n[ledger]\nshared = "{data}"\n', encoding="utf-8")
     (said,) = of(look(net), "sharing")
     assert said.outcome == "note"
-    assert "no other network can use the ledger" in said.text
+    assert "no other network can share the ledger" in said.text
 
 
 def test_users_at_more_servers_are_counted_as_such(net: Path) -> None:
@@ -167,7 +165,7 @@ def test_users_at_more_servers_are_counted_as_such(net: Path) -> None:
     )
 
 
-def test_the_promise_of_another_network_binds(net: Path) -> None:
+def test_the_guarantee_of_another_network_binds(net: Path) -> None:
     """The own budget looks fine, and yet nothing is sampled: the other network has to be named."""
     data = pay(net, _a_while_ago())
     with Storage.open(data.parent / "other", network_id="other", ledger_folder=data) as storage:

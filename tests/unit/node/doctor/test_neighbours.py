@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from dpcrowd.node.config import NetworkConfig, digest, load_pair
-from dpcrowd.node.doctor import Finding, heard_checks
+from dpcrowd.node.doctor import Finding, message_checks
 from dpcrowd.node.doctor.clock_checks import compare_clocks
-from dpcrowd.node.doctor.listening import Overheard
+from dpcrowd.node.doctor.message_checks import Received
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, request_key
+from dpcrowd.node.keys.signing import signer
 from dpcrowd.node.keys.trial import LOOPBACK, make_trial
-from dpcrowd.node.keys.words import signer
 from dpcrowd.node.transport.base import TransportFailed
 from dpcrowd.node.wire import VERSION, Body, encode
 from node_support_doctor import change, look, of, pay, problems
@@ -98,7 +98,7 @@ def test_a_neighbour_whose_certificate_expires_soon(net: Path) -> None:
     with _listening(net, keys.certificate, keys.key):
         (found,) = _server_2(net)
     assert found.outcome == "note"
-    assert "the certificate of 'server-2' expires in 9 days" in found.text
+    assert "the certificate of the neighbour 'server-2' expires in 9 days" in found.text
 
 
 @pytest.mark.slow
@@ -134,8 +134,8 @@ def _hearing(monkeypatch: pytest.MonkeyPatch, net: Path, payload: bytes | None) 
     """What the doctor finds when server-2 says this, as its slot is sealed; None: it is there and silent."""
     _, network = load_pair(net / "server-1" / "node.toml")
     came = network.clock().closes(_slot(network)) + network.grace_ns + 10**8
-    heard = Overheard({"server-2"}, {} if payload is None else {"server-2": (payload, came)})
-    monkeypatch.setattr(heard_checks, "listen", lambda *_: heard)
+    heard = Received({"server-2"}, {} if payload is None else {"server-2": (payload, came)})
+    monkeypatch.setattr(message_checks, "listen", lambda *_: heard)
     keys = net / "server-2"
     with _listening(net, keys / "server-2.crt", keys / "server-2.key"):
         return look(net, listen=1.0)
@@ -147,14 +147,14 @@ def test_a_neighbour_with_the_same_file(net: Path, monkeypatch: pytest.MonkeyPat
     findings = _hearing(monkeypatch, net, _say(net))
     assert not problems(findings)
     assert [one.outcome for one in of(findings, "digest")] == ["passed"]
-    assert "'server-2' spoke of slot" in of(findings, "clock")[-1].text
+    assert "the message of 'server-2' for slot" in of(findings, "clock")[-1].text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "check", "text"),
     [
-        ({"digest": bytes(16)}, "digest", "has another network.toml: digest 0000"),
+        ({"digest": bytes(16)}, "digest", "has a different network.toml: digest 0000"),
         ({"by": "server-3"}, "neighbours", "would be refused (bad-signature)"),
     ],
     ids=["another file", "another key"],
@@ -170,7 +170,7 @@ def test_what_a_neighbour_says_shows_what_is_wrong(
 def test_a_neighbour_that_proves_an_old_copy(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the start, not after it; but a word without this server's signature is no problem of this server."""
     pay(net, time.time_ns() - 5 * 60 * 10**9)
-    text = "remembers 7 samples of this server and shows its signature, its ledger knows 1"
+    text = "remembers 7 samples of this server and proves it by its signature, but the ledger has 1"
     remembering = _remembering(net, counter=7)
     assert text in problems(_hearing(monkeypatch, net, _say(net, **remembering)))["budget"]
     for shown in ({}, {0: b"nonsense"}, _remembering(net, counter=1)["proofs"]):
@@ -178,7 +178,7 @@ def test_a_neighbour_that_proves_an_old_copy(net: Path, monkeypatch: pytest.Monk
         assert not problems(findings)
         assert [one.text for one in of(findings, "budget") if one.outcome == "note" and "no proof" in one.text]
     known = _hearing(monkeypatch, net, _say(net, **_remembering(net, counter=1)))
-    assert "remembers no sample of this server that its ledger does not know" in of(known, "budget")[-1].text
+    assert "remembers no sample of this server that the ledger does not have" in of(known, "budget")[-1].text
 
 
 @pytest.mark.slow
@@ -225,16 +225,16 @@ def test_silence_is_no_problem(net: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found.outcome == "skipped"
     assert "--listen" in found.text
 
-    def refuse(*_: object) -> Overheard:
+    def refuse(*_: object) -> Received:
         raise TransportFailed("the port is taken.")
 
-    monkeypatch.setattr(heard_checks, "listen", refuse)
+    monkeypatch.setattr(message_checks, "listen", refuse)
     (found,) = of(look(net, "server-2", listen=1.0), "digest")
-    assert (found.outcome, found.text) == ("skipped", "the neighbours cannot be listened to: the port is taken.")
+    assert (found.outcome, found.text) == ("skipped", "the doctor cannot listen to the neighbours: the port is taken.")
 
 
 @pytest.mark.slow
 def test_nobody_is_waited_for_in_vain(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor is called most while the others are not up yet: it must not be slow for nothing."""
-    monkeypatch.setattr(heard_checks, "listen", lambda *_: pytest.fail("nobody could be there"))
+    monkeypatch.setattr(message_checks, "listen", lambda *_: pytest.fail("nobody could be there"))
     assert "no neighbour can be reached" in of(look(net, listen=1.0), "digest")[0].text

@@ -148,7 +148,7 @@ def test_a_file_in_the_journals_place_is_found_before_the_start(runs: bool, net:
     if runs:
         _runs(net)
     (wrong,) = (one for one in of(look(net), "disk") if one.outcome == "problem")
-    assert "is a file, where the folder for check-ins belongs" in wrong.text
+    assert "is a file, but has to be the folder for check-ins" in wrong.text
     assert ("restart the node" in wrong.fix) == runs
 
 
@@ -183,10 +183,10 @@ def test_a_clock_that_went_back_is_not_called_a_problem_of_storage(far: bool, ne
 @pytest.mark.slow
 def test_a_node_that_answers_without_its_folder_is_named(net: Path) -> None:
     """With the folder the lock is gone, too: the doctor used to say that no node runs, and that all is well."""
-    gone = ["'/data/dpcrowd.db' was deleted or moved away under the running node; put it back as it was."]
+    gone = ["'/data/dpcrowd.db' was deleted or moved away while the node was running; put it back as it was."]
     findings = of(look(net, ask=_answers(net, ready=False, problems=gone), listen=5), "running")
     assert [one.outcome for one in findings] == ["problem", "note"]
-    assert "no process holds the data folder" in findings[0].text
+    assert "no process uses the data folder" in findings[0].text
     assert gone[0] in findings[1].text
     assert of(look(net, ask=lambda *_: {"error": "some other program"}), "running") == []
 
@@ -199,7 +199,7 @@ def test_a_node_without_its_folder_is_not_blamed_for_its_own_ports(net: Path) ->
         findings = look(net, ask=_answers(net, ready=False, problems=["it was deleted."]))
         assert "ports" not in problems(findings)
         assert "is in use by the node that has lost its data folder" in of(findings, "ports")[0].text
-        assert f"the data folder '{node.data}', which is not there" in problems(findings)["running"]
+        assert f"the data folder '{node.data}', which does not exist" in problems(findings)["running"]
         checks = [one.check for one in findings]
         assert checks.index("running") < checks.index("ports"), "the cause comes first"
         assert "ports" in problems(look(net, ask=lambda *_: {"error": "some other program"}))

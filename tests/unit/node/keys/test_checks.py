@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpcrowd.node.keys.authority import Authority
-from dpcrowd.node.keys.checks import Problem, certificate_problems, expires_soon, https_problem, key_file_problem
+from dpcrowd.node.keys.checks import Problem, certificate_problems, expiry_of, https_problem, key_file_problem
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.identity import KeyFolder, new_private_key
 from dpcrowd.node.keys.names import subject
@@ -59,10 +59,10 @@ def test_the_wrong_authority(server: KeyFolder, tmp_path: Path) -> None:
 def test_a_server_is_no_authority(server: KeyFolder) -> None:
     """node.toml's `ca` pointing at a server's certificate, or its certificate at the authority's, must be told."""
     own = server.certificate.read_bytes()
-    assert "holds no authority's certificate" in only(problems(server, authority=own))
+    assert "is not the certificate of an authority" in only(problems(server, authority=own))
     root = server.authority.read_bytes()
     told = [problem.what for problem in problems(server, certificate=root)]
-    assert "the certificate is an authority's own." in told
+    assert "the certificate is the authority's own." in told
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_changed_certificate(server: KeyFolder, at: bytes) -> None:
 
 def test_another_key(server: KeyFolder) -> None:
     """The certificate of the old key beside the new one is the usual slip of a renewal."""
-    assert "not for the private key beside it" in only(problems(server, key=public_text(new_private_key())))
+    assert "does not belong to the private key" in only(problems(server, key=public_text(new_private_key())))
 
 
 def test_a_key_that_is_not_pinned(server: KeyFolder) -> None:
@@ -110,7 +110,7 @@ def test_a_key_that_is_not_pinned(server: KeyFolder) -> None:
 def test_another_host(server: KeyFolder) -> None:
     """The side that connects checks the host of the endpoint; the reason would be lost in the TLS library."""
     told = only(problems(server, host="10.9.9.9"))
-    assert told == "the certificate is for the hosts clinic-a, localhost, 127.0.0.1, the endpoint is at '10.9.9.9'."
+    assert told == "the certificate is for the hosts clinic-a, localhost, 127.0.0.1, but the endpoint is at '10.9.9.9'."
 
 
 def test_a_certificate_for_one_end_only(server: KeyFolder, authority: Authority) -> None:
@@ -122,7 +122,7 @@ def test_a_certificate_for_one_end_only(server: KeyFolder, authority: Authority)
     usage = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
     for made in (builder, builder.add_extension(usage, critical=False)):
         pem = made.sign(read_private_key(authority.key), None).public_bytes(Encoding.PEM)
-        assert only(problems(server, certificate=pem)) == "the certificate is not for both ends of a TLS link."
+        assert only(problems(server, certificate=pem)) == "the certificate does not allow both ends of a TLS link."
 
 
 def test_all_problems_are_told_at_once(server: KeyFolder) -> None:
@@ -145,13 +145,14 @@ def test_damaged_files(server: KeyFolder, damaged: bytes) -> None:
         (timedelta(days=29, hours=3), "expires in 29 days (2026-07-30)"),
         (timedelta(days=1, hours=1), "expires in 1 day (2026-07-30)"),
         (timedelta(hours=3), "expires in less than a day (2026-07-30)"),
-        (timedelta(hours=-1), None),
+        (timedelta(hours=-1), "expired on 2026-07-30"),
     ],
 )
 def test_a_warning_while_there_is_time(server: KeyFolder, left: timedelta, says: str | None) -> None:
-    """Renewal takes a phone call: on the last day it is too late. What has expired is a problem, not a warning."""
+    """Renewal takes a phone call: on the last day it is too late."""
     until = (NOW + timedelta(days=90)).replace(microsecond=0)
-    warning = expires_soon(server.certificate.read_bytes(), "clinic-a", until - left)
+    expiry = expiry_of(server.certificate.read_bytes(), "the certificate", "server", "clinic-a")
+    warning = expiry.problem(until - left)
     assert (warning is None) == (says is None)
     if warning is not None and says is not None:
         assert says in warning.what
@@ -182,10 +183,10 @@ def test_files_of_https_that_would_not_work_are_named(tmp_path: Path) -> None:
     for certificate, key, at, what in (
         (a.certificate, tmp_path / "nothing.key", now, "listen.http_key"),
         (tmp_path, a.key, now, "listen.http_certificate"),
-        (a.certificate, b.key, now, "do not fit"),
-        (a.key, a.key, now, "do not fit"),
-        (a.certificate, a.key, now + timedelta(days=366), "is valid from"),
-        (a.certificate, a.key, now - timedelta(days=2), "is valid from"),
+        (a.certificate, b.key, now, "do not belong together"),
+        (a.key, a.key, now, "do not belong together"),
+        (a.certificate, a.key, now + timedelta(days=366), "is valid only from"),
+        (a.certificate, a.key, now - timedelta(days=2), "is valid only from"),
     ):
         found = https_problem(certificate, key, at)
         assert found is not None

@@ -50,14 +50,14 @@ def test_the_refusal_comes_before_the_first_write(tmp_path: Path, monkeypatch: p
     """A key written and taken back leaves its traces on the disk, and half a pair if the power fails."""
     (tmp_path / "b").write_bytes(b"precious")
     monkeypatch.setattr(files, "_create", lambda *_: pytest.fail("something was written"))
-    with pytest.raises(BadInput, match="already there"):
+    with pytest.raises(BadInput, match="exists and is not replaced"):
         write_all([NewFile(tmp_path / "a", b"1"), NewFile(tmp_path / "b", b"2")], force=False)
 
 
 def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
     """A key that was overwritten cannot be made again; everybody has pinned it."""
     (tmp_path / "b").write_bytes(b"precious")
-    with pytest.raises(BadInput, match=r"b' is already there and is not replaced; give --force"):
+    with pytest.raises(BadInput, match=r"b' exists and is not replaced; give another folder, or --force"):
         write_all([NewFile(tmp_path / "a", b"1"), NewFile(tmp_path / "b", b"2")], force=False)
     assert (tmp_path / "b").read_bytes() == b"precious"
     assert not (tmp_path / "a").exists()
@@ -68,7 +68,7 @@ def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path) -> None:
     """A planted link would put the private key where somebody else wants it."""
     (tmp_path / "a.key").symlink_to(tmp_path / "elsewhere")
     assert is_there(tmp_path / "a.key")
-    with pytest.raises(BadInput, match="already there"):
+    with pytest.raises(BadInput, match="exists and is not replaced"):
         write_all([NewFile(tmp_path / "a.key", b"k", private=True)], force=False)
     assert not (tmp_path / "elsewhere").exists()
 
@@ -83,7 +83,7 @@ def test_a_file_that_appears_in_between_is_not_replaced(tmp_path: Path, monkeypa
             (tmp_path / "b").write_bytes(b"theirs")
 
     monkeypatch.setattr(files, "_make_folder", somebody_was_faster)
-    with pytest.raises(BadInput, match="b' is already there"):
+    with pytest.raises(BadInput, match="b' exists"):
         write_all([NewFile(tmp_path / "a", b"1"), NewFile(tmp_path / "b", b"2")], force=False)
     assert (tmp_path / "b").read_bytes() == b"theirs"
     assert not (tmp_path / "a").exists(), "half a pair stayed behind"
@@ -105,7 +105,7 @@ def test_reading_says_why_not(tmp_path: Path) -> None:
         read_pem(tmp_path, "request")
     with (tmp_path / "big").open("wb") as big:
         big.truncate((1 << 20) + 1)
-    with pytest.raises(BadInput, match="larger than 1 MB"):
+    with pytest.raises(BadInput, match="larger than 1 MiB"):
         read_pem(tmp_path / "big", "request")
 
 

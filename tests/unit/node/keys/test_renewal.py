@@ -78,7 +78,7 @@ def test_a_renewal_under_way_is_not_lost(server: KeyFolder, authority: Authority
     with pytest.raises(BadInput, match="finish that renewal, or give --force"):
         renew(server.folder)
     server.next.certificate.unlink()
-    with pytest.raises(BadInput, match=r"next.key' is already there"):
+    with pytest.raises(BadInput, match=r"next.key' exists"):
         renew(server.folder)
     assert content(server.folder)["clinic-a.next.key"] == before["clinic-a.next.key"]
     server.next.certificate.write_bytes(before["clinic-a.next.crt"])
@@ -100,7 +100,7 @@ def test_finishing_puts_the_new_pair_in_place_and_keeps_the_old(server: KeyFolde
     if os.name == "posix":
         assert [path.stat().st_mode & 0o777 for path in (old.key, server.key)] == [0o600, 0o600]
     assert not [name for name in after if ".next." in name]
-    with pytest.raises(BadInput, match="no renewal is under way"):
+    with pytest.raises(BadInput, match="no renewal is in progress"):
         finish_renewal(server.folder, NOW)
     signed_renewal(server, authority)
     again = finish_renewal(server.folder, NOW)
@@ -117,7 +117,7 @@ def test_a_renewal_that_would_not_work_changes_nothing(server: KeyFolder, author
     with pytest.raises(BadInput, match="there is no renewed certificate at"):
         finish_renewal(server.folder, NOW)
     for pem, now, says in (
-        (server.certificate.read_bytes(), NOW, "not for the private key beside it"),
+        (server.certificate.read_bytes(), NOW, "does not belong to the private key"),
         (stranger, NOW, "not signed by this authority"),
         (good, NOW + timedelta(days=11), "expired on"),
         (b"", NOW, "not a PEM certificate"),
@@ -162,25 +162,25 @@ def test_a_crash_while_finishing_is_mended_by_the_same_command(
 
 def test_what_cannot_be_renewed_says_why(tmp_path: Path, server: KeyFolder, authority: Authority) -> None:
     """Each wrong folder has its own sentence."""
-    with pytest.raises(BadInput, match="is no folder"):
+    with pytest.raises(BadInput, match="is not a folder"):
         renew(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match=r"holds no NAME.key"):
+    with pytest.raises(BadInput, match=r"has no NAME.key"):
         renew(authority.folder)
     request_key(tmp_path / "new", "clinic-n")
     with pytest.raises(BadInput, match=r"nothing to renew; have '.*clinic-n.csr' signed first"):
         renew(tmp_path / "new")
     (tmp_path / "new" / "clinic-n.crt").write_bytes(server.certificate.read_bytes())
-    with pytest.raises(BadInput, match="is not for the key"):
+    with pytest.raises(BadInput, match="does not belong to the key"):
         renew(tmp_path / "new")
     renamed = KeyFolder(tmp_path / "new", "other")
     for path in (tmp_path / "new").iterdir():
         path.unlink()
     renamed.key.write_bytes(server.key.read_bytes())
     renamed.certificate.write_bytes(server.certificate.read_bytes())
-    with pytest.raises(BadInput, match="is for 'clinic-a', the key's file says 'other'"):
+    with pytest.raises(BadInput, match="is for 'clinic-a', but the file name says 'other'"):
         renew(tmp_path / "new")
     request_key(server.folder, "clinic-z")
-    with pytest.raises(BadInput, match="holds the keys of clinic-a, clinic-z; give --name"):
+    with pytest.raises(BadInput, match="has the keys of clinic-a, clinic-z; choose one with --name"):
         renew(server.folder)
 
 
@@ -205,8 +205,8 @@ def test_of_two_servers_the_one_that_is_named_is_renewed(server: KeyFolder) -> N
     other = request_key(server.folder, "clinic-z")
     renewal = renew(server.folder, name="clinic-a")
     assert renewal.key.name == "clinic-a.next.key"
-    with pytest.raises(BadInput, match="holds the keys of clinic-a, clinic-z; give --name"):
+    with pytest.raises(BadInput, match="has the keys of clinic-a, clinic-z; choose one with --name"):
         finish_renewal(server.folder, NOW)
-    with pytest.raises(BadInput, match=r"holds no clinic-b.key; it has the keys of clinic-a, clinic-z"):
+    with pytest.raises(BadInput, match=r"has no clinic-b.key; it has the keys of clinic-a, clinic-z"):
         renew(server.folder, name="clinic-b")
     assert other.key.exists()

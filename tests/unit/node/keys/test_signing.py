@@ -127,8 +127,8 @@ def test_a_private_key_is_loaded_with_and_without_a_passphrase() -> None:
         (protected, None, "protected by a passphrase"),
         (plain, b"secret words", "not protected by a passphrase"),
         (protected, b"wrong", "wrong passphrase"),
-        (b"", None, "is no private key"),
-        (plain[:60], None, "is no private key"),
+        (b"", None, "is not a PEM private key"),
+        (plain[:60], None, "is not a PEM private key"),
     ):
         with pytest.raises(BadInput, match=says) as caught:
             load_private_key(pem, "ca.key", passphrase)
@@ -142,7 +142,7 @@ def test_keys_of_another_kind_are_refused_by_name() -> None:
     pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with pytest.raises(BadInput, match=r"another kind; allowed: ed25519"):
+    with pytest.raises(BadInput, match=r"is not an ed25519 key"):
         load_private_key(pem)
 
 

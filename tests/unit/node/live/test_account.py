@@ -12,7 +12,7 @@ from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
-from dpcrowd.privacy.promise import Slots
+from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from node_support_storage import EPOCH, LENGTH, SLOTS, draw, open_storage, opens
 
@@ -22,16 +22,16 @@ FOUR = Slots(EPOCH, LENGTH, 4)
 def left(loader: AccountLoader, slot: int) -> int:
     """What the loaded account allows a slot; 0 where there is none."""
     account = loader.load(slot)
-    return 0 if account is None else account.may(opens(slot)).nano
+    return 0 if account is None else account.allowance(opens(slot)).nano
 
 
 def allowance(storage: Storage, slot: int, slots: Slots = FOUR) -> Allowance:
-    return storage.ledger.account(opens(slot), slots).may(opens(slot))
+    return storage.ledger.account(opens(slot), slots).allowance(opens(slot))
 
 
 def declared(nano: int, span_ns: int | None) -> Account:
     """An account without payments, of a network alone."""
-    account = Account("crowd", given=FOUR)
+    account = Account("crowd", configured=FOUR)
     return account.declare(nano, span_ns, slot_ns=LENGTH, epoch_ns=SLOTS.epoch_ns)
 
 
@@ -88,7 +88,7 @@ def test_another_networks_promise_is_named(tmp_path: Path) -> None:
 def test_less_than_an_even_share_is_not_enough(nano: int, short: bool) -> None:
     """No scheme asks for less: the node would say that it samples, and be silent."""
     account = declared(NANO, 4 * LENGTH).pay(8, opens(8), LENGTH, NANO - nano)
-    assert bool(account.may(opens(9)).shortage) is short
+    assert bool(account.allowance(opens(9)).shortage) is short
 
 
 def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def test_a_horizon_ends_and_begins_anew_where_the_operator_says(tmp_path: Path) 
         assert allowance(storage, 7).counted == 0
         assert allowance(storage, 10).shortage == ""
         assert "ended with slot 10" in allowance(storage, 11).shortage
-        assert "is of a horizon that has ended; the present one begins with slot 7" in allowance(storage, 6).shortage
+        assert (
+            "belongs to a horizon that has ended; the present one begins with slot 7" in allowance(storage, 6).shortage
+        )
 
 
 def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_path: Path) -> None:
@@ -114,11 +116,11 @@ def test_more_than_promised_is_put_down_to_losses_only_where_there_are_some(tmp_
         storage.ledger.declare(NANO // 4, 4 * LENGTH, slots=SLOTS)  # a stronger promise is allowed at any time
         text = allowance(storage, 1).shortage
         assert text == "ε=0.5 is spent, more than the 0.25 that is promised now."
-        storage.ledger.mark_lost(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
+        storage.ledger.book_loss(opens(1), opens(2), NANO, "restored", at_ns=opens(2))
         text = allowance(storage, 2).shortage
         assert text == (
-            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for losses that were "
-            f"confirmed, until {rfc3339(opens(5))}."
+            "ε=0.5 is spent, more than the 0.25 that is promised now, and blocked is ε=1 for confirmed losses, "
+            f"until {rfc3339(opens(5))}."
         )
         text = allowance(storage, 4).shortage
         assert "losses" in text, "the loss is the last to leave the window"

@@ -10,7 +10,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NodeConfig, parse_node
 from dpcrowd.node.config.samples import sample_node
-from dpcrowd.node.keys.expiry import Expiry, Holder, read_expiry
+from dpcrowd.node.keys.checks import Expiry, Holder, read_expiry
 from dpcrowd.node.live.certificates import Certificates
 from node_support_keys import NOW, authority_in, server_in
 from node_support_tls import Authority as Minter
@@ -46,7 +46,7 @@ def plain(tmp_path: Path) -> NodeConfig:
     [
         ("server", "the certificate of 'x' expires in 3 days", "this server has no links until it is renewed"),
         ("https", "the certificate of HTTPS (x, listen.http_certificate) expires in 3 days", "clients refuse it"),
-        ("authority", "the certificate of the authority 'x' expires in 3 days", "no link is made"),
+        ("authority", "the certificate of the authority 'x' expires in 3 days", "no link can be opened"),
         ("neighbour", "the certificate of the neighbour 'x' expires in 3 days", "its link is closed and refused"),
     ],
 )
@@ -61,7 +61,7 @@ def test_each_holder_is_told_what_it_means(holder: Holder, soon: str, over: str)
     assert f"expired on 2026-05-01 12:00 UTC: {over}" in problem.what
     assert warning.fix == problem.fix
     assert warning.fix.endswith(".")
-    assert [one.over(NOW + timedelta(seconds=n)) for n in (-1, 0, 1)] == [False, False, True]
+    assert [one.is_over(NOW + timedelta(seconds=n)) for n in (-1, 0, 1)] == [False, False, True]
     assert one.days_left(NOW + 12 * timedelta(hours=1)) == -0.5
     seconds = [one.days_left(NOW + timedelta(seconds=n)) for n in (-900, -1, 0, 1)]
     assert seconds == [0.01, 0.0, 0.0, -0.01], "a monitor asks whether it is below zero"
@@ -134,8 +134,8 @@ def test_what_expires_soon_is_a_warning_and_what_has_expired_a_problem(node: Nod
     end = NOW.replace(microsecond=0) + 365 * DAY  # by then that of HTTPS has expired
     assert certificates.warnings(ns(end - 3 * DAY)) == [
         f"the certificate of 'clinic-a' expires in 3 days ({end.date()}). Quickest, with the same key: the authority "
-        "signs the same request again ('dpcrowd keys sign clinic-a.csr --ca ca --name clinic-a --force'), its answer "
-        "replaces clinic-a.crt, and 'dpcrowd node reload' takes it. With another key: 'dpcrowd keys renew --node DIR', "
+        "signs the same request again ('dpcrowd keys sign clinic-a.csr --ca ca --name clinic-a --force'), the result "
+        "replaces clinic-a.crt, and 'dpcrowd node reload' loads it. With another key: 'dpcrowd keys renew --node DIR', "
         "then give the authority the request (clinic-a.next.csr) and nothing else."
     ]
     (https,) = certificates.problems(ns(end - 3 * DAY))

@@ -21,7 +21,7 @@ from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.privacy.account_ledger import AccountLedger
-from dpcrowd.privacy.promise import Slots
+from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import saved_slot
 from node_support_doctor import look, problems

@@ -24,8 +24,8 @@ from dpcrowd.node.slots import SECOND
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee
 from dpcrowd.privacy.payments import Payment
-from dpcrowd.privacy.promise import Promise
 from dpcrowd.privacy.units import NANO
 from node_support_live import write_network
 
@@ -138,7 +138,7 @@ class Pair:
 
     def paid(self, name: str) -> dict[int, int]:
         """Nano-epsilon by slot, of a server that is up."""
-        entries: list[Payment] = self.up[name][1].ledger.spent_since(0)
+        entries: list[Payment] = self.up[name][1].ledger.payments_since(0)
         assert all(entry.kind == "sample" for entry in entries)
         return {entry.slot: entry.nano for entry in entries if entry.slot is not None}
 
@@ -147,8 +147,8 @@ class Pair:
         paid = [self.paid(name) for name in self.up]
         return sum(max(one.get(slot, 0) for one in paid) for slot in slots)
 
-    def promise(self, name: str) -> Promise:
-        (own,) = self.up[name][1].ledger.account(0).promises
+    def promise(self, name: str) -> NetworkGuarantee:
+        (own,) = self.up[name][1].ledger.account(0).guarantees
         return own
 
     def events(self, name: str) -> list[str]:

@@ -112,7 +112,7 @@ def test_what_the_ledger_refuses_to_pay_does_not_leave(tmp_path: Path) -> None:
     with open_storage(tmp_path) as storage:
         keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
         keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
-        storage.ledger.mark_lost(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
+        storage.ledger.book_loss(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
         asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
         keeper.close()
         assert [body_of(payload).records for payload, _ in line.sent] == [()], "a heartbeat, once"

@@ -84,13 +84,13 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert "fully spent" in text
     clock = files[1].clock()
     free = 23 + files[1].guarantee().length  # the loss lasts until the end of slot 23
-    told = f"ε=1 for losses that were confirmed, until {rfc3339(clock.opens(free))}."
+    told = f"ε=1 for confirmed losses, until {rfc3339(clock.opens(free))}."
     assert f"blocked is {told}" in text
     assert f"ε=1 at slot {free}, {rfc3339(clock.opens(free))}." in text, "when it samples again"
     assert storage.ledger.counter() == booked.counter == 2
     assert "no neighbour that was heard remembers the 1 samples" in storage.events.all()[-1].text
-    assert storage.ledger.may(clock.opens(24)).nano == 0
-    assert [storage.ledger.may(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
+    assert storage.ledger.allowance(clock.opens(24)).nano == 0
+    assert [storage.ledger.allowance(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
     again = machine_of(files, storage, 24).trust
     again.start(23, 24)
     again.echo("server-2", 24, (20, 1), None)

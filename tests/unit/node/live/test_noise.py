@@ -41,7 +41,7 @@ def test_a_live_node_refuses_noise_of_a_simulation(tmp_path: Path) -> None:
     with Storage.open(node.data, network_id=network.id) as storage:
         with pytest.raises(BadInput, match=r"^a live node was given SeededNoise, which is not private: .*SecureNoise"):
             LiveNode(node, network, storage, transport, SIMULATED)
-        assert storage.ledger.account(0).promises == ()
+        assert storage.ledger.account(0).guarantees == ()
         live = LiveNode(node, network, storage, transport, SIMULATED, allow_simulated_noise=True)
         assert live.keeper.machine.server.slot == -1
 

@@ -14,8 +14,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.keys.authority import Authority, sign_request
 from dpcrowd.node.keys.identity import KeyFolder, finish_renewal, renew
-from dpcrowd.node.keys.signing import key_of_certificate
-from dpcrowd.node.keys.words import verifier
+from dpcrowd.node.keys.signing import key_of_certificate, verifier
 from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from node_support_doctor import change
 from node_support_tls import Authority as Minter
@@ -188,8 +187,8 @@ def test_a_renewed_key_is_taken_once_it_is_pinned(file: Path, net: Path) -> None
         ("network.toml", "population"),
         ("network revision", "network.revision: given 1"),
         ("removed", "has no server 'server-1'"),
-        ("https", "do not fit one another"),
-        ("https expired", "is valid from"),
+        ("https", "do not belong together"),
+        ("https expired", "is valid only from"),
         ("another server", "the certificate is for 'server-2'"),
         ("certificate", "not a PEM certificate"),
         ("authority", "not signed by this authority"),

@@ -18,7 +18,7 @@ from dpcrowd.node.live.storage_log import StorageLog
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
-from dpcrowd.privacy.promise import Slots
+from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from node_support_lone import Lone
 from node_support_storage import EPOCH, LENGTH, open_storage

@@ -20,8 +20,8 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording import lines
-from dpcrowd.node.recording.accounts import AccountChange, change_of
-from dpcrowd.node.recording.accounts import changed as changed_account
+from dpcrowd.node.recording.lines import AccountChange, change_of
+from dpcrowd.node.recording.lines import apply_change as changed_account
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.recording.replay import replay
 from dpcrowd.node.storage import Storage, StorageFailed
@@ -113,8 +113,10 @@ def test_accounts_come_out_of_it_as_they_went_in() -> None:
     for number in range(3):
         told.append(paid_in(told[-1], number, 5))
     told.append(told[-1].set_clock(ClockSteps(), told[-1].slots.opens(4), 10**10)[0])
-    told.append(told[-1].lose(told[-1].slots.opens(5), told[-1].slots.opens(6), 7))
-    told.append(replace(told[-1], payments=Payments(told[-1].payments.after(told[-1].slots.opens(2))), known_ns=10**18))
+    told.append(told[-1].book_loss(told[-1].slots.opens(5), told[-1].slots.opens(6), 7))
+    told.append(
+        replace(told[-1], payments=Payments(told[-1].payments.after(told[-1].slots.opens(2))), complete_after_ns=10**18)
+    )
     told.append(replace(told[-1], network="other").declare(9, None, slot_ns=10**9))
     before = replayed = None
     for one in told:
@@ -138,7 +140,7 @@ def test_a_path_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
     path = tmp_path / "recording"
     path.touch()
     path.chmod(mode)
-    with pytest.raises(BadInput, match="others can read it"):
+    with pytest.raises(BadInput, match="others can read"):
         Recorder(path, 1 << 20, lambda _: None)
     assert path.read_bytes() == b""
 
@@ -229,7 +231,7 @@ def test_a_difference_is_found_where_it_is(make: Make, capsys: pytest.CaptureFix
     found = replay(path).difference
     assert found is not None
     assert found.step == number
-    assert "with other contents" in str(found)
+    assert "with different content" in str(found)
 
     def more_signatures(step: dict[str, Any]) -> None:
         step["signed"].append(step["signed"][0])
@@ -280,8 +282,8 @@ def test_a_new_life_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
         (lambda text: text[:400] + '"' + text[400:], "line 1: damaged"),
         (lambda text: text.replace('"on":"SlotEnded"', '"on":"Nothing"', 1), "the stimulus 'Nothing' is damaged"),
         (lambda text: text.split("\n", 1)[1], "begins with the start of a life"),
-        (lambda text: text.replace('"format":1', '"format":2', 1), "written in format 2 by dpcrowd"),
-        (lambda text: "", "holds no recording"),
+        (lambda text: text.replace('"format":1', '"format":2', 1), "wrote this in format 2"),
+        (lambda text: "", "is not a recording"),
     ],
 )
 def test_a_damaged_file_is_told_in_one_line(
@@ -313,7 +315,7 @@ def test_the_recording_ends_at_its_limit_and_the_node_goes_on(tmp_path: Path, ca
             recorder.end_step(on.StoodStill(number), [])
     assert path.stat().st_size <= 20_000
     last = msgspec.json.decode(path.read_bytes().splitlines()[-1], type=lines.End)
-    assert last.why == "the limit is reached"
+    assert last.why == "debug.record_limit is reached"
     assert [record.event for record in caplog.records] == ["recording"]  # type: ignore[attr-defined]
 
 
@@ -330,7 +332,7 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_node(
     with caplog.at_level(logging.WARNING):
         recorder.start(Lone(()).machine, 0)
         recorder.end_step(on.StoodStill(1), [])
-    assert "No space left on device. The node goes on." in caplog.text
+    assert "No space left on device. The node continues." in caplog.text
 
 
 def test_without_the_setting_nothing_is_written(files: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def anew(storage: Storage) -> Account:
 
 def same(one: Account, other: Account, slots: range) -> bool:
     """Whether both say the same of some slots."""
-    return [one.may(opens(slot)).nano for slot in slots] == [other.may(opens(slot)).nano for slot in slots]
+    return [one.allowance(opens(slot)).nano for slot in slots] == [other.allowance(opens(slot)).nano for slot in slots]
 
 
 def test_an_account_is_brought_up_to_date_by_what_is_new(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_an_account_is_brought_up_to_date_by_what_is_new(tmp_path: Path) -> None
     ):
         for slot in range(0, 40, 2):
             for storage in (a, b):
-                if amount := min(storage.ledger.may(opens(slot)).nano, 7):
+                if amount := min(storage.ledger.allowance(opens(slot)).nano, 7):
                     draw(storage, slot, nano=amount)
             for storage in (a, b):
                 now = storage.ledger.account(opens(slot))
@@ -47,11 +47,11 @@ def test_only_what_can_still_bind_is_loaded(tmp_path: Path) -> None:
         for slot in range(300):
             draw(storage, slot, nano=1)
     with open_storage(tmp_path, nano=100, slots=3) as storage:
-        storage.ledger._loaded = None  # the declaration of these tests is dated 1970
+        storage.ledger._cached = None  # the declaration of these tests is dated 1970
         account = storage.ledger.account(opens(300))
         assert 2 <= len(account.payments) < 150
         assert (account.count, account.total) == (300, 300)
-        assert storage.ledger.may(opens(300)).counted == 2
+        assert storage.ledger.allowance(opens(300)).counted == 2
 
 
 def test_a_slot_long_ago_is_judged_by_all_that_was_paid_then(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_a_slot_long_ago_is_judged_by_all_that_was_paid_then(tmp_path: Path) -> 
     with open_storage(tmp_path, nano=10, slots=3) as storage:
         draw(storage, 0, nano=6)
         draw(storage, 5000, nano=1)
-        storage.ledger._loaded = None
-        assert storage.ledger.may(opens(5001)).counted == 1
+        storage.ledger._cached = None
+        assert storage.ledger.allowance(opens(5001)).counted == 1
         assert len(storage.ledger.account(opens(5001)).payments) == 1
-        assert storage.ledger.may(opens(1)).counted == 7, "and what is dated later"
+        assert storage.ledger.allowance(opens(1)).counted == 7, "and what is dated later"
         with pytest.raises(BudgetExhausted):
             draw(storage, 1, nano=4)
 
@@ -76,7 +76,7 @@ def test_what_is_over_is_let_go(tmp_path: Path) -> None:
                 _, account = storage.ledger.pay(connection, slot, opens(slot), LENGTH, 1, b"")
             storage.ledger.committed(slot + 1, account)
         assert len(storage.ledger.account(opens(2200)).payments) < 1300
-        assert storage.ledger.may(opens(2200)).counted == 2
+        assert storage.ledger.allowance(opens(2200)).counted == 2
 
 
 def _pay_and_stop(storage: Storage, connection: sqlite3.Connection) -> None:
@@ -90,7 +90,7 @@ def test_a_payment_that_was_rolled_back_is_not_in_the_account(tmp_path: Path) ->
         draw(storage, 0, nano=4)
         with pytest.raises(KeyboardInterrupt), storage._database.transaction() as connection:
             _pay_and_stop(storage, connection)
-        assert storage.ledger.may(opens(1)).counted == 4
+        assert storage.ledger.allowance(opens(1)).counted == 4
         assert draw(storage, 1, nano=6) == 2
 
 
@@ -101,7 +101,7 @@ def test_two_processes_cannot_spend_the_same_rest(tmp_path: Path) -> None:
         open_storage(shared, "a", nano=10, slots=3) as a,
         open_storage(tmp_path / "b", "b", ledger=shared, nano=10, slots=3) as b,
     ):
-        assert [storage.ledger.may(opens(0)).nano for storage in (a, b)] == [10, 10]
+        assert [storage.ledger.allowance(opens(0)).nano for storage in (a, b)] == [10, 10]
         draw(a, 0, nano=6)
         with pytest.raises(BudgetExhausted) as refused:
             draw(b, 0, nano=6)
@@ -120,4 +120,4 @@ def test_an_account_of_a_file_that_was_replaced_is_not_used(tmp_path: Path) -> N
             connection.execute("DELETE FROM noisy")
             connection.execute("DELETE FROM ledger")
             connection.execute("UPDATE account SET counter = 0, total = 0")
-        assert load(storage._reader.rows, "crowd", opens(1), loaded).may(opens(1)).counted == 0
+        assert load(storage._reader.rows, "crowd", opens(1), loaded).allowance(opens(1)).counted == 0

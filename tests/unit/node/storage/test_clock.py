@@ -26,7 +26,7 @@ class Life:
 
 def kept(storage: Storage) -> list[tuple[int, int]]:
     """What counts of the jumps that are kept, the oldest first: when, and how far."""
-    return [(jump.at_ns, jump.left_ns) for jump in storage.ledger.account(0).jumps if jump.left_ns]
+    return [(jump.at_ns, jump.remaining_ns) for jump in storage.ledger.account(0).jumps if jump.remaining_ns]
 
 
 def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path: Path) -> None:
@@ -36,13 +36,15 @@ def test_a_clock_that_was_ahead_for_a_moment_blocks_nothing_afterwards(tmp_path:
         for slot in range(0, 40, 4):
             draw(storage, slot, nano=10)
         life.step(opens(38), HOUR)
-        assert storage.ledger.may(opens(398)).counted == 10, "ahead: the last payment is two slots old, not an hour"
+        assert storage.ledger.allowance(opens(398)).counted == 10, (
+            "ahead: the last payment is two slots old, not an hour"
+        )
         life.step(opens(399), -HOUR)
         assert kept(storage) == []
-        assert storage.ledger.may(opens(39)).counted == 10
-        assert storage.ledger.may(opens(40)).counted == 0
+        assert storage.ledger.allowance(opens(39)).counted == 10
+        assert storage.ledger.allowance(opens(40)).counted == 0
         assert [event.kind for event in storage.events.all()] == ["clock", "clock"]
-        assert "came back by 3600.0 s" in storage.events.all()[1].text
+        assert "was set back by 3600.0 s" in storage.events.all()[1].text
 
 
 def test_what_was_paid_by_the_wrong_clock_counts_until_its_date_has_passed(tmp_path: Path) -> None:
@@ -53,8 +55,8 @@ def test_what_was_paid_by_the_wrong_clock_counts_until_its_date_has_passed(tmp_p
         draw(storage, 361, nano=10)
         life.step(opens(362), -HOUR)
         for slot in (2, 100, 364):
-            assert storage.ledger.may(opens(slot)).nano == 0
-        assert storage.ledger.may(opens(365)).nano == 10
+            assert storage.ledger.allowance(opens(slot)).nano == 0
+        assert storage.ledger.allowance(opens(365)).nano == 10
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,8 @@ def test_a_node_that_died_while_its_clock_was_ahead_finds_its_budget_again(tmp_p
         Life(storage).step(opens(38), HOUR)
         Life(storage).step(opens(40), 0)
         assert kept(storage) == [(opens(38), opens(40) - opens(38))]
-        assert storage.ledger.may(opens(42)).counted == 0
-        assert "came back" in storage.events.all()[-1].text
+        assert storage.ledger.allowance(opens(42)).counted == 0
+        assert "was set back" in storage.events.all()[-1].text
         Life(storage).step(opens(41), 0)
         assert kept(storage) == [(opens(38), opens(40) - opens(38))], "later the clock tells nothing new"
 

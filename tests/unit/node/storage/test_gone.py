@@ -48,14 +48,14 @@ def test_nothing_is_paid_into_a_file_that_nobody_will_find_again(what: str, tmp_
         draw(storage, 0)
         assert storage.failure is None
         harm(tmp_path / "data")
-        with pytest.raises(StorageFailed, match="under the running node") as refused:
+        with pytest.raises(StorageFailed, match="while the node was running") as refused:
             draw(storage, 1)
         assert refused.value.kind == kind
         assert storage.failure is refused.value
         assert storage.ledger.counter() == 1, "what was refused was not paid"
-        with pytest.raises(StorageFailed, match="under the running node"):
+        with pytest.raises(StorageFailed, match="while the node was running"):
             storage.commit_release([release(0)], b"state")
-        with pytest.raises(StorageFailed, match="under the running node"):
+        with pytest.raises(StorageFailed, match="while the node was running"):
             storage.retention(opens(5))
 
 
@@ -121,7 +121,7 @@ def test_a_file_of_the_journal_that_was_moved_away_is_missed(name: str, tmp_path
         storage.journal.stamp(opens(1))
         file = storage.journal.folder / (f"{opens(1)}.slot" if name == "slot" else name)
         file.rename(tmp_path / "kept")
-        with pytest.raises(StorageFailed, match="under the running node"):
+        with pytest.raises(StorageFailed, match="while the node was running"):
             storage.journal.append(opens(1), b"x") if name == "slot" else storage.journal.stamp(opens(2))
 
 
@@ -132,7 +132,7 @@ def test_a_slot_is_forgotten_even_if_the_folder_is_gone(tmp_path: Path) -> None:
             storage.journal.slot_key(opens(slot))
             storage.journal.append(opens(slot), b"someone was here")
         (tmp_path / "data").rename(tmp_path / "elsewhere")
-        with pytest.raises(StorageFailed, match="under the running node"):
+        with pytest.raises(StorageFailed, match="while the node was running"):
             storage.journal.forget_before(opens(3))
         left = [path.read_bytes() for path in (tmp_path / "elsewhere" / "journal").glob("*.slot")]
         assert len(left) == 2
@@ -226,7 +226,7 @@ def test_a_file_in_the_journals_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed) as starting:
         open_storage(tmp_path / "data")
     for refused, then in ((running.value, "restart the node"), (starting.value, "start the node again")):
-        assert "is a file, where the folder for check-ins belongs" in refused.reason
+        assert "is a file, but has to be the folder for check-ins" in refused.reason
         assert "move it away" in refused.fix
         assert then in refused.fix
     (tmp_path / "data" / "journal").rename(tmp_path / "moved away")

@@ -201,7 +201,7 @@ def test_a_folder_that_is_deleted_under_the_node_is_noticed(tmp_path: Path) -> N
     one = Journal(tmp_path / "journal")
     one.slot_key(opens(1))
     shutil.rmtree(tmp_path / "journal")
-    with pytest.raises(StorageFailed, match="deleted or moved away under the running node") as failed:
+    with pytest.raises(StorageFailed, match="deleted or moved away while the node was running") as failed:
         one.append(opens(1), b"lost")
     assert failed.value.kind == "missing"
     assert one.failure is failed.value

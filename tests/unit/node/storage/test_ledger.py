@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import SlotTaken, Storage
+from dpcrowd.node.storage import SlotTaken, Storage, StorageFailed
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
-from dpcrowd.privacy.promise import Promise, UserBounds
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
 
 
@@ -89,22 +89,22 @@ def test_a_restart_with_other_settings_refills_nothing(tmp_path: Path) -> None:
         draw(storage, 0, nano=60)
     with open_storage(tmp_path, "new", nano=100) as storage:
         assert storage.ledger.counter() == 0
-        assert [(entry.network, entry.nano) for entry in storage.ledger.spent_since(0)] == [("old", 60)]
+        assert [(entry.network, entry.nano) for entry in storage.ledger.payments_since(0)] == [("old", 60)]
         with pytest.raises(BudgetExhausted) as refused:
             draw(storage, 50, nano=41)
         assert (refused.value.requested, refused.value.remaining) == (41, 40)
         assert draw(storage, 50, nano=40) == 1
 
 
-def test_spent_since_lists_what_closed_later(storage: Storage) -> None:
+def test_payments_since_lists_what_closed_later(storage: Storage) -> None:
     """The window of the scheme's ledger is rebuilt from this list: a slot that just left must not be in it."""
     for slot in (1, 2, 5):
         draw(storage, slot, nano=slot)
-    found = storage.ledger.spent_since(opens(3))
+    found = storage.ledger.payments_since(opens(3))
     assert [(entry.slot, entry.opens_ns, entry.closes_ns, entry.nano, entry.kind) for entry in found] == [
         (5, opens(5), opens(6), 5, "sample")
     ]
-    assert [entry.slot for entry in storage.ledger.spent_since(opens(3) - 1)] == [2, 5]
+    assert [entry.slot for entry in storage.ledger.payments_since(opens(3) - 1)] == [2, 5]
 
 
 def test_a_window_promise_holds_at_its_exact_edge(window: Storage) -> None:
@@ -144,9 +144,9 @@ def test_promises_of_other_networks_on_the_ledger_bind_too(tmp_path: Path) -> No
             assert (sample.noisy, storage.state()) == (b"of " + name, name)
         with pytest.raises(BudgetExhausted, match="network 'a'"):
             draw(b, 1, nano=2)
-        assert [entry.network for entry in a.ledger.spent_since(0)] == ["b", "a"]
+        assert [entry.network for entry in a.ledger.payments_since(0)] == ["b", "a"]
         assert a.ledger.total_spent() == b.ledger.total_spent() == 9
-        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.account(0).promises] == [
+        assert [(one.network, one.nano, one.span_ns) for one in a.ledger.account(0).guarantees] == [
             ("a", 10, None),
             ("b", 100, None),
         ]
@@ -195,10 +195,10 @@ def test_a_new_horizon_is_explicit_and_logged(storage: Storage) -> None:
         draw(storage, 5, nano=1)
     storage.ledger.new_horizon(opens(1), opens(5), "sum is now 2e-8")
     storage.ledger.declare(10, None, slots=SLOTS)
-    assert storage.ledger.account(0).promises[0].since_ns == opens(1)
+    assert storage.ledger.account(0).guarantees[0].since_ns == opens(1)
     assert draw(storage, 5, nano=10) == 2
     storage.ledger.new_horizon(opens(0), opens(6), "begins behind all that was paid")
-    assert storage.ledger.account(0).promises[0].since_ns == opens(6)
+    assert storage.ledger.account(0).guarantees[0].since_ns == opens(6)
     assert storage.ledger.total_spent() == 20
     assert (storage.events.all()[0].at_ns, storage.events.all()[0].kind) == (opens(5), "new-horizon")
 
@@ -213,16 +213,46 @@ def test_a_confirmed_loss_is_paid_blocks_its_slots_and_lifts_the_counter(longer:
     """After an old copy was restored, slots that may have been drawn must not be drawn again, nor counters repeat."""
     storage = longer
     draw(storage, 0, nano=1)
-    counter = storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
+    counter = storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17)
     assert counter == storage.ledger.counter() == 18
     with pytest.raises(SlotTaken, match="declared lost"):
         draw(storage, 3)
     with pytest.raises(BudgetExhausted):
         draw(storage, 7)
-    assert storage.ledger.mark_lost(opens(1), opens(2), 1, "again", at_ns=opens(4)) == 19
+    assert storage.ledger.book_loss(opens(1), opens(2), 1, "again", at_ns=opens(4)) == 19
     (event, _) = storage.events.all()
     assert event.kind == "loss"
     assert "restored" in event.text
+
+
+@pytest.mark.parametrize("table", ["ledger", "account", "tally", "event", "complete"])
+def test_a_fault_at_any_write_of_a_loss_books_nothing_of_it(tmp_path: Path, table: str) -> None:
+    """A loss without its last slot would be asked for again, and the second answer would block the budget twice."""
+    with open_storage(tmp_path) as storage:
+        draw(storage, 0, nano=1)
+        before = loss_facts(storage)
+        with closing(sqlite3.connect(tmp_path / "dpcrowd.db")) as other:
+            for verb in ("INSERT", "UPDATE"):
+                stop = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+                other.execute(f"CREATE TRIGGER stop_{verb} BEFORE {verb} ON {table} {stop}")
+            with pytest.raises(StorageFailed):
+                book_loss(storage)
+            assert loss_facts(storage) == before
+            for verb in ("INSERT", "UPDATE"):
+                other.execute(f"DROP TRIGGER stop_{verb}")
+        assert book_loss(storage) == 18
+        assert loss_facts(storage) == (2, 101, 18, ["loss"], 4)
+
+
+def book_loss(storage: Storage) -> int:
+    return storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4), counter=17, complete_until=4)
+
+
+def loss_facts(storage: Storage) -> tuple[object, ...]:
+    """Return everything that booking a loss changes."""
+    ledger = storage.ledger
+    events = [event.kind for event in storage.events.all()]
+    return ledger.payments(), ledger.total_spent(), ledger.counter(), events, storage.memory.complete_until()
 
 
 def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) -> None:
@@ -232,7 +262,7 @@ def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) 
         open_storage(tmp_path / "b", "b", ledger=tmp_path / "a") as other,
     ):
         assert other.ledger.account(opens(2)).lost == 0
-        storage.ledger.mark_lost(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
+        storage.ledger.book_loss(opens(1), opens(2), 7, "an old copy", at_ns=opens(2))
         for each in (storage, other, storage, other):
             assert each.ledger.account(opens(2)).lost == 7, "each row is counted once"
     with open_storage(tmp_path / "a", "a") as storage:
@@ -242,7 +272,7 @@ def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) 
 def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
     """A loss that counted for ever would end sampling for good."""
     storage = longer
-    storage.ledger.mark_lost(opens(1), opens(4), 100, "restored", at_ns=opens(4))
+    storage.ledger.book_loss(opens(1), opens(4), 100, "restored", at_ns=opens(4))
     with pytest.raises(BudgetExhausted):
         draw(storage, 7)
     assert draw(storage, 8) == 2
@@ -251,10 +281,10 @@ def test_lost_slots_leave_the_window_like_others(longer: Storage) -> None:
 @pytest.mark.parametrize(("nano", "span"), [(11, 3 * LENGTH), (10, 3 * LENGTH - 1), (1, 1)])
 def test_a_weaker_promise_under_the_same_name_is_refused(window: Storage, nano: int, span: int) -> None:
     """Whoever edits epsilon in the file, and deletes the copy beside the ledger, would break what users were told."""
-    (before,) = window.ledger.account(0).promises
+    (before,) = window.ledger.account(0).guarantees
     with pytest.raises(BadInput, match=r"promised ε=0\.00000001 in any 30 s .* weaker"):
         window.ledger.declare(nano, span, slots=SLOTS)
-    assert window.ledger.account(0).promises == (before,)
+    assert window.ledger.account(0).guarantees == (before,)
 
 
 def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path: Path) -> None:
@@ -273,14 +303,14 @@ def test_fewer_regions_or_servers_and_pinned_users_are_a_weaker_promise(tmp_path
             ):
                 declare(10, None, bounds=bounds, roaming=roaming)
         declare(10, None, bounds=UserBounds(2, 5), roaming=True)
-        assert storage.ledger.account(0).promises == (Promise("crowd", 10, None, 0, UserBounds(2, 5), True),)
+        assert storage.ledger.account(0).guarantees == (NetworkGuarantee("crowd", 10, None, 0, UserBounds(2, 5), True),)
 
 
 def test_a_stronger_promise_is_taken(window: Storage) -> None:
     """To promise more is always allowed; a whole horizon is more than any window of it, and not the other way."""
     window.ledger.declare(9, 4 * LENGTH, slots=SLOTS)
     window.ledger.declare(9, None, slots=SLOTS)
-    with pytest.raises(BadInput, match="over its whole horizon"):
+    with pytest.raises(BadInput, match="over its complete horizon"):
         window.ledger.declare(9, 100 * LENGTH, slots=SLOTS)
 
 
@@ -289,13 +319,13 @@ def test_room_is_what_can_be_paid(tmp_path: Path) -> None:
     shared = tmp_path / "a"
     with open_storage(shared, "a", nano=10, slots=3) as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(a, 0, nano=4)
-        room = b.ledger.may(opens(1))
-        assert (room.nano, room.counted, room.promise.network) == (6, 4, "a")
+        room = b.ledger.allowance(opens(1))
+        assert (room.nano, room.counted, room.guarantee.network) == (6, 4, "a")
         with pytest.raises(BudgetExhausted):
             draw(b, 1, nano=7)
         draw(b, 1, nano=6)
-        assert a.ledger.may(opens(2)).nano == 0
-        assert a.ledger.may(opens(3)).nano == 4
+        assert a.ledger.allowance(opens(2)).nano == 0
+        assert a.ledger.allowance(opens(3)).nano == 4
 
 
 def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path: Path) -> None:
@@ -303,7 +333,7 @@ def test_a_loss_confirmed_in_one_network_does_not_hide_that_of_another(tmp_path:
     shared = tmp_path / "a"
     with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
         draw(b, 0)
-        a.ledger.mark_lost(opens(1), opens(2), 1, "restored", at_ns=0, counter=50)
+        a.ledger.book_loss(opens(1), opens(2), 1, "restored", at_ns=0, counter=50)
         assert (a.ledger.counter(), b.ledger.counter()) == (51, 1)
 
 
@@ -315,10 +345,10 @@ def test_a_clock_that_is_set_ahead_refills_no_window(window: Storage, jumps: lis
     for jump in jumps:
         window.ledger.set_clock(opens(slot), jump * LENGTH)
         slot += jump
-    assert window.ledger.may(opens(slot)).nano == 0
+    assert window.ledger.allowance(opens(slot)).nano == 0
     with pytest.raises(BudgetExhausted):
         draw(window, slot, nano=1)
-    (entry,) = window.ledger.spent_since(opens(slot - 2))
+    (entry,) = window.ledger.payments_since(opens(slot - 2))
     assert entry.opens_ns == opens(slot - 1)
     draw(window, slot + 2, nano=10)  # three slots of time have passed
     assert [event.kind for event in window.events.all()] == ["clock"] * len(jumps)
@@ -328,8 +358,8 @@ def test_ahead_after_back_counts_what_was_paid_between(window: Storage) -> None:
     """A payment that is dated after a jump's start, because the clock had gone back before, is as old as it is."""
     draw(window, 10, nano=10)
     window.ledger.set_clock(opens(9), 20 * LENGTH)
-    assert window.ledger.may(opens(29)).nano == 0
-    assert window.ledger.may(opens(33)).nano == 10
+    assert window.ledger.allowance(opens(29)).nano == 0
+    assert window.ledger.allowance(opens(33)).nano == 10
 
 
 def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
@@ -339,7 +369,7 @@ def test_two_networks_that_see_one_jump_keep_it_once(tmp_path: Path) -> None:
         draw(a, 0, nano=10)
         a.ledger.set_clock(opens(1), 9 * LENGTH)
         b.ledger.set_clock(opens(1) + SECOND, 9 * LENGTH + 1)
-        assert a.ledger.may(opens(12)).nano == 10
+        assert a.ledger.allowance(opens(12)).nano == 10
         b.ledger.set_clock(opens(12), 9 * LENGTH)  # another one, which a has not seen yet
         a.ledger.set_clock(opens(12) + SECOND, 9 * LENGTH)
         assert len(a.events.all()) == 2
@@ -353,7 +383,7 @@ def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) ->
     for attempt in (
         lambda: draw(storage, 0, nano=nano),
         lambda: storage.ledger.declare(nano, None),
-        lambda: storage.ledger.mark_lost(1, 2, nano, "", at_ns=0),
+        lambda: storage.ledger.book_loss(1, 2, nano, "", at_ns=0),
     ):
         with pytest.raises(BadInput, match="allowed"):
             attempt()
@@ -362,14 +392,14 @@ def test_amounts_that_are_no_payment_are_refused(storage: Storage, nano: int) ->
 
 def test_times_and_counters_that_cannot_be_are_refused(storage: Storage) -> None:
     """An empty slot would overlap nothing and could be drawn again; a giant counter would overflow the file's."""
-    with pytest.raises(BadInput, match="a slot of 0 ns"):
+    with pytest.raises(BadInput, match="has a length of 0 ns"):
         storage.commit_sample(0, opens(0), 0, 1, b"", b"")
     with pytest.raises(BadInput, match="a window of 0 ns"):
         storage.ledger.declare(1, 0)
     with pytest.raises(BadInput, match="an end after the start"):
-        storage.ledger.mark_lost(opens(1), opens(1), 1, "", at_ns=0)
-    with pytest.raises(BadInput, match="a counter of"):
-        storage.ledger.mark_lost(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
+        storage.ledger.book_loss(opens(1), opens(1), 1, "", at_ns=0)
+    with pytest.raises(BadInput, match="the counter that a neighbour remembers is"):
+        storage.ledger.book_loss(opens(1), opens(2), 1, "", at_ns=0, counter=LARGEST_COUNTER + 1)
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM ledger", "UPDATE ledger SET nano = 1"])
@@ -413,7 +443,7 @@ def test_up_to_which_slot_the_ledger_is_complete_is_kept_with_each_commit(tmp_pa
         storage.commit_release([release(5)], b"", complete_until=5)
     with open_storage(tmp_path) as storage:
         assert storage.memory.complete_until() == 5
-        storage.memory.confirm_complete(9)
+        storage.ledger.book_loss(opens(6), opens(9), 1, "restored", at_ns=opens(9), complete_until=9)
         assert storage.memory.complete_until() == 9
     with open_storage(tmp_path, "other") as storage:
         assert storage.memory.complete_until() is None, "of another network"

@@ -15,7 +15,7 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.storage.migrate import LEDGER_STEPS
 from dpcrowd.privacy.account import EVER
-from dpcrowd.privacy.promise import Promise, UserBounds, Windows
+from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds, Windows
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens
 
 FINE = SlotClock(EPOCH, SECOND)
@@ -41,7 +41,7 @@ def test_reach_is_where_the_earliest_window_begins_that_holds_a_slot(slot: int, 
         assert windows.reach(opens_at) == min(holding)
     for closes_at, opens_at in product(range(-5, 6), range(-30, 31)):
         shares = windows.reach(opens_at) < closes_at
-        assert shares == (opens_at < windows.frees(closes_at))
+        assert shares == (opens_at < windows.free_from(closes_at))
 
 
 def test_a_network_that_comes_back_with_longer_slots_keeps_the_windows_it_promised(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_network_that_comes_back_with_another_epoch_keeps_the_windows_it_promi
         draw(storage, 0, nano=100)
         storage.ledger.declare(100, LENGTH, slots=later)
         for slot, allowed in ((0, False), (1, True), (2, False), (3, True)):
-            assert storage.ledger.may(later.opens(slot)).nano == (100 if allowed else 0)
+            assert storage.ledger.allowance(later.opens(slot)).nano == (100 if allowed else 0)
             if allowed:
                 storage.commit_sample(slot, later.opens(slot), LENGTH, 100, b"", b"")
 
@@ -77,7 +77,7 @@ def test_longer_windows_of_new_slots_cost_nothing_more(tmp_path: Path) -> None:
         storage.ledger.declare(100, 3 * SECOND, slots=FINE)
         fine(storage, 9, 60)
         storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS)
-        assert [storage.ledger.may(opens(slot)).nano for slot in (1, 2, 3)] == [40, 40, 100]
+        assert [storage.ledger.allowance(opens(slot)).nano for slot in (1, 2, 3)] == [40, 40, 100]
 
 
 def test_the_state_of_other_slots_is_not_taken_over(tmp_path: Path) -> None:
@@ -131,22 +131,24 @@ def test_users_at_more_servers_pay_more_for_noise_that_was_made_for_fewer(tmp_pa
     ):
         few.ledger.declare(100, 3 * LENGTH, slots=SLOTS)
         many.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(1, 4))
-        room = few.ledger.may(opens(0))
-        assert (room.nano, room.promise.network, room.is_weighted) == (25, "many", True)
+        room = few.ledger.allowance(opens(0))
+        assert (room.nano, room.guarantee.network, room.is_weighted) == (25, "many", True)
         with pytest.raises(
             BudgetExhausted,
             match=r"asks for ε=0\.000000026 \(ε=0\.000000104 for users in one region at each of up to 4",
         ):
             draw(few, 0, nano=26)
         draw(few, 0, nano=5)
-        assert few.ledger.may(opens(1)).nano == 20
+        assert few.ledger.allowance(opens(1)).nano == 20
         draw(many, 1, nano=80)  # its noise is made for 4 servers: whoever is at one pays no more
-        own, other = many.ledger.account(0).promises
+        own, other = many.ledger.account(0).guarantees
         assert (own.network, other.network) == ("few", "many")
         account = many.ledger.account(opens(1))
-        costs = [sum(p.bounds.cost(e.nano, e.bounds) for e in account.counted(p, opens(1))) for p in (own, other)]
+        costs = [
+            sum(p.bounds.cost(e.nano, e.bounds) for e in account.counted_payments(p, opens(1))) for p in (own, other)
+        ]
         assert costs == [85, 100]
-        assert many.ledger.may(opens(2)).nano == 0
+        assert many.ledger.allowance(opens(2)).nano == 0
 
 
 def test_a_promise_that_is_made_for_more_servers_counts_old_payments_for_them(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_a_promise_that_is_made_for_more_servers_counts_old_payments_for_them(tm
         storage.ledger.declare(100, None, slots=SLOTS)
         draw(storage, 0, nano=30)
         storage.ledger.declare(100, None, slots=SLOTS, bounds=UserBounds(1, 3))
-        assert storage.ledger.may(opens(1)).nano == 10
+        assert storage.ledger.allowance(opens(1)).nano == 10
 
 
 def test_products_beyond_the_integers_of_the_database_are_exact(tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_products_beyond_the_integers_of_the_database_are_exact(tmp_path: Path) 
         storage.ledger.declare(10**15, None, slots=SLOTS)
         draw(storage, 0, nano=10**15 - 1)
         storage.ledger.declare(10**15, None, slots=SLOTS, bounds=UserBounds(10_000, 10_000))
-        room = storage.ledger.may(opens(1))
+        room = storage.ledger.allowance(opens(1))
         assert (room.nano, room.counted) == (0, (10**15 - 1) * 10**8)
 
 
@@ -181,7 +183,7 @@ def test_a_roaming_network_shares_its_ledger_with_nobody(tmp_path: Path, first: 
         a.ledger.declare(100, LENGTH, roaming=first, slots=SLOTS)
         with pytest.raises(BadInput, match=r"'b' shares its ledger with 'a'.* roam.*a ledger of its own.*withdraw"):
             b.ledger.declare(100, LENGTH, roaming=second, slots=SLOTS)
-        assert [promise.network for promise in a.ledger.account(0).promises] == ["a"]
+        assert [promise.network for promise in a.ledger.account(0).guarantees] == ["a"]
         a.ledger.declare(100, LENGTH, roaming=first, slots=SLOTS)
         b.ledger.withdraw("a", 1, "has ended")
         b.ledger.declare(100, LENGTH, roaming=second, slots=SLOTS)
@@ -201,7 +203,7 @@ def test_networks_of_pinned_users_share_and_one_of_them_cannot_become_roaming(tm
 
 
 def horizons(storage: Storage) -> list[tuple[int, int | None]]:
-    (own,) = [promise for promise in storage.ledger.account(0).promises if promise.network == storage._network]
+    (own,) = [promise for promise in storage.ledger.account(0).guarantees if promise.network == storage._network]
     starts = [*own.earlier, own.since_ns]
     return list(zip(starts, [*starts[1:], None], strict=True))
 
@@ -231,21 +233,21 @@ def test_a_late_slot_is_paid_from_what_the_old_horizon_has_left(tmp_path: Path) 
     with open_storage(tmp_path, nano=10) as storage:
         draw(storage, 0, nano=7)
         storage.ledger.new_horizon(opens(2), opens(2), "")
-        assert storage.ledger.may(opens(1)).nano == 3
+        assert storage.ledger.allowance(opens(1)).nano == 3
         draw(storage, 1, nano=3)
-        assert storage.ledger.may(opens(2)).nano == 10
+        assert storage.ledger.allowance(opens(2)).nano == 10
 
 
 def test_a_horizon_begins_behind_what_was_paid_or_lost_for_the_open_slot(tmp_path: Path) -> None:
     """A confirmed loss reaches to the end of the open slot: inside the new horizon it would spend it at once."""
     with open_storage(tmp_path, nano=10) as storage:
-        storage.ledger.mark_lost(opens(0), opens(3), 10, "restored", at_ns=opens(2))
+        storage.ledger.book_loss(opens(0), opens(3), 10, "restored", at_ns=opens(2))
         now = opens(2) + 5
-        assert storage.ledger.account(now).next_horizon(now, now) == opens(3)
+        assert storage.ledger.account(now).next_horizon_start(now, now) == opens(3)
         storage.ledger.new_horizon(now, now, "")
-        assert storage.ledger.may(opens(3)).nano == 10
+        assert storage.ledger.allowance(opens(3)).nano == 10
         storage.commit_sample(900, opens(900), LENGTH, 4, b"", b"")  # by a clock that was far ahead
-        assert storage.ledger.account(opens(5)).next_horizon(opens(5), opens(5)) == opens(5), (
+        assert storage.ledger.account(opens(5)).next_horizon_start(opens(5), opens(5)) == opens(5), (
             "not in hours, when that has passed"
         )
 
@@ -266,10 +268,10 @@ def test_a_revision_begins_a_horizon_once_and_says_so(tmp_path: Path) -> None:
         assert declare(5)
         assert not declare(5)
         assert [(event.kind, event.text) for event in storage.events.all()] == [("new-horizon", "horizon 5")]
-        (own,) = storage.ledger.account(0).promises
+        (own,) = storage.ledger.account(0).guarantees
         assert (own.since_ns, own.earlier, own.horizon_slot) == (opens(5), (0,), 5)
         assert storage.state() is not None, "estimates go on"
-        assert storage.ledger.account(EVER).promised() == 20
+        assert storage.ledger.account(EVER).total_promised() == 20
         draw(storage, 5, nano=10)
         with pytest.raises(BadInput, match=r"has begun the horizon of slot 5.*newest network\.toml"):
             declare(0)
@@ -283,7 +285,7 @@ def test_a_new_epoch_begins_no_horizon(tmp_path: Path) -> None:
         for roaming in (False, True):
             storage.ledger.declare(10, None, roaming=roaming, slots=SLOTS, horizon_slot=5)
             storage.ledger.declare(10, None, roaming=roaming, slots=SlotClock(opens(100), LENGTH), horizon_slot=5)
-            assert storage.ledger.account(0).promises[0].since_ns == opens(5)
+            assert storage.ledger.account(0).guarantees[0].since_ns == opens(5)
 
 
 def test_a_horizon_of_one_server_alone_ends_when_users_roam(tmp_path: Path) -> None:
@@ -291,9 +293,9 @@ def test_a_horizon_of_one_server_alone_ends_when_users_roam(tmp_path: Path) -> N
     with open_storage(tmp_path, nano=10) as storage:
         draw(storage, 0, nano=10)
         storage.ledger.new_horizon(opens(3), opens(3), "here alone")
-        assert storage.ledger.may(opens(3)).nano == 10
+        assert storage.ledger.allowance(opens(3)).nano == 10
         storage.ledger.declare(10, None, roaming=True, slots=SLOTS, at_ns=opens(4))
-        assert storage.ledger.may(opens(4)).nano == 0
+        assert storage.ledger.allowance(opens(4)).nano == 0
         assert [event.kind for event in storage.events.all()] == ["new-horizon", "horizon"]
         with pytest.raises(BadInput, match=r"roaming users.*horizon_from_slot"):
             storage.ledger.new_horizon(opens(5), opens(5), "again")
@@ -304,9 +306,9 @@ def test_pinned_users_keep_a_later_horizon_of_their_operator(tmp_path: Path) -> 
     with open_storage(tmp_path, nano=10) as storage:
         storage.ledger.new_horizon(opens(8), opens(8), "")
         storage.ledger.declare(10, None, slots=SLOTS, horizon_slot=5)
-        assert storage.ledger.account(0).promises[0].since_ns == opens(8)
+        assert storage.ledger.account(0).guarantees[0].since_ns == opens(8)
         storage.ledger.declare(10, None, slots=SLOTS, horizon_slot=9)
-        assert storage.ledger.account(0).promises[0].since_ns == opens(9)
+        assert storage.ledger.account(0).guarantees[0].since_ns == opens(9)
 
 
 @pytest.mark.parametrize("span", [3 * LENGTH, None])
@@ -340,7 +342,7 @@ def test_an_old_ledger_keeps_the_windows_under_which_it_has_paid(tmp_path: Path)
     )
     with Storage.open(tmp_path, network_id="crowd") as storage:
         storage.ledger.declare(100, LENGTH, slots=SLOTS)
-        assert [storage.ledger.may(opens(slot)).nano for slot in (1, 2)] == [0, 100]
+        assert [storage.ledger.allowance(opens(slot)).nano for slot in (1, 2)] == [0, 100]
 
 
 @pytest.mark.parametrize(("slots", "kept"), [(FINE, True), (SLOTS, False), (SlotClock(EPOCH + LENGTH, SECOND), False)])
@@ -369,15 +371,15 @@ def test_old_payments_count_as_if_their_noise_were_for_one_server(tmp_path: Path
         "UPDATE account SET counter = 1, total = 10",
     )
     with open_storage(tmp_path / "new", "new", ledger=tmp_path, nano=100, slots=3) as other:
-        room = other.ledger.may(opens(1))  # 6 times the payment; and what is paid now counts 6 times as well
-        assert (room.nano, room.counted, room.promise.network) == ((100 - 60) // 6, 60, "crowd")
-        assert "with up to 6 counts per slot" in str(room.promise)
+        room = other.ledger.allowance(opens(1))  # 6 times the payment; and what is paid now counts 6 times as well
+        assert (room.nano, room.counted, room.guarantee.network) == ((100 - 60) // 6, 60, "crowd")
+        assert "with up to 6 counts per slot" in str(room.guarantee)
         other.ledger.withdraw("new", 1, "")
     with Storage.open(tmp_path, network_id="crowd") as storage:
         with pytest.raises(BadInput, match="weaker"):
             storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(5, 1))
         storage.ledger.declare(100, 3 * LENGTH, slots=SLOTS, bounds=UserBounds(2, 3))
-        room = storage.ledger.may(opens(1))
+        room = storage.ledger.allowance(opens(1))
         assert (room.nano, room.counted) == (40, 60)
         draw(storage, 3, nano=100)
 
@@ -392,15 +394,15 @@ def test_the_horizons_of_an_old_ledger_are_known(tmp_path: Path) -> None:
     )
     with open_storage(tmp_path, nano=100) as storage:
         assert [start for start, _ in horizons(storage)] == [0, opens(4) + 3, opens(7) + 3]
-        assert storage.ledger.account(EVER).promised() == 300
+        assert storage.ledger.account(EVER).total_promised() == 300
 
 
 def test_a_promise_names_its_users() -> None:
     """Two promises that read the same would be taken for the same."""
     texts = {
-        str(Promise("a", 10**9, None, 0, bounds, roaming))
+        str(NetworkGuarantee("a", 10**9, None, 0, bounds, roaming))
         for bounds in (UserBounds(), UserBounds(2, 1), UserBounds(1, 2), UserBounds(2, 2, exact=False))
         for roaming in (False, True)
     }
     assert len(texts) == 8
-    assert "ε=1 over its whole horizon for pinned users in one region at one server per slot" in texts
+    assert "ε=1 over its complete horizon for pinned users in one region at one server per slot" in texts

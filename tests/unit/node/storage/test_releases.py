@@ -133,7 +133,7 @@ def test_retention_takes_releases_and_leaves_payments(tmp_path: Path) -> None:
         assert storage.ledger.sample(opens(2)) is None
         assert storage.ledger.sample(opens(3)) is not None
         assert (storage.ledger.total_spent(), storage.ledger.counter()) == (18, 6)
-        assert len(storage.ledger.spent_since(0)) == 6
+        assert len(storage.ledger.payments_since(0)) == 6
         with pytest.raises(SlotTaken):
             draw(storage, 2)
         assert storage._reader.rows("SELECT names FROM regions") == [('["new"]',)]

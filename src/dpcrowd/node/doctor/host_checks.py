@@ -1,4 +1,4 @@
-"""Checks of this machine: disk and ports, and whether the node runs already."""
+"""Checks of this machine: disk and ports, and whether the node is running."""
 
 from __future__ import annotations
 
@@ -21,64 +21,65 @@ _LEAST_SPACE = 200 << 20
 
 
 def check_disk(node: NodeConfig) -> Iterator[Finding]:
-    """Room and rights of the data folder."""
+    """Check the free space and the permissions of the data folder."""
     folder = node.data
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        yield problem("disk", f"'{folder}' cannot be seen: {error.strerror}.", "Check 'data' in node.toml.")
+        yield problem("disk", f"'{folder}' cannot be read: {error.strerror}.", "Check 'data' in node.toml.")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield problem("disk", f"'{folder}' cannot be written by this user.", "Check the folder's owner and rights.")
+        yield problem("disk", f"this user cannot write to '{folder}'.", "Check the folder's owner and permissions.")
     elif free < _LEAST_SPACE:
-        text = f"'{folder}' has {free >> 20} MiB left; a server that cannot write cannot pay, and stops sampling."
+        text = f"'{folder}' has {free >> 20} MiB free; a server that cannot write cannot pay, and stops sampling."
         yield problem("disk", text, f"Free at least {_LEAST_SPACE >> 20} MiB, or shorten retention.releases.")
     else:
-        yield passed("disk", f"'{folder}' has {_size(free)} left.")
+        yield passed("disk", f"'{folder}' has {_size(free)} free.")
     if os.path.isfile(node.data / JOURNAL_FOLDER):
         failure = journal_in_the_way(node.data / JOURNAL_FOLDER, running=running_process(node.data) is not None)
         yield problem("disk", f"{failure.reason}.", f"{failure.fix[:1].upper()}{failure.fix[1:]}.")
 
 
 def check_ports(
-    node: NodeConfig, running: int | None, *, dialled: bool = True, deserted: bool = False
+    node: NodeConfig, running: int | None, *, dialled: bool = True, lost_folder: bool = False
 ) -> Iterator[Finding]:
-    """Whether the node can listen where it should.
+    """Check that the node can listen at its addresses.
 
-    running   the process id of the node, which may hold its ports
-    dialled   whether any neighbour dials it
-    deserted  whether a node answers there that has lost its data folder
+    running      the process id of the running node, which may use its ports
+    dialled      whether any neighbour dials it
+    lost_folder  whether a node that has lost its data folder answers there
     """
-    wanted = [("listen.http", *node.listen.http_address)]
+    addresses = [("listen.http", *node.listen.http_address)]
     for endpoint in node.listen.transport:
-        wanted.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
-    for setting, host, port in wanted:
-        reason = _why_not(host, port)
-        if reason is None and running is not None:
-            why = f"although the node runs (process {running}): it starts or stops just now."
+        addresses.append(("listen.transport", *host_and_port("listen.transport", endpoint.partition("/")[2])))
+    for setting, host, port in addresses:
+        error = _listening_error(host, port)
+        if error is None and running is not None:
+            why = f"although the node is running (process {running}): it is starting or stopping."
             if setting == "listen.transport" and not dialled:
-                why = "and stays so: this server dials all its neighbours, none of them dials it."
+                why = "and stays free: this server dials all its neighbours, and none of them dials it."
             yield passed("ports", f"{setting} {host}:{port} is free, {why}")
-        elif reason is None:
+        elif error is None:
             yield passed("ports", f"{setting} {host}:{port} is free.")
-        elif reason == errno.EADDRINUSE and running is not None:
-            yield passed("ports", f"{setting} {host}:{port} is in use, and the node runs (process {running}).")
-        elif reason == errno.EADDRINUSE and deserted:
+        elif error == errno.EADDRINUSE and running is not None:
+            yield passed("ports", f"{setting} {host}:{port} is in use by the running node (process {running}).")
+        elif error == errno.EADDRINUSE and lost_folder:
             yield note("ports", f"{setting} {host}:{port} is in use by the node that has lost its data folder.")
         else:
-            fix = f"Stop what listens there, or set another {setting} in node.toml."
-            yield problem("ports", f"{setting} {host}:{port}: {os.strerror(reason).lower()}.", fix)
+            fix = f"Stop the program that listens there, or set another {setting} in node.toml."
+            text = f"the node cannot listen at {setting} {host}:{port}: {os.strerror(error).lower()}."
+            yield problem("ports", text, fix)
 
 
 def running_process(data: Path) -> int | None:
-    """The process that holds the data folder, by the id in its lock file; the lock itself is left alone."""
+    """Return the process that uses the data folder, by the id in its lock file; the lock itself is not touched."""
     try:
         holder = int((data / "node.lock").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    if os.name != "posix":  # elsewhere there is no harmless signal to ask with
+    if os.name != "posix":  # elsewhere no harmless signal tells whether it runs
         return holder
     try:
         os.kill(holder, 0)
@@ -89,8 +90,8 @@ def running_process(data: Path) -> int | None:
     return holder
 
 
-def _why_not(host: str, port: int) -> int | None:
-    """The number of the error of listening here; None if it works."""
+def _listening_error(host: str, port: int) -> int | None:
+    """Return the number of the error of listening at an address; None if it works."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:
@@ -107,4 +108,5 @@ def _why_not(host: str, port: int) -> int | None:
 
 
 def _size(count: int) -> str:
+    """Return a number of bytes in GiB or MiB."""
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"

@@ -1,4 +1,4 @@
-"""Checks of what belongs to this server: its certificate, its files, its samples and its sampler."""
+"""Checks of what belongs to this server: its certificate, its files, its schedule, its sampler and its limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from dpcrowd.node.config.address import host_and_port
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.forecast import schedule_warning
-from dpcrowd.node.keys.checks import certificate_problems, expires_soon, https_problem, key_file_problem
-from dpcrowd.node.keys.expiry import read_expiry
+from dpcrowd.node.keys.checks import certificate_problems, expiry_of, https_problem, key_file_problem, read_expiry
 from dpcrowd.node.keys.files import read_pem, read_private_key
 from dpcrowd.node.keys.signing import public_text
 from dpcrowd.node.sampler import make_noise
@@ -26,7 +25,7 @@ _ROW_BYTES, _CHECKINS = 20, 4  # per check-in in the journal; check-ins of a per
 
 
 def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -> Iterator[Finding]:
-    """Everything that a neighbour would refuse the certificate for, dates that come near included."""
+    """Report every reason for which a neighbour would refuse the certificate, including dates that come near."""
     me = network.server(node.server)
     try:
         key = public_text(read_private_key(node.keys.key))
@@ -34,65 +33,67 @@ def check_certificate(node: NodeConfig, network: NetworkConfig, now: datetime) -
         authority = read_pem(node.keys.ca, "authority's certificate")
     except DpcrowdError as error:
         yield problem(
-            "certificate", str(error), "Check [keys] of node.toml; 'dpcrowd keys --help' says who makes what."
+            "certificate", str(error), "Check [keys] in node.toml; 'dpcrowd keys --help' says who makes which file."
         )
         return
     host = host_and_port("endpoint", me.endpoint.partition("/")[2])[0]
-    found = certificate_problems(
+    problems = certificate_problems(
         certificate, authority, name=me.certificate_name, now=now, key=key, pins=me.keys, host=host
     )
-    for one in found:
+    for one in problems:
         yield problem("certificate", one.what, one.fix)
-    if found:
+    if problems:
         return
+    own = expiry_of(certificate, "the certificate", "server", me.certificate_name).problem(now)
     root = read_expiry(node.keys.ca, "authority").problem(now)
-    soon = [one for one in (expires_soon(certificate, me.certificate_name, now), root) if one is not None]
-    for one in soon:
+    expiring = [one for one in (own, root) if one is not None]
+    for one in expiring:
         yield problem("certificate", one.what, one.fix)
-    if not soon:
-        yield passed("certificate", f"'{me.certificate_name}' at {host}, signed by the authority, key pinned.")
+    if not expiring:
+        text = f"it is for '{me.certificate_name}' at {host}, signed by the authority, and its key is pinned."
+        yield passed("certificate", text)
 
 
 def check_https(node: NodeConfig, now: datetime) -> Iterator[Finding]:
-    """Certificate and key of the HTTP API, if it has HTTPS."""
+    """Check certificate and key of the HTTP API, if it uses HTTPS."""
     certificate, key = node.listen.http_certificate, node.listen.http_key
     if certificate is None or key is None:
         return
-    wrong = https_problem(certificate, key, now) or read_expiry(certificate, "https").problem(now)
-    if wrong is not None:
-        yield problem("https", wrong.what, wrong.fix)
+    failure = https_problem(certificate, key, now) or read_expiry(certificate, "https").problem(now)
+    if failure is not None:
+        yield problem("https", failure.what, failure.fix)
     else:
-        yield passed("https", f"the API has HTTPS with '{certificate}'.")
+        yield passed("https", f"the API uses HTTPS with '{certificate}'.")
 
 
 def check_sampler(node: NodeConfig) -> Iterator[Finding]:
-    """Whether the library that draws the noise is there; the exact sampler needs none."""
+    """Check that the library that draws the noise is installed; the exact sampler needs none."""
     if node.noise.sampler == "exact":
         return
     try:
         make_noise(node)
     except DpcrowdError as error:
-        yield problem("noise", str(error), 'Install it, or set sampler = "exact" in [noise] of node.toml.')
+        yield problem("noise", str(error), 'Install it, or set sampler = "exact" under [noise] in node.toml.')
     else:
-        yield passed("noise", f"drawn by {node.noise.sampler}, which is installed.")
+        yield passed("noise", f"the noise is drawn by {node.noise.sampler}, which is installed.")
 
 
 def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
-    """Whether the budget lasts as long as it has to, by public numbers alone."""
+    """Check that the budget lasts as long as it has to, from public numbers alone."""
     warning, interval = schedule_warning(network, node.server), network.method.interval
     if warning is not None:
         return note("schedule", warning)
     if interval is None:
         return passed(
-            "schedule", f"'{network.method.name}' samples as the crowd changes; with an invented crowd ε lasts."
+            "schedule", f"'{network.method.name}' samples as the crowd changes; with a synthetic crowd ε lasts."
         )
     every = "every slot is" if interval == 1 else f"one slot in {interval} is"
     return passed("schedule", f"{every} sampled, each time with an equal part of ε.")
 
 
 def check_files(node: NodeConfig) -> Iterator[Finding]:
-    """Private files are their owner's alone; what is not there yet is not called private either."""
-    private, missing, found = [], [], 0
+    """Check that private files are readable only by their owner; files that do not exist yet are skipped."""
+    private, missing, problems = [], [], 0
     for name, path in (("the private key", node.keys.key), ("the key of HTTPS", node.listen.http_key)):
         if path is None:
             continue
@@ -100,25 +101,27 @@ def check_files(node: NodeConfig) -> Iterator[Finding]:
             missing.append(name)
             continue
         private.append(name)
-        wrong = key_file_problem(path)
-        if wrong is not None:
-            found += 1
-            yield problem("files", wrong.what, wrong.fix)
-    (private if os.path.isdir(node.data) else missing).append("the data folder")  # missing too where one may not look
+        failure = key_file_problem(path)
+        if failure is not None:
+            problems += 1
+            yield problem("files", failure.what, failure.fix)
+    (private if os.path.isdir(node.data) else missing).append(
+        "the data folder"
+    )  # also missing if the folder above cannot be read
     if os.name == "posix" and os.path.isdir(node.data):
         mode = stat.S_IMODE(node.data.stat().st_mode)
         if mode & 0o077:
-            found += 1
-            text = f"the data folder '{node.data}' is open to others (mode {mode:o})."
+            problems += 1
+            text = f"others can read the data folder '{node.data}' (mode {mode:o})."
             yield problem("files", text, f"chmod 700 {node.data}")
-    if private and not found:
-        yield passed("files", f"{_listed(private, 'is its', 'are their')} owner's alone.")
+    if private and not problems:
+        yield passed("files", f"only the owner can read {' and '.join(private)}.")
     if missing:
-        yield skipped("files", f"{_listed(missing, 'is', 'are')} not there yet.")
+        yield skipped("files", f"{' and '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist yet.")
 
 
 def check_ingest(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
-    """Whether the people that this server can have in one slot fit into its limits, by public numbers alone."""
+    """Check that the people who can be at this server in one slot fit into its limits, from public numbers alone."""
     if node.ingest.accepts != "checkins":
         return
     people = math.ceil(network.population * network.server(node.server).counted_share)
@@ -126,20 +129,16 @@ def check_ingest(node: NodeConfig, network: NetworkConfig) -> Iterator[Finding]:
     if people > room:
         text = (
             f"{people} people with {_CHECKINS} check-ins each per slot take more than ingest.journal_limit = "
-            f"{node.ingest.journal_limit}: a slot that takes more is not sampled, which tells that many were there."
+            f"{node.ingest.journal_limit}: a slot that takes more is not sampled, which reveals that many were there."
         )
         needed = Size(-(-people * _ROW_BYTES * _CHECKINS // (1 << 20)) << 20)
         yield problem("ingest", text, f'Write journal_limit = "{needed}" or more under [ingest], or keep below 1.')
     if people > node.ingest.capacity:
         text = (
             f"up to {people} people per slot, of whom ingest.capacity = {node.ingest.capacity} are counted in memory; "
-            "a slot with more is counted from the disk, and its message is late, which tells that many were there."
+            "a slot with more is counted from the disk, and its message is late, which reveals that many were there."
         )
         fix = f"Write capacity = {people} under [ingest] (about {people * 150 >> 20} MiB of memory), or keep below 1."
         yield problem("ingest", text, fix)
     if people <= min(room, node.ingest.capacity):
         yield passed("ingest", f"up to {people} people per slot fit into memory and journal.")
-
-
-def _listed(names: list[str], one: str, several: str) -> str:
-    return f"{' and '.join(names)} {one if len(names) == 1 else several}"
