@@ -17,9 +17,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 

@@ -1,4 +1,6 @@
-"""Collecting check-ins: distinct users of the open slots, one region each, the last one wins.
+"""Check-ins of a slot, as they are counted in memory and as the journal keeps them.
+
+Distinct users of the open slots are counted, one region each; the last check-in wins.
 
 Users are known by keyed hashes only, with a key that is new in each slot; nothing here survives the slot's seal. A
 slot holds a bounded number of users in memory. Beyond that nobody is turned away, since an answer that says "full"
@@ -7,25 +9,40 @@ instead (`count_distinct`), with the same result.
 
 Counts that were made distinct elsewhere may be given for a slot instead of check-ins. Which of the two a node takes is
 a setting (`ingest.accepts`): one person's check-in cannot refuse the counts of all others.
+
+The journal holds the same as records: check-ins as hashes and numbers of regions, counts by name, and names by number.
+A region's number is that of one process: it depends on the order in which revisions were learnt, and a restart may find
+another order. So a slot's check-ins follow the list of names that their numbers mean, as often as it has grown, and
+what is read back (`replay`) is numbered anew by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Collector", "HashedRows", "NotTaken", "Rows", "count_distinct", "pack_batch", "unpack_batch"]
+__all__ = [
+    "HASH_BYTES",
+    "Collector",
+    "HashedRows",
+    "NotTaken",
+    "checkins_record",
+    "count_distinct",
+    "counts_record",
+    "names_record",
+    "replay",
+]
 
 HASH_BYTES = 16
 _ROW = np.dtype([("user", f"V{HASH_BYTES}"), ("region", "<u4")])
+_NAMES, _CHECKINS, _COUNTS = b"r", b"u", b"n"  # the first byte of a record
 
-Rows = tuple[Sequence[bytes], Sequence[int]]
-"""Keyed hashes of users, and the number of the region of each."""
 HashedRows = tuple[NDArray[np.void], NDArray[np.int64]]
-"""The same as arrays."""
+"""Keyed hashes of users, and the number of the region of each."""
 
 
 class NotTaken(Exception):
@@ -133,15 +150,41 @@ def _of_part(batches: Iterable[HashedRows], part: int, parts: int) -> tuple[NDAr
     return np.concatenate(found), np.concatenate(places)
 
 
-def pack_batch(users: Sequence[bytes], regions: Sequence[int]) -> bytes:
-    """A batch for the journal: 20 bytes per check-in."""
-    rows = np.empty(len(users), dtype=_ROW)
-    rows["user"] = np.frombuffer(b"".join(users), dtype=f"V{HASH_BYTES}")
+# ------------------------------------------------------------------------------------------------ journal records
+
+
+def names_record(names: Sequence[str]) -> bytes:
+    """Return the record that says what the region numbers of the check-ins after it mean."""
+    return _NAMES + msgspec.msgpack.encode(list(names))
+
+
+def checkins_record(hashes: Sequence[bytes], regions: Sequence[int]) -> bytes:
+    """Return the record of one request, 20 bytes per check-in; an empty one says that the feed was there."""
+    rows = np.empty(len(hashes), dtype=_ROW)
+    rows["user"] = np.frombuffer(b"".join(hashes), dtype=f"V{HASH_BYTES}")
     rows["region"] = regions
-    return rows.tobytes()
+    return _CHECKINS + rows.tobytes()
 
 
-def unpack_batch(blob: bytes) -> HashedRows:
-    """Users and regions again from what `pack_batch` made."""
-    rows = np.frombuffer(blob, dtype=_ROW)
-    return np.ascontiguousarray(rows["user"]), rows["region"].astype(np.int64)
+def counts_record(counts: Mapping[str, int]) -> bytes:
+    """Return the record of counts by the names of regions."""
+    return _COUNTS + msgspec.msgpack.encode(dict(counts))
+
+
+def replay(records: Iterable[bytes], regions: Mapping[str, int]) -> Iterator[HashedRows | dict[int, int]]:
+    """Give check-ins and counts of a slot in their order, by the region numbers of now; unknown regions are dropped."""
+    numbers = np.empty(0, dtype=np.int64)
+    for record in records:
+        kind, content = record[:1], record[1:]
+        if kind == _NAMES:
+            names = msgspec.msgpack.decode(content, type=list[str])
+            numbers = np.array([regions.get(name, -1) for name in names], dtype=np.int64)
+        elif kind == _COUNTS:
+            counts = msgspec.msgpack.decode(content, type=dict[str, int])
+            yield {regions[name]: count for name, count in counts.items() if name in regions}
+        elif kind == _CHECKINS:
+            rows = np.frombuffer(content, dtype=_ROW)
+            users, places = np.ascontiguousarray(rows["user"]), rows["region"].astype(np.int64)
+            named = places < len(numbers)
+            named[named] = numbers[places[named]] >= 0
+            yield users[named], numbers[places[named]]

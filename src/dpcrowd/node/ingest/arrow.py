@@ -3,10 +3,16 @@
 Arrow bodies come from outside: columns are checked in full before they are read, and nothing is unpacked that could be
 far larger than the body. Compressed buffers are refused, the values of a dictionary become Python objects once, and
 texts have a largest length, since many rows may point at one long text.
+
+A compressed buffer says itself how large it becomes, so that a small body could ask for any amount of memory; pyarrow
+has no setting that refuses it. Whether a message has such buffers stands in its metadata, a FlatBuffer: `Message` has
+its header as field 2, `DictionaryBatch` its `RecordBatch` as field 1, `RecordBatch` its compression as field 3
+(Message.fbs of the format).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -17,18 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.ingest import lean
-from dpcrowd.node.ingest.arrow_messages import compressed, stream_of_file
 from dpcrowd.node.ingest.batch import (
     ALLOWED,
     ARRIVAL,
+    LAST_NS,
+    LONGEST_USER,
+    MILLISECOND,
     MOST_ROWS,
+    SECONDS,
     Batch,
     BodyRefused,
+    Zoned,
+    are_plain,
     keep_rows,
+    nanoseconds,
     refuse_malformed,
+    user_bytes,
 )
-from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, SECONDS, Zoned, nanoseconds
-from dpcrowd.node.ingest.users import LONGEST_USER, are_plain, user_bytes
 
 __all__ = ["decode_arrow"]
 
@@ -38,6 +49,8 @@ _MOST_TEXT = 64 << 20
 """Bytes of all texts of a column, since any number of its rows may be views of the same one."""
 _UNITS = {"s": 1_000_000_000, "ms": MILLISECOND, "us": 1_000, "ns": 1}
 _COLUMNS = (["region", "user"], ["region", "time", "user"])
+_MAGIC = b"ARROW1"
+_HEADER, _DICTIONARY_DATA, _COMPRESSION = 2, 1, 3
 
 
 def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batch:
@@ -62,8 +75,8 @@ def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batc
 def _read(pyarrow: Any, body: bytes, *, file: bool) -> dict[str, Any] | BodyRefused:
     """The columns, {} without rows, or a refusal; pyarrow has errors of many kinds for bytes that are not Arrow's."""
     try:
-        stream = pyarrow.py_buffer(stream_of_file(body) if file else body)
-        if compressed(pyarrow, stream):
+        stream = pyarrow.py_buffer(_stream_of_file(body) if file else body)
+        if _has_compression(pyarrow, stream):
             return BodyRefused(400, "malformed", "compressed Arrow buffers are not taken; write them uncompressed.")
         with pyarrow.ipc.open_stream(stream) as reader:
             refusal = _check_schema(pyarrow, reader.schema)
@@ -226,3 +239,47 @@ def _refuse(wrong: dict[int, str], bad: NDArray[np.bool_], places: NDArray[np.in
     if bad.any():
         for row in np.flatnonzero(bad if places is None else bad[places]).tolist():
             wrong.setdefault(row, reason)
+
+
+# ---------------------------------------------------------------------------------------------------- framing
+
+
+def _stream_of_file(body: bytes) -> memoryview:
+    """What stands between the first mark of a file and its footer: a stream with the same batches."""
+    if len(body) < 24 or not body.startswith(_MAGIC) or not body.endswith(_MAGIC):
+        raise ValueError("not an Arrow file")
+    (footer,) = struct.unpack_from("<i", body, len(body) - 10)
+    end = len(body) - 10 - footer
+    if footer < 0 or end < 8:
+        raise ValueError("not an Arrow file")
+    return memoryview(body)[8:end]
+
+
+def _has_compression(pyarrow: Any, stream: Any) -> bool:
+    """Whether any message of a stream has compressed buffers; raises if it is not a stream."""
+    messages = pyarrow.ipc.MessageReader.open_stream(stream)
+    return any(_is_compressed(message.type, message.metadata.to_pybytes()) for message in messages)
+
+
+def _is_compressed(kind: str, metadata: bytes) -> bool:
+    if kind not in ("record batch", "dictionary"):
+        return False
+    (root,) = struct.unpack_from("<I", metadata, 0)
+    batch = _flat_table(metadata, root, _HEADER)
+    if kind == "dictionary" and batch is not None:
+        batch = _flat_table(metadata, batch, _DICTIONARY_DATA)
+    return batch is None or _flat_field(metadata, batch, _COMPRESSION) is not None
+
+
+def _flat_field(buffer: bytes, table: int, number: int) -> int | None:
+    """Where a table's field is, or None if it has none: its vtable has the size first, then a u16 a field."""
+    vtable = table - int(struct.unpack_from("<i", buffer, table)[0])
+    (size,) = struct.unpack_from("<H", buffer, vtable)
+    at = 4 + 2 * number
+    offset = int(struct.unpack_from("<H", buffer, vtable + at)[0]) if at + 2 <= size else 0
+    return table + offset if offset else None
+
+
+def _flat_table(buffer: bytes, table: int, number: int) -> int | None:
+    at = _flat_field(buffer, table, number)
+    return None if at is None else at + int(struct.unpack_from("<I", buffer, at)[0])

@@ -1,27 +1,56 @@
-"""What a body of check-ins becomes: the rows that can be taken, and the others by their number and a reason.
+"""A batch of check-ins: the rows of one body as users, regions and times, their slots, and their keyed hashes.
 
-One person's row never decides about another's: a row that cannot be taken is named and left out.
+Every row is accepted or refused by itself, by its own content and the clock: one person's row never decides about
+another's. A refused row is named by its number and a reason.
+
+Times are RFC 3339 (read to microseconds) or milliseconds outside and whole nanoseconds UTC inside. There is no clock
+here: the time at which a batch arrived is passed in.
+
+One person is one user, however an id was typed: a text is stripped of spaces and brought to Unicode's normal form C, so
+that "Zoë" is one user whether the ë is one character or two, and the number 42 and the text "42" are the same user.
+Otherwise a person would count twice in a slot, and the noise covers one. Users become keyed hashes at once (BLAKE2b, 16
+bytes). The key is new in each slot and deleted with it, so that hashes of two slots cannot be matched, and those of a
+slot that is over cannot be tried out against a list of users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Annotated
+from unicodedata import normalize
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from dpcrowd.node.collect import HASH_BYTES, NotTaken
+from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 __all__ = [
     "ALLOWED",
     "ARRIVAL",
+    "LAST_NS",
+    "LONGEST_USER",
+    "MILLISECOND",
     "MOST_ROWS",
     "NAMED_ROWS",
+    "SECONDS",
     "Batch",
     "BodyRefused",
     "RefusedRow",
+    "Zoned",
+    "are_plain",
+    "hash_users",
     "keep_rows",
+    "nanoseconds",
+    "parse_time",
     "refuse_malformed",
     "row_text",
+    "slots_of",
+    "user_bytes",
 ]
 
 ARRIVAL = -1
@@ -30,6 +59,15 @@ MOST_ROWS = 1_000_000
 """Of one body, however small the format makes them."""
 NAMED_ROWS = 1_000
 """In an answer: more would make it as long as the body."""
+LONGEST_USER = 256
+"""Characters of a text, as it was sent."""
+LAST_NS = 2**63 - 1
+MILLISECOND = 1_000_000
+SECONDS = range(978_307_200, 4_102_444_800)
+"""From 2001 to 2100 in seconds. As milliseconds, these are days of January and February 1970, which nobody means."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
 RefusedRow = tuple[int, str]
 """The number of a row of the body, counted from 0, and the reason for which it is not taken."""
@@ -121,3 +159,123 @@ def row_text(refused: RefusedRow) -> str:
 def refuse_malformed(what: str) -> BodyRefused:
     """Bytes that are not what the content type says."""
     return BodyRefused(400, "malformed", f"the body is not {what}.")
+
+
+# ---------------------------------------------------------------------------------------------------------- times
+
+
+def parse_time(text: str) -> int | None:
+    """Nanoseconds of an RFC 3339 time with an offset; None if it is not one, or not from 1970 to 2262."""
+    try:
+        at_ns = _of_moment(msgspec.convert(text, Zoned))
+    except msgspec.ValidationError:
+        return None
+    return at_ns if 0 <= at_ns <= LAST_NS else None
+
+
+def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int64] | None, list[int]]:
+    """Of decoded times (a number: milliseconds), None if no row has one; and the rows whose time cannot be meant.
+
+    Those are times that are out of range, and numbers of seconds.
+    """
+    if times.count(None) == len(times):
+        return None, []
+    exact = [
+        ARRIVAL if time is None else time * MILLISECOND if isinstance(time, int) else _of_moment(time) for time in times
+    ]
+    # No time that was given can become ARRIVAL: milliseconds and microseconds are multiples of 1,000 ns.
+    wrong: list[int] = []
+    if max(exact) > LAST_NS or min(exact) < ARRIVAL:
+        wrong = [row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS]
+        for row in wrong:
+            exact[row] = ARRIVAL
+    found = np.array(exact, dtype=np.int64)
+    in_1970 = (found >= SECONDS.start * MILLISECOND) & (found < SECONDS.stop * MILLISECOND)
+    if in_1970.any():
+        seconds = [row for row in np.flatnonzero(in_1970).tolist() if isinstance(times[row], int)]
+        found[seconds] = ARRIVAL
+        wrong = sorted([*wrong, *seconds])
+    return found, wrong
+
+
+def slots_of(
+    batch: Batch,
+    arrived_ns: int,
+    clock: SlotClock,
+    *,
+    grace_ns: int,
+    future_ns: int,
+    present_ns: int | None = None,
+    sealed: int = -1,
+) -> tuple[dict[int, NDArray[np.intp]], list[RefusedRow]]:
+    """The rows of each slot, and those that are from the future or of a slot that is sealed, by their number here.
+
+    A batch without rows is one of the slot in which it arrived.
+
+    grace_ns    of the slot before the one that is open
+    present_ns  the time of rows that have none, if it is not their arrival; such rows are never late
+    sealed      the last slot that was sealed, whatever the clock says
+    """
+    if arrived_ns < clock.epoch_ns:
+        raise NotTaken("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
+    present_ns = arrived_ns if present_ns is None else present_ns
+    if batch.times_ns is None or not len(batch):
+        return {clock.slot_of(present_ns): np.arange(len(batch))}, []
+    own = batch.times_ns != ARRIVAL
+    future = batch.times_ns > arrived_ns + future_ns
+    slots = (np.where(own, batch.times_ns, present_ns) - clock.epoch_ns) // clock.length_ns
+    # A slot is sealed once its end and the grace have passed: the slot open one grace ago is the first that is not.
+    first = max(clock.slot_of(arrived_ns - grace_ns), sealed + 1, 0)
+    late = own & (slots < first)
+    refused = [(row, "future" if future[row] else "late") for row in np.flatnonzero(future | late).tolist()]
+    taken = ~(future | late)
+    return {int(slot): np.flatnonzero(taken & (slots == slot)) for slot in np.unique(slots[taken])}, refused
+
+
+def _of_moment(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1_000
+
+
+# ---------------------------------------------------------------------------------------------------------- users
+
+
+def user_bytes(users: Sequence[str | int]) -> list[bytes]:
+    """Of each user; empty where nothing is left of a text, which is then no user."""
+    if not users:
+        return []
+    try:
+        joined = "\n".join(users)  # type: ignore[arg-type]
+    except TypeError:
+        return user_bytes([str(user) for user in users])
+    # Ids are hardly ever anything but ASCII without a space: all of them at once cost less than a look at each.
+    if joined.isascii() and _spaces(raw := joined.encode()) == len(users) - 1:
+        return raw.split(b"\n")
+    texts = [str(user).strip() for user in users]
+    return [(text if text.isascii() else normalize("NFC", text).strip()).encode() for text in texts]
+
+
+def are_plain(texts: list[bytes]) -> bool:
+    """Whether `user_bytes` would change none of these texts in UTF-8."""
+    joined = b"".join(texts)
+    return joined.isascii() and not _spaces(joined)
+
+
+def _spaces(raw: bytes) -> int:
+    """How many of the bytes of an ASCII text could be spaces: all spaces are among the first 33 characters."""
+    return int(np.count_nonzero(np.frombuffer(raw, dtype=np.uint8) <= ord(" ")))
+
+
+def hash_users(users: Iterable[bytes], key: bytes) -> list[bytes]:
+    """A hash of 16 bytes for each user; `key` has 16 to 64 bytes."""
+    if not 16 <= len(key) <= blake2b.MAX_KEY_SIZE:
+        raise ValueError("a key for hashing users has 16 to 64 bytes.")
+    # Copying the state that has the key is a quarter faster than a new keyed state for each user.
+    keyed = blake2b(key=key, digest_size=HASH_BYTES).copy
+    hashes: list[bytes] = []
+    append = hashes.append
+    for user in users:
+        state = keyed()
+        state.update(user)
+        append(state.digest())
+    return hashes

@@ -14,9 +14,16 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from dpcrowd.node.ingest.batch import MOST_ROWS, Batch, BodyRefused, keep_rows, refuse_malformed
-from dpcrowd.node.ingest.times import nanoseconds
-from dpcrowd.node.ingest.users import LONGEST_USER, user_bytes
+from dpcrowd.node.ingest.batch import (
+    LONGEST_USER,
+    MOST_ROWS,
+    Batch,
+    BodyRefused,
+    keep_rows,
+    nanoseconds,
+    refuse_malformed,
+    user_bytes,
+)
 
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 

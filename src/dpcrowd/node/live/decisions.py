@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 
 from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.spending import Spending

@@ -22,13 +22,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import Collector, HashedRows, NotTaken, count_distinct
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
-from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import rfc3339, slots_of
+from dpcrowd.node.collect import Collector, HashedRows, NotTaken, checkins_record, count_distinct, counts_record, replay
+from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
 from dpcrowd.node.live.writer import Writer
-from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
 
@@ -180,7 +177,7 @@ class Intake:
             raise NotTaken("late", f"slot {slot} is sealed.")
         self._writer.check()
         self._collector.set_counts(slot, counts)
-        blob = counts_blob({self._names[region]: count for region, count in counts.items()})
+        blob = counts_record({self._names[region]: count for region, count in counts.items()})
         if self._uncounted([slot], await self._writer.write([(slot, blob)])):
             raise NotTaken("late", f"slot {slot} was passed over when the clock was set.")
 
@@ -262,7 +259,7 @@ class Intake:
                 kept = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
                 rows, regions = [rows[place] for place in kept], [regions[place] for place in kept]
                 users = [users[place] for place in kept]
-            parts[slot] = _Part(rows, users, regions, checkins_blob(users, regions))
+            parts[slot] = _Part(rows, users, regions, checkins_record(users, regions))
         return parts
 
     async def _key(self, slot: int) -> bytes | None:

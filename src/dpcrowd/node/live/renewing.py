@@ -18,7 +18,6 @@ from typing import Any
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.config import NetworkConfig, NodeConfig, Right, digest
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.checks import minute
 from dpcrowd.node.keys.expiry import Holder
 from dpcrowd.node.live.certificates import utc
@@ -26,6 +25,7 @@ from dpcrowd.node.live.reload import Changes, Content, Running, read_changes
 from dpcrowd.node.live.revisions import differences, keep_next
 from dpcrowd.node.live.service import Served
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.wire import Sign
 
 __all__ = ["CurrentTokens", "Renewing", "keep_served"]

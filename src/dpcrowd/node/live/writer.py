@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.blobs import names_blob
+from dpcrowd.node.collect import NotTaken, names_record
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
 
@@ -86,7 +85,7 @@ class Writer:
     async def _write_group(self, parts: Sequence[Part]) -> set[int]:
         size = len(self._names)
         unnamed = {slot for slot, _ in parts if self._named.get(slot, 0) < size}
-        named = [(slot, names_blob(self._names[:size])) for slot in sorted(unnamed)]
+        named = [(slot, names_record(self._names[:size])) for slot in sorted(unnamed)]
         batches = [(self._opens(slot), blob) for slot, blob in (*named, *parts)]
         try:
             forgotten = await asyncio.to_thread(self._journal.append_all, batches)

@@ -5,7 +5,7 @@ counted. So nothing of a slot is left on the disk afterwards, not even the space
 depends on who was there.
 
     head     magic (16 bytes), hash key (32), nanoseconds missed (8), flags (4), kind (4)
-    records  length (4), CRC-32 (4), content: opaque here (see `dpcrowd.node.ingest.blobs`)
+    records  length (4), CRC-32 (4), content: opaque here (see `dpcrowd.node.collect`)
 
 The hash key is new for each slot, made by the operating system's generator. Forgetting overwrites the key first: what
 is left of a slot that is being forgotten names nobody. Then the records are overwritten and the file is deleted. What

@@ -9,7 +9,6 @@ import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.decisions import book_loss
 from dpcrowd.node.live.horizon import declare_promise
@@ -17,6 +16,7 @@ from dpcrowd.node.live.status import budget, distrust
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import SecureNoise
 from node_support_storage import release

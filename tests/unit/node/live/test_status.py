@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.config import load_node
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.process import STORAGE, run_node
 from dpcrowd.node.live.status import distrust, network_status
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage import lock as locks
 from node_support_config import changed, network_of, tables
