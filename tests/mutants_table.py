@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "second-message-ignored",
         "node/machine/machine.py",
-        "if same_words(exchange.payloads[sender], payload):",
+        "if same_content(exchange.payloads[sender], payload):",
         "if True:",
         "A neighbour that says two different things of one slot is not exposed.",
         ("unit/node/machine/test_messages.py",),
@@ -275,11 +275,11 @@ MUTANTS = (
     ),
     Mutant(
         "absurd-sample-fused",
-        "node/machine/gate.py",
-        "if view.population is not None and not plausible(heard.message, view.population, view.coarsest):",
+        "node/wire.py",
+        "if population is not None and not plausible(message, population, coarsest):",
         "if False:",
         "One broken neighbour drags the estimate anywhere.",
-        ("unit/node/machine/test_gate.py",),
+        ("unit/node/test_wire_plausible.py",),
     ),
     Mutant(
         "stale-message-vouches",

@@ -10,7 +10,7 @@ from dpcrowd.node.doctor.clock_checks import compare_clocks
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
 from dpcrowd.node.doctor.listening import listen
 from dpcrowd.node.keys.words import verifier
-from dpcrowd.node.wire import Body, Refused, Verify, decode, peek, proven
+from dpcrowd.node.wire import Body, MessageRefused, Verify, decode, peek, proven
 
 __all__ = ["check_heard"]
 
@@ -52,7 +52,7 @@ def _judge(
             yield problem("digest", text, fix)
             return
         body = _checked(network, name, payload, said)
-    except Refused as refused:
+    except MessageRefused as refused:
         fix = "Compare keys and versions with that organisation; the page on failures explains each reason."
         yield problem("neighbours", f"a message of '{name}' would be refused ({refused.reason}): {refused}", fix)
         return

@@ -28,7 +28,7 @@ Estimates go on. Releases of slots to come are deleted: they would be released a
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.machine.revision import NetworkView
 from dpcrowd.node.slots import rfc3339
 
 __all__ = ["check_acceptable", "sender_text", "wait_text"]

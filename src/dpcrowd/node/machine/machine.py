@@ -34,14 +34,24 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
-from dpcrowd.node.machine.gate import check, fuse
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
-from dpcrowd.node.machine.revision import Revision, begin_horizon, go_on
+from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.release import SlotRelease
-from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
+from dpcrowd.node.wire import (
+    VERSION,
+    Body,
+    CheckedMessage,
+    MessageRefused,
+    Record,
+    decode,
+    encode,
+    peek,
+    proven,
+    record_of,
+    same_content,
+)
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
@@ -412,7 +422,7 @@ class Machine:
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        fused, unfit = fuse(self.server, exchange.messages())
+        fused, unfit = exchange.fuse(self.server)
         view, names = self.view, self.view.names
         heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
         release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
@@ -449,9 +459,9 @@ class Machine:
         done: list[Instruction] = []
         try:
             if len(payload) > view.most_bytes:
-                raise Refused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
+                raise MessageRefused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
             said, under = peek(payload)
-            heard = check(view, number, said, payload) if under == view.digest else None
+            heard = self._check(number, said, payload) if under == view.digest else None
             if heard is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
@@ -461,29 +471,43 @@ class Machine:
                 self._early.keep(sender, said, payload, read=heard is not None)
                 return done
             if said > following:
-                raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
+                raise MessageRefused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
             if exchange is None or said < exchange.slot:
                 last = self._last_payloads.get(sender)
-                if (last is not None and same_words(last, payload)) or (heard is not None and heard.body.after):
+                if (last is not None and same_content(last, payload)) or (heard is not None and heard.body.after):
                     return done  # used already, and sent again because one of us came up
-                raise Refused("late", f"{sender} sent slot {said}, which is over.")
+                raise MessageRefused("late", f"{sender} sent slot {said}, which is over.")
             if number in exchange.heard:
-                if same_words(exchange.payloads[sender], payload):
+                if same_content(exchange.payloads[sender], payload):
                     return done  # sent again because one of us came up
-                heard or check(view, number, said, payload)
-                raise Refused("replay", f"{sender} sent two different messages for slot {said}.")
+                heard or self._check(number, said, payload)
+                raise MessageRefused("replay", f"{sender} sent two different messages for slot {said}.")
             if number not in exchange.expected:
-                raise Refused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
-            heard = heard or check(view, number, said, payload)
-        except Refused as refused:
+                raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
+            heard = heard or self._check(number, said, payload)
+        except MessageRefused as refused:
             return [*done, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
-        except BadInput as error:
-            return [*done, do.RefuseMessage(slot, sender, "absurd", str(error))]
         exchange.take(sender, heard, payload)
         self.used[sender] = said, at_ns
         return [*done, *self._fuse()] if exchange.complete else done
 
-    def _learn(self, number: int, heard: Heard, following: int) -> list[Instruction]:
+    def _check(self, number: int, slot: int, payload: bytes) -> CheckedMessage:
+        """Check a neighbour's message for a slot under the revision in use; `MessageRefused` says what is wrong."""
+        view = self.view
+        return decode(
+            payload,
+            sender=number,
+            digest=view.digest,
+            slot=slot,
+            regions=len(view.regions),
+            form=view.form,
+            verify=view.verify,
+            names=dict(enumerate(view.names)),
+            population=view.population,
+            coarsest=view.coarsest,
+        )
+
+    def _learn(self, number: int, heard: CheckedMessage, following: int) -> list[Instruction]:
         """Counters: remember the neighbour's, and see whether it remembers more of ours than we do.
 
         following  the next slot to be sealed; what is said for a later one vouches for nothing

@@ -2,7 +2,7 @@
 
 Four parts of the state machine, which are read together:
 
-    Exchange         one slot's exchange with the neighbours
+    Exchange         one slot's exchange with the neighbours, and what is fused of it
     Early            messages that came before the own seal of their slot
     NeighbourMemory  what neighbours have said of their own ledgers, remembered for them
     Newcomers        neighbours whose links have come up, and are told at once what is remembered of them
@@ -13,9 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from dpcrowd.node.machine.view import NetworkView
-from dpcrowd.node.wire import Heard, Refused, proof_digest, same_words
+import numpy as np
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.revision import NetworkView
+from dpcrowd.node.wire import CheckedMessage, MessageRefused, proof_digest, same_content
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.server import Server
 
 __all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remembered"]
 
@@ -23,7 +28,6 @@ __all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remem
 @dataclass
 class Exchange:
     """One slot's exchange with the neighbours: who is expected, and who has spoken.
-
 
     payload   the own message, to be sent again to a neighbour that comes up
     expected  numbers of the neighbours in this slot
@@ -44,13 +48,47 @@ class Exchange:
         """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
         return self.sent and self.expected <= self.heard.keys()
 
-    def take(self, name: str, heard: Heard, payload: bytes) -> None:
+    def take(self, name: str, heard: CheckedMessage, payload: bytes) -> None:
         self.heard[heard.body.server] = heard.message
         self.payloads[name] = payload
 
-    def messages(self) -> dict[int, InfoMessages]:
-        """Those that have data, for the scheme."""
-        return {number: message for number, message in self.heard.items() if message is not None}
+    def fuse(self, server: Server) -> tuple[Release, list[int]]:
+        """Return the release of the server's open slot, and the numbers of neighbours whose messages were left out.
+
+        Every message was checked before, number by number. But a filter inverts matrices of all of them together, and a
+        neighbour that seeks the one which cannot be inverted may find it. That must cost its message, not the node.
+        """
+        messages = {number: message for number, message in self.heard.items() if message is not None}
+        if not messages:
+            return server.hear(), []
+        before = server.save()
+        release = _try_to_fuse(server, messages)
+        if release is not None:
+            return release, []
+        usable: dict[int, InfoMessages] = {}
+        for number, message in messages.items():
+            server.restore(before)
+            if _try_to_fuse(server, {number: message}) is not None:
+                usable[number] = message
+        server.restore(before)
+        release = _try_to_fuse(server, usable)
+        if release is None:  # each alone can be fused, all together cannot
+            usable = {}
+            server.restore(before)
+            release = server.hear()
+        return release, sorted(messages.keys() - usable.keys())
+
+
+def _try_to_fuse(server: Server, messages: Mapping[int, InfoMessages]) -> Release | None:
+    """Return the release with these messages; None if no estimate comes of them."""
+    try:
+        with np.errstate(all="ignore"):
+            release = server.hear(messages)
+    except (BadInput, ArithmeticError, ValueError):  # numpy.linalg.LinAlgError is a ValueError
+        return None
+    estimate, variance = release.estimate, release.variance
+    unknown = np.isnan(estimate) & ~np.isfinite(variance) & ~release.sampled
+    return release if (np.isfinite(estimate) | unknown).all() and not (variance < 0.0).any() else None
 
 
 @dataclass
@@ -72,8 +110,8 @@ class Early:
             self.unread[name] = slot, payload
             return
         before = self.read.get(name)
-        if before is not None and before[0] == slot and not same_words(before[1], payload):
-            raise Refused("replay", f"{name} sent two different messages for slot {slot}.")
+        if before is not None and before[0] == slot and not same_content(before[1], payload):
+            raise MessageRefused("replay", f"{name} sent two different messages for slot {slot}.")
         if before is None or before[0] < slot:
             self.read[name] = slot, payload
 
@@ -145,7 +183,7 @@ class NeighbourMemory:
     def __post_init__(self) -> None:
         self.stored, self._on_disk = dict(self.known), dict(self.known)
 
-    def hear(self, name: str, heard: Heard, *, ahead: bool) -> None:
+    def hear(self, name: str, heard: CheckedMessage, *, ahead: bool) -> None:
         """Learn from a message that was checked.
 
         ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next word will be of another slot
