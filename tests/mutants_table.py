@@ -494,19 +494,19 @@ MUTANTS = (
     ),
     Mutant(
         "release-not-stored",
-        "node/live/keeper.py",
+        "node/live/executor.py",
         "await self._store_release(instruction)",
         "pass",
         "Estimates, and what neighbours said, are lost with every restart.",
-        ("unit/node/live/test_keeper.py",),
+        ("unit/node/live/test_executor.py",),
     ),
     Mutant(
         "sent-although-not-paid",
-        "node/live/keeper.py",
+        "node/live/executor.py",
         "                return\n            self._meter.carried_out",
         "                continue\n            self._meter.carried_out",
         "After a payment that failed, the message that it was for leaves.",
-        ("unit/node/live/test_keeper.py",),
+        ("unit/node/live/test_executor.py",),
     ),
     Mutant(
         "loss-trusted-before-booked",

@@ -87,7 +87,7 @@ async def until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> N
 
 def last_slot(node: LiveNode) -> int:
     """The last slot that a node has released in this life."""
-    return -1 if node.keeper.last is None else node.keeper.last.slot
+    return -1 if node.executor.last is None else node.executor.last.slot
 
 
 def spent(node: LiveNode) -> int:

@@ -18,7 +18,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
 from dpcrowd.node.config import load_pair, token_hash
-from dpcrowd.node.live.keeper import FLOOD, STRANGER
+from dpcrowd.node.live.executor import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.transport.caller import Reason

@@ -1,6 +1,6 @@
 """Whether the parts of a node still work: systemd's watchdog is told so only while they do.
 
-    keeper      takes what it is given: the state machine and storage go on
+    executor      takes what it is given: the state machine and storage go on
     transport   its port is looked after, and Zenoh answers
     API         somebody who connects gets an answer
 
@@ -90,11 +90,11 @@ class Health:
         self._full_before = full
 
 
-def node_health(listen: ListenSection, keeper: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
+def node_health(listen: ListenSection, executor: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
     """Of a node with these parts."""
     host, port = listen.http_address
     checks = {
-        "keeper": keeper,
+        "executor": executor,
         "transport": transport.check_alive,
         "API": api_check(host, port, https=listen.http_certificate is not None),
     }

@@ -21,10 +21,10 @@ from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.counting import Counting
+from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.flood_log import FloodLog
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.keeper import Keeper
 from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.links import Links
 from dpcrowd.node.live.presence import Presence
@@ -101,7 +101,7 @@ class LiveNode(Renewing):
         slots, storage_log = revision.view.clock, StorageLog()
         self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
         self._accounts.clock_set(now, 0)
-        self.keeper = Keeper(
+        self.executor = Executor(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
         )
         journal = storage.journal
@@ -132,8 +132,8 @@ class LiveNode(Renewing):
             self.counting,
             self.meter,
             self.revision_of,
-            self.keeper.give,
-            self.keeper.disturbed,
+            self.executor.give,
+            self.executor.disturbed,
         )
         self._link_log = LinkLog()
         self.links = Links(
@@ -194,10 +194,10 @@ class LiveNode(Renewing):
             most_connections=shares(limit(), self.revision.max_degree()).http,
         )
         await asyncio.to_thread(keep_served, self.config)
-        await self.keeper.handle(on.Started(self._wall.now()))
-        view, sealed = self.keeper.machine.view, self.keeper.machine.server.slot
+        await self.executor.handle(on.Started(self._wall.now()))
+        view, sealed = self.executor.machine.view, self.executor.machine.server.slot
         parts = [
-            asyncio.create_task(self.keeper.run(), name="keeper"),
+            asyncio.create_task(self.executor.run(), name="executor"),
             asyncio.create_task(self.time.end_slots(max(view.next_seal(self._wall.now()), 0)), name="slots"),
             asyncio.create_task(
                 self.time.open_slots(max(self.clock.slot_of(self.started_ns), sealed)), name="presence"
@@ -207,7 +207,7 @@ class LiveNode(Renewing):
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
             asyncio.create_task(
-                node_health(self.config.listen, self.keeper.check_alive, self._transport, self._reopen).run(),
+                node_health(self.config.listen, self.executor.check_alive, self._transport, self._reopen).run(),
                 name="health",
             ),
         ]
@@ -231,8 +231,8 @@ class LiveNode(Renewing):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
-            await self.keeper.forget_sealed()
-            self.keeper.close()
+            await self.executor.forget_sealed()
+            self.executor.close()
             self.time.leave()
             log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
 
@@ -258,11 +258,11 @@ class LiveNode(Renewing):
         while True:
             await asyncio.sleep(self.clock.length_ns / 1e9)
             for name in (await self._transport.strangers())[:_MOST_STRANGERS]:
-                self.keeper.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
+                self.executor.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _reopen(self) -> None:
         """Give back whatever the links hold."""
-        self.keeper.give(on.LinksExpired(self._wall.now(), anew=True))
+        self.executor.give(on.LinksExpired(self._wall.now(), anew=True))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -273,8 +273,8 @@ class LiveNode(Renewing):
 
     def _message_arrived(self, sender: str, payload: bytes) -> None:
         now = self._wall.now()
-        self.meter.arrived(sender, payload, now, self.keeper.machine.view)
-        self.keeper.give(on.MessageArrived(now, sender, payload))
+        self.meter.arrived(sender, payload, now, self.executor.machine.view)
+        self.executor.give(on.MessageArrived(now, sender, payload))
 
     def _links_closed(self, *, reopen: bool) -> None:
         """The node itself has closed all links; with `reopen` they are due again after a pause."""
@@ -284,24 +284,24 @@ class LiveNode(Renewing):
 
     async def _open_links_later(self) -> None:
         await asyncio.sleep(_APART)
-        self.keeper.give(on.LinksExpired(self._wall.now()))
+        self.executor.give(on.LinksExpired(self._wall.now()))
 
     def _presence_changed(self, session: int, neighbour: str, up: bool) -> None:
         self.time.look()
         self._link_log.change(neighbour, up)
         kind = on.NeighbourUp if up else on.NeighbourDown
-        self.keeper.give(kind(self._wall.now(), neighbour, session))
+        self.executor.give(kind(self._wall.now(), neighbour, session))
 
     # ------------------------------------------------------------------------------ what the machine instructs
 
     async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed:
-        return await self.counting.count(asked, at_ns, self.keeper.in_thread)
+        return await self.counting.count(asked, at_ns, self.executor.in_thread)
 
     async def link(self, asked: do.Link, at_ns: int) -> None:
-        await self.links.carry_out(asked, self.revision, self.keeper.machine.view, at_ns, self.keeper.handle)
+        await self.links.carry_out(asked, self.revision, self.executor.machine.view, at_ns, self.executor.handle)
 
     async def decide(self, asked: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int) -> on.Stimulus:
-        call, storage = self.keeper.in_thread, self._storage
+        call, storage = self.executor.in_thread, self._storage
         match asked:
             case do.TakeOver(revision):
                 network = self.networks[revision]
@@ -319,17 +319,17 @@ class LiveNode(Renewing):
         self.time.begin_again(last)
         self.refusals.clear()
         with suppress(StorageFailed):  # what is left of slots to come is not counted: see `Journal.attend`
-            await self.keeper.in_thread(self.time.void_check_ins)
+            await self.executor.in_thread(self.time.void_check_ins)
 
     async def book_clock_step(self, step: do.BookClockStep) -> None:
         self._accounts.clock_set(step.at_ns, step.moved_ns)
-        await self.keeper.in_thread(self._accounts.book)
+        await self.executor.in_thread(self._accounts.book)
 
     def schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
             await self._wall.sleep_until(at_ns)
             self.time.look()  # whoever stood still has not read everything that has come by now
-            self.keeper.give(on.DeadlinePassed(self._wall.now(), slot))
+            self.executor.give(on.DeadlinePassed(self._wall.now(), slot))
 
         self._start(tell())
 

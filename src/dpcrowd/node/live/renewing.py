@@ -76,13 +76,13 @@ class Renewing(Served):
             if over and one.holder == "neighbour":
                 self._start(self._part_with(one.name))
             elif over:
-                self.keeper.give(on.LinksExpired(self._wall.now()))
+                self.executor.give(on.LinksExpired(self._wall.now()))
 
     async def _part_with(self, neighbour: str) -> None:
         """A neighbour whose certificate has expired and who is linked all the same: another handshake refuses it."""
         await asyncio.sleep(_LAST_SECOND)
-        if neighbour in self.keeper.machine.present:
-            self.keeper.give(on.LinksExpired(self._wall.now(), anew=True))
+        if neighbour in self.executor.machine.present:
+            self.executor.give(on.LinksExpired(self._wall.now(), anew=True))
 
     # --------------------------------------------------------------------------------------------------- reload
 
@@ -111,7 +111,7 @@ class Renewing(Served):
         except OSError as error:
             raise BadInput(f"{self.config.data}: {error.strerror}; the next revision cannot be kept there.") from None
         await self.expect(following)
-        sealing = self.keeper.machine.view.next_seal(self._wall.now())
+        sealing = self.executor.machine.view.next_seal(self._wall.now())
         first = max(following.valid_from_slot, sealing)
         late = (
             f", late: it is valid since slot {following.valid_from_slot}" if first > following.valid_from_slot else ""
@@ -144,9 +144,9 @@ class Renewing(Served):
 
     def _take_key(self, sign: Sign) -> str:
         """With links that are made with it; not in the middle of an exchange, whose messages would be lost."""
-        machine = self.keeper.machine
+        machine = self.executor.machine
         busy = machine.exchanging if machine.linked else None
-        self.keeper.give(on.KeyRenewed(self._wall.now(), self._signing(sign), self.certificates.expires))
+        self.executor.give(on.KeyRenewed(self._wall.now(), self._signing(sign), self.certificates.expires))
         when = "now" if busy is None else f"after the exchange of slot {busy}"
         return f"Links are opened anew {when}, with the server's renewed certificate{self._until('server')}."
 

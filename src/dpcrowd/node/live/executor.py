@@ -30,7 +30,7 @@ from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
 
-__all__ = ["Keeper"]
+__all__ = ["Executor"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 
 class Outside(Protocol):
-    """What a node does that is not the keeper's own work; whatever comes back is a stimulus."""
+    """What a node does that is not the executor's own work; whatever comes back is a stimulus."""
 
     async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed: ...
 
     async def link(self, asked: do.Link, at_ns: int) -> None:
-        """Tells the machine by itself (`Keeper.handle`), before links are closed and after they are opened."""
+        """Tells the machine by itself (`Executor.handle`), before links are closed and after they are opened."""
         ...
 
     async def decide(
@@ -73,7 +73,7 @@ class _Queued:
     answer: asyncio.Future[str] | None = None
 
 
-class Keeper:
+class Executor:
     """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
 
     outside      does whatever is neither stored nor sent
@@ -116,7 +116,7 @@ class Keeper:
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-executor")
 
     def disturbed(self) -> None:
         """The clock was set, or nothing ran for a while: that the next message is late says nothing."""
@@ -311,9 +311,9 @@ class Keeper:
     def _report(self, instruction: do.Report | do.NotSampled) -> None:
         match instruction:
             case do.Report("storage-failed", text):
-                self.storage_log.failed("keeper", text)
+                self.storage_log.failed("executor", text)
             case do.Report("storage-mended", text):
-                self.storage_log.works("keeper", text)
+                self.storage_log.works("executor", text)
             case do.Report(event, text, grave):
                 log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
             case do.NotSampled(slot, why, text) if text:
