@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     Mutant(
         "unsampled-slot-counted",
-        "node/live/counting.py",
+        "node/live/slot_cycle.py",
         "if ended.obstacle is not None or ended.regions != regions:",
         "if ended.regions != regions:",
         "A slot of which the node has missed too much is sampled anyway.",
@@ -478,7 +478,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-time-not-told",
-        "node/live/timekeeping.py",
+        "node/live/slot_cycle.py",
         "self._give(on.TimeLost(now))",
         "pass",
         "A snapshot of the machine that is resumed samples although nobody has vouched.",

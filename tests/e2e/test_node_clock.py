@@ -21,7 +21,7 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from dpcrowd.privacy.units import NANO
-from node_support_pair import SECOND, SetClock, last_slot, pair_of_nodes, spent, until
+from node_support_pair import SECOND, SetClock, end_slot, last_slot, pair_of_nodes, spent, until
 
 
 def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,7 +139,7 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
             again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
-            again.time.end(slot)
+            end_slot(again, slot)
             sealed = await again.count(CountSlot(slot, tuple(network.regions)), clock.now())
             assert sealed.counts is not None
             assert sealed.counts.tolist() == [50, 0]

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance

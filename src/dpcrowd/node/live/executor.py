@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.log_limits import StorageLog
+from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
@@ -46,14 +47,16 @@ T = TypeVar("T")
 class Outside(Protocol):
     """What a node does that is not the executor's own work; whatever comes back is a stimulus."""
 
-    async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed: ...
+    @property
+    def counting(self) -> Counting:
+        """What was counted in slots that are over."""
 
-    async def link(self, asked: do.Link, at_ns: int) -> None:
+    async def link(self, instruction: do.Link, at_ns: int) -> None:
         """Tells the machine by itself (`Executor.handle`), before links are closed and after they are opened."""
         ...
 
     async def decide(
-        self, asked: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int
+        self, instruction: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int
     ) -> on.Stimulus: ...
 
     async def begin_again(self, last: int) -> None: ...
@@ -100,7 +103,7 @@ class Executor:
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
         self._recorder = recorder
-        self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()  # or what has ended a timer
         self._given = self._handled = 0
         self._over = False
         self._answer: str | None = None  # of the machine, to whoever has asked
@@ -122,22 +125,25 @@ class Executor:
         """The clock was set, or nothing ran for a while: that the next message is late says nothing."""
         self.may_be_late = True
 
-    def give(self, stimulus: on.Stimulus) -> None:
-        """Queue a stimulus."""
-        self._put(_Queued(stimulus))
+    def give(self, stimulus: on.Stimulus, answer: asyncio.Future[str] | None = None) -> None:
+        """Queue a stimulus; `answer` gets what the machine replies."""
+        self.idle.clear()
+        self._given += 1
+        self._queue.put_nowait(_Queued(stimulus, answer))
 
     async def ask(self, stimulus: on.Stimulus) -> str:
-        """Queue a decision of the operator; gives what the machine answers, or raises what has kept it from that."""
+        """Queue a decision of the operator; return the machine's reply, or raise what has kept it from replying."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if self._over:
             answer.cancel()
-        self._put(_Queued(stimulus, answer))
+        self.give(stimulus, answer)
         return await answer
 
-    def _put(self, item: _Queued | BaseException) -> None:
-        self.idle.clear()
-        self._given += 1
-        self._queue.put_nowait(item)
+    def message_arrived(self, sender: str, payload: bytes) -> None:
+        """Queue a message that the transport has received from a neighbour whose name it has authenticated."""
+        now = self._clock.now()
+        self._meter.arrived(sender, payload, now, self.machine.view)
+        self.give(on.MessageArrived(now, sender, payload))
 
     async def run(self) -> None:
         try:
@@ -203,8 +209,12 @@ class Executor:
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
-        """Carry out what the machine makes of it; a decision that cannot be stored raises why."""
-        instructions = await self._instructions(stimulus)
+        """Carry out what the machine makes of a stimulus; a decision that cannot be stored raises why."""
+        machine, recorder, last = self.machine, self._recorder, self.machine.server.slot
+        handle = machine.handle if recorder is None else partial(_handle_recorded, machine, recorder)
+        # After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait.
+        far_behind = isinstance(stimulus, on.SlotSealed) and last >= 0 and stimulus.slot - last > _MANY
+        instructions = await self.in_thread(handle, stimulus) if far_behind else handle(stimulus)
         for place, instruction in enumerate(instructions):
             try:
                 result = await self._carry_out(instruction, stimulus.at_ns)
@@ -234,31 +244,14 @@ class Executor:
                 if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageRecovered(stimulus.at_ns))
 
-    async def _instructions(self, stimulus: on.Stimulus) -> list[do.Instruction]:
-        """After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait."""
-        missed = stimulus.slot - self.machine.server.slot if isinstance(stimulus, on.SlotSealed) else 0
-        if missed > _MANY and self.machine.server.slot >= 0:
-            return await self.in_thread(self._ask_machine, stimulus)
-        return self._ask_machine(stimulus)
-
-    def _ask_machine(self, stimulus: on.Stimulus) -> list[do.Instruction]:
-        recorder = self._recorder
-        if recorder is None:
-            return self.machine.handle(stimulus)
-        recorder.begin_step()
-        try:
-            instructions = self.machine.handle(stimulus)
-        except BadInput as refused:
-            recorder.end_step(stimulus, [], str(refused))
-            raise
-        recorder.end_step(stimulus, instructions)
-        return instructions
-
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
         """Do it; gives what the machine has to know of that."""
         clock = self.machine.view.clock
-        log.debug(_in_short(instruction), extra={"event": "instruction"})
+        log.debug(_summary(instruction), extra={"event": "instruction"})
         match instruction:
+            case do.CountSlot(slot):
+                self._meter.sealing(slot, self.machine.server.slot)
+                return await self._outside.counting.count(instruction, at_ns)
             case do.StoreSample(slot, nano, _, noisy, state):
                 call, opens = self._storage.commit_sample, clock.opens(slot)
                 counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state)
@@ -293,10 +286,8 @@ class Executor:
         return None
 
     async def _carry_out_outside(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
+        """Have it done where the node's other parts are."""
         match instruction:
-            case do.CountSlot(slot):
-                self._meter.sealing(slot, self.machine.server.slot)
-                return await self._outside.count(instruction, at_ns)
             case do.Link():
                 await self._outside.link(instruction, at_ns)
             case do.TakeOver() | do.BookLoss() | do.LookBack() | do.StoreReturn():
@@ -350,7 +341,9 @@ class Executor:
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:
         self._timers.discard(timer)
         if not timer.cancelled() and (error := timer.exception()) is not None:
-            self._put(error)  # it ends the node, as it would have in the queue
+            self.idle.clear()
+            self._given += 1
+            self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
     def _refuse(self, said: do.RefuseMessage) -> None:
         """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
@@ -394,7 +387,18 @@ class Executor:
         self._refusals -= refused
 
 
-def _in_short(instruction: do.Instruction) -> str:
+def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus) -> list[do.Instruction]:
+    recorder.begin_step()
+    try:
+        instructions = machine.handle(stimulus)
+    except BadInput as refused:
+        recorder.end_step(stimulus, [], str(refused))
+        raise
+    recorder.end_step(stimulus, instructions)
+    return instructions
+
+
+def _summary(instruction: do.Instruction) -> str:
     """For the log at level debug: what is done, of which slot; noised numbers and payloads are too long for it."""
     match instruction:
         case do.StoreSample(slot, nano, counter):

@@ -14,16 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from dpcrowd.node.config.node import ListenSection
 from dpcrowd.node.connections.descriptors import limit, open_files
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Health", "api_check", "node_health", "watchdog_seconds"]
+__all__ = ["Health", "api_check", "node_health", "notify", "watchdog_seconds"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -125,6 +126,16 @@ def watchdog_seconds(environment: Mapping[str, str]) -> float | None:
     if not text.isdecimal() or int(text) == 0 or (process and process != str(os.getpid())):
         return None
     return int(text) / 1e6
+
+
+def notify(text: str) -> None:
+    """Tell systemd, where it has asked to be told (Type=notify)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address or not hasattr(socket, "AF_UNIX"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.connect("\0" + address[1:] if address.startswith("@") else address)
+        out.send(text.encode())
 
 
 def _share_of_descriptors() -> float:

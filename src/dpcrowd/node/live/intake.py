@@ -8,6 +8,8 @@ A check-in that was counted and then could not be written is not acknowledged; w
 once. A check-in whose slot is sealed while it is being written is acknowledged if it is among the sealed counts:
 whether it is on disk is then moot, since a slot that was sealed is never restored from the journal. If it is not among
 them, it is late. What happens to one slot never touches a request of another.
+
+Requests that arrive while the disk is busy share the next commit (`Writer`): the flush is what costs, not the bytes.
 """
 
 from __future__ import annotations
@@ -16,29 +18,42 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import Collector, HashedRows, NotTaken, checkins_record, count_distinct, counts_record, replay
+from dpcrowd.node.collect import (
+    Collector,
+    HashedRows,
+    NotTaken,
+    checkins_record,
+    count_distinct,
+    counts_record,
+    names_record,
+    replay,
+)
 from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
-from dpcrowd.node.live.writer import Writer
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "Writer"]
 
 _ATTEMPTS = 3
 _SEALED_KNOWN = 100
 _LARGEST_HASH = 1 << 64
 
 _STEP = 10_000  # rows that are hashed and counted in one go: some milliseconds
+_MOST_WAITING = 10_000
+_SECONDS_TO_CLOSE = 10.0
 _hashers = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-hash")
 
 SlotRows = dict[int, NDArray[np.intp]]
+SlotRecord = tuple[int, bytes]
+"""A slot and a record of the journal."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class _Part:
     rows: list[int]
     users: Sequence[bytes]
     regions: Sequence[int]
-    blob: bytes
+    record: bytes
 
 
 class Intake:
@@ -147,10 +162,11 @@ class Intake:
         if collector is not self._collector:
             raise NotTaken("unavailable", "the clock was accepted meanwhile: send this again.")
         try:
-            lost = self._uncounted(parts, await self._writer.write([(slot, part.blob) for slot, part in parts.items()]))
+            forgotten = await self._writer.write([(slot, part.record) for slot, part in parts.items()])
         except NotTaken:
             self.unkept |= parts.keys()
             raise
+        lost = self._uncounted(parts, forgotten)
         refused = sorted({*refused, *((row, "late") for slot in lost for row in slots[slot].tolist())})
         self.taken += len(batch) - len(refused)
         return batch.in_body(refused)
@@ -177,8 +193,8 @@ class Intake:
             raise NotTaken("late", f"slot {slot} is sealed.")
         self._writer.check()
         self._collector.set_counts(slot, counts)
-        blob = counts_record({self._names[region]: count for region, count in counts.items()})
-        if self._uncounted([slot], await self._writer.write([(slot, blob)])):
+        record = counts_record({self._names[region]: count for region, count in counts.items()})
+        if self._uncounted([slot], await self._writer.write([(slot, record)])):
             raise NotTaken("late", f"slot {slot} was passed over when the clock was set.")
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64] | None:
@@ -280,3 +296,76 @@ class Intake:
         """After a write: whatever is neither on disk for an open slot nor among the counts of a sealed one is late."""
         over = {slot for slot in slots if slot <= self._collector.sealed} | forgotten
         return over - set(self._counted)
+
+
+class Writer:
+    """Writes to the journal; used from one event loop. A slot that was forgotten meanwhile is passed over and told.
+
+    opens  when a slot opens
+    names  of the regions by their number; grows when a revision is learnt
+    """
+
+    def __init__(self, journal: Journal, opens: Callable[[int], int], names: Sequence[str]) -> None:
+        self._journal, self._opens, self._names = journal, opens, names
+        self._named: dict[int, int] = {}  # how many names the journal has of a slot
+        self._waiting: list[tuple[Sequence[SlotRecord], asyncio.Future[set[int]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def check(self) -> None:
+        """Refuse before anything is counted if the disk is too far behind: a limit on requests, not on people."""
+        if len(self._waiting) >= _MOST_WAITING:
+            raise NotTaken("unavailable", "the disk is behind; try again in a moment.")
+
+    async def flush(self) -> None:
+        """Wait until everything that was to be written by now is on disk, or could not be written."""
+        with suppress(NotTaken):
+            await self.write([])
+
+    def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
+        """Done when everything is on disk, in one commit; gives the slots that were forgotten before it was."""
+        done: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parts, done))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_all())
+        return done
+
+    def forget(self, slot: int) -> None:
+        """A slot is sealed, with all before it."""
+        self._named = {later: number for later, number in self._named.items() if later > slot}
+
+    def forget_all(self) -> None:
+        """Slots are opened anew."""
+        self._named.clear()
+
+    async def close(self) -> None:
+        """Wait for what is being written, but not for ever."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_SECONDS_TO_CLOSE)
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            parts = [part for asked, _ in group for part in asked]
+            try:
+                gone = await self._write_group(parts)
+            except Exception as error:
+                for _, done in group:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for asked, done in group:
+                    if not done.done():
+                        done.set_result({slot for slot, _ in asked if slot in gone})
+
+    async def _write_group(self, parts: Sequence[SlotRecord]) -> set[int]:
+        size = len(self._names)
+        unnamed = {slot for slot, _ in parts if self._named.get(slot, 0) < size}
+        named = [(slot, names_record(self._names[:size])) for slot in sorted(unnamed)]
+        batches = [(self._opens(slot), record) for slot, record in (*named, *parts)]
+        try:
+            forgotten = await asyncio.to_thread(self._journal.append_all, batches)
+        except StorageFailed as failure:
+            raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
+        gone = {slot for slot, _ in parts if self._opens(slot) in forgotten}
+        self._named |= dict.fromkeys(unnamed - gone, size)
+        return gone

@@ -20,19 +20,16 @@ from dpcrowd.node.live import decisions
 from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
 from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.certificates import Certificates
-from dpcrowd.node.live.counting import Counting
 from dpcrowd.node.live.executor import Executor
-from dpcrowd.node.live.flood_log import FloodLog
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.link_log import LinkLog
 from dpcrowd.node.live.links import Links
+from dpcrowd.node.live.log_limits import FloodLog, LinkLog, StorageLog
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.reload import Content
 from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next, text_of
-from dpcrowd.node.live.storage_log import StorageLog
-from dpcrowd.node.live.timekeeping import Timekeeper
+from dpcrowd.node.live.slot_cycle import Counting, Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
@@ -122,7 +119,15 @@ class LiveNode(Renewing):
         given = node.ingest.max_downtime
         self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
-        self.counting = Counting(storage, self.intake, self.presence, self._accounts, slots, node.ingest.needs_feed)
+        self.counting = Counting(
+            storage,
+            self.intake,
+            self.presence,
+            self._accounts,
+            slots,
+            node.ingest.needs_feed,
+            self.executor.in_thread,
+        )
         self.time = Timekeeper(
             self._wall,
             slots,
@@ -141,7 +146,7 @@ class LiveNode(Renewing):
             transport,
             self.certificates,
             self._wall,
-            self._message_arrived,
+            self.executor.message_arrived,
             self._presence_changed,
             self._links_closed,
         )
@@ -271,11 +276,6 @@ class LiveNode(Renewing):
 
     # -------------------------------------------------------------------------------- what the transport tells
 
-    def _message_arrived(self, sender: str, payload: bytes) -> None:
-        now = self._wall.now()
-        self.meter.arrived(sender, payload, now, self.executor.machine.view)
-        self.executor.give(on.MessageArrived(now, sender, payload))
-
     def _links_closed(self, *, reopen: bool) -> None:
         """The node itself has closed all links; with `reopen` they are due again after a pause."""
         self._link_log.closed()
@@ -293,9 +293,6 @@ class LiveNode(Renewing):
         self.executor.give(kind(self._wall.now(), neighbour, session))
 
     # ------------------------------------------------------------------------------ what the machine instructs
-
-    async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed:
-        return await self.counting.count(asked, at_ns, self.executor.in_thread)
 
     async def link(self, asked: do.Link, at_ns: int) -> None:
         await self.links.carry_out(asked, self.revision, self.executor.machine.view, at_ns, self.executor.handle)

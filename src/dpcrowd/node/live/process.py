@@ -23,8 +23,8 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_node, load_pair
 from dpcrowd.node.connections.descriptors import raise_limit
 from dpcrowd.node.forecast import schedule_warning
+from dpcrowd.node.live.health import notify
 from dpcrowd.node.live.logs import set_up
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
 

@@ -16,9 +16,9 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
-from dpcrowd.node.live.counting import Counting
 from dpcrowd.node.live.executor import FLOOD, Executor
 from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import sender_text, wait_text

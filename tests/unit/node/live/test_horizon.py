@@ -28,6 +28,7 @@ from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.promise import Promise
 from dpcrowd.privacy.units import NANO
 from node_support_live import write_network
+from node_support_pair import end_slot
 
 EPOCH = 1_800_000_000 * SECOND
 LENGTH = 8
@@ -117,7 +118,7 @@ class Pair:
         self.clock.set(max(node.time.ends(slot) for node in nodes))
         for node in nodes:
             node.presence.open(slot, node.clock.opens(slot))
-            node.time.end(slot)
+            end_slot(node, slot)
         await _until(lambda: all(node.executor.machine.server.slot >= slot for node in nodes))
         await _until(lambda: all(node.executor.idle.is_set() for node in nodes))
         self.clock.set(max(node.executor.machine.view.ends(slot) for node in nodes))  # whoever is down is not heard

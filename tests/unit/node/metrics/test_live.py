@@ -22,6 +22,7 @@ from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
+from node_support_pair import end_slot
 
 SECOND = 1_000_000_000
 EPOCH = 1_800_000_000 * SECOND
@@ -52,7 +53,7 @@ class Driven:
             self.clock.at = self.node.clock.opens(slot)
             self.node.presence.open(slot, self.clock.at)
         self.clock.at = self.node.time.ends(slot)
-        self.node.time.end(slot)
+        end_slot(self.node, slot)
         await self.done()
         self.clock.at = max(self.clock.at, self.node.executor.machine.view.sends(slot))
         while self.node.executor._timers:  # the message leaves at its moment, and the release comes after it
@@ -119,7 +120,7 @@ def test_samples_are_counted_and_so_is_every_reason_for_none(tmp_path: Path) -> 
             assert (values["dpcrowd_may_sample"], values["dpcrowd_epsilon_remaining"]) == (0, 0)
             assert values["dpcrowd_released_slot"] == 5
             assert values["dpcrowd_release_delay_seconds_count"] == 3
-            it.node.time.end(4)  # the clock went back: it was sealed before
+            end_slot(it.node, 4)  # the clock went back: it was sealed before
             await it.done()
             assert await it.reasons() == {"downtime": 1, "budget": 1}
 
@@ -236,12 +237,12 @@ def test_a_neighbours_message_is_timed(tmp_path: Path) -> None:
                 peer.executor.close()
             await it.seal(0)
             it.clock.at = it.node.time.ends(0) + SECOND * 3 // 10
-            it.node._message_arrived("b", sent[0])
+            it.node.executor.message_arrived("b", sent[0])
             await it.done()
             await it.seal(1)
             it.clock.at += 4 * SECOND  # the deadline is 1.5 s: it is late, and not used
             it.node.executor.give(on.DeadlinePassed(it.clock.at, 1))
-            it.node._message_arrived("b", sent[1])
+            it.node.executor.message_arrived("b", sent[1])
             await it.done()
             values = await it.values()
             assert values['dpcrowd_message_delay_seconds_bucket{neighbour="b",le="0.5"}'] == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.live.link_log import LinkLog
+from dpcrowd.node.live.log_limits import LinkLog
 from dpcrowd.node.machine import stimuli as on
 from node_support_pair import SetClock, pair_of_nodes, until
 

@@ -14,7 +14,7 @@ import pytest
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.executor import Executor
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
