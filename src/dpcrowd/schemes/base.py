@@ -202,17 +202,6 @@ class Release:
         """The same in epsilon."""
         return from_nano(self.nano)
 
-    def of(self, server: int) -> Release:
-        """What one of the servers publishes, one number per region; a copy, since the scheme goes on with its own."""
-        return Release(
-            slot=self.slot,
-            estimate=self.estimate[server].copy(),
-            variance=self.variance[server].copy(),
-            sampled=np.array(np.broadcast_to(self.sampled[server], self.estimate.shape[1:])),
-            charge=self.charge[server].copy(),
-            speaks=np.array(self.speaks[server]),
-        )
-
 
 class Scheme(ABC):
     """A composition of privacy, filters, sampling, grouping and network."""

@@ -129,21 +129,16 @@ class Machine:
         """What neighbours said of their own ledgers, by name."""
         return self._memory.known
 
-    def handle(self, stimulus: on.Stimulus) -> list[Instruction]:
-        """What has to be done about it, in this order, and before the next stimulus is given.
+    def handle(self, stimulus: on.Stimulus) -> list[Instruction]:  # noqa: PLR0912
+        """Return what has to be done about a stimulus, in this order, and before the next stimulus is given.
 
         `BadInput` refuses a decision of the operator; nothing has changed then.
         """
-        match stimulus:
-            case on.SampleStored() | on.LinksClosed() | on.LinksOpened():
-                pass  # in the middle of instructions, some of which are still to be carried out
-            case on.StorageFailed():
-                self._memory.storing_failed()
-            case _:
-                self._memory.storing_done()
-        return self._answer(stimulus)
-
-    def _answer(self, stimulus: on.Stimulus) -> list[Instruction]:  # noqa: PLR0912
+        if isinstance(stimulus, on.StorageFailed):
+            self._memory.storing_failed()
+        elif not isinstance(stimulus, on.SampleStored | on.LinksClosed | on.LinksOpened):
+            # Those come in the middle of instructions, some of which are still to be carried out.
+            self._memory.storing_done()
         match stimulus:
             case on.SlotEnded(at_ns, slot):
                 return self._end_slot(at_ns, slot)
@@ -250,7 +245,7 @@ class Machine:
         self._last_payloads, self._own, self._before = {}, (-1, None), None
         self._newcomers = Newcomers()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
-        return [report, *self._count(taken.slot, self.view.regions)]
+        return [report, do.Link(taken.slot), do.CountSlot(taken.slot, self.view.regions)]
 
     def _last_slot(self, at_ns: int) -> int:
         """The last slot that was observed, or, if there was none, the last one that is over."""
@@ -302,15 +297,12 @@ class Machine:
         return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
     def _end_slot(self, at_ns: int, slot: int) -> list[Instruction]:
-        """Have it counted, under the revision that is valid in it."""
+        """Have a slot counted, under the revision that is valid in it."""
         if not self._is_due(slot):
-            return self._count(slot, self.view.regions)
+            return [do.Link(slot), do.CountSlot(slot, self.view.regions)]
         assert self.following is not None
         done = [] if self._exchange is None else self._fuse()
         return [*done, do.TakeOver(self.following[0], slot, self._last_slot(at_ns))]
-
-    def _count(self, slot: int, regions: tuple[str, ...] | None) -> list[Instruction]:
-        return [do.Link(slot), do.CountSlot(slot, regions)]
 
     def _pass_deadline(self, at_ns: int, slot: int) -> list[Instruction]:
         done = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
@@ -574,7 +566,7 @@ class Machine:
         match failed:
             case do.TakeOver(revision, slot):
                 text = f"revision {revision} cannot take over yet, next try with the next slot: {text}"
-                return [Report("revision", text, grave=True), *self._count(slot, None)]
+                return [Report("revision", text, grave=True), do.Link(slot), do.CountSlot(slot, None)]
             case do.BookLoss() | do.LookBack() | do.StoreReturn():
                 self._returning = None
                 return []
