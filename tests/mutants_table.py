@@ -405,7 +405,7 @@ MUTANTS = (
     ),
     Mutant(
         "draw-again-after-restart",
-        "node/live/build.py",
+        "node/build.py",
         "view, state = revision.view, storage.state()",
         "view, state = revision.view, None",
         "After a restart the draw that was paid for is forgotten, and estimates begin anew.",
@@ -413,7 +413,7 @@ MUTANTS = (
     ),
     Mutant(
         "debts-left-behind",
-        "node/live/build.py",
+        "node/build.py",
         "            account=account,\n",
         "",
         "With a new configuration the scheme begins with a full budget.",

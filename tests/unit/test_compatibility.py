@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek

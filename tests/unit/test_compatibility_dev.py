@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import digest, load_pair, parse_network
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise

@@ -7,7 +7,6 @@ from collections import deque
 from contextlib import suppress
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig
 from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
@@ -15,21 +14,9 @@ from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
 from dpcrowd.privacy.promise import Slots
 
-__all__ = ["AccountLoader", "configured_slots", "load_account"]
+__all__ = ["AccountLoader"]
 
 log = logging.getLogger("dpcrowd.node")
-
-
-def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:
-    """The account of a network's server, with all that counts against a slot, or a later one."""
-    slots = configured_slots(network)
-    return storage.ledger.account(slots.opens(slot), slots)
-
-
-def configured_slots(network: NetworkConfig) -> Slots:
-    """A network's slots, and how many are in its window or horizon."""
-    clock = network.clock()
-    return Slots(clock.epoch_ns, clock.length_ns, network.guarantee().length)
 
 
 class AccountLoader:

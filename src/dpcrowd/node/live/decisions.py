@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do

@@ -14,11 +14,11 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
+from dpcrowd.node.build import configured_slots, make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live import decisions
-from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.health import node_health

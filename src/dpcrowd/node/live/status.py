@@ -8,8 +8,8 @@ from typing import Literal
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
+from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, digest
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import Storage

@@ -9,17 +9,17 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.words import signer, verifier
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine.revision import begin_horizon, go_on
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.promise import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["make_machine", "make_view", "revision_of", "view_of"]
+__all__ = ["configured_slots", "load_account", "make_machine", "make_view", "revision_of", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
@@ -125,6 +125,18 @@ def make_machine(
         following=None if following is None else (following.revision, following.valid_from_slot),
     )
     return machine, text
+
+
+def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:
+    """Load the account of a network's server, with all that counts against a slot, or a later one."""
+    slots = configured_slots(network)
+    return storage.ledger.account(slots.opens(slot), slots)
+
+
+def configured_slots(network: NetworkConfig) -> Slots:
+    """Return a network's slots, and how many are in its window or horizon."""
+    clock = network.clock()
+    return Slots(clock.epoch_ns, clock.length_ns, network.guarantee().length)
 
 
 def _slot_of(state: bytes | None, otherwise: int) -> int:
