@@ -13,7 +13,7 @@ import pytest
 
 from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
-from dpcrowd.node.live.horizon import declare_promise
+from dpcrowd.node.live.decisions import declare_promise
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise

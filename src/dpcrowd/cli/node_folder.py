@@ -71,7 +71,7 @@ class Decision:
 
 def new_horizon(file: Path) -> Decision:
     """Of a finite guarantee for pinned users, by the operator of a stopped node."""
-    from dpcrowd.node.live.horizon import horizon_text, paid_before
+    from dpcrowd.node.live.decisions import horizon_text, paid_before
     from dpcrowd.privacy.account import EVER
     from dpcrowd.privacy.allowance import by_revision
 

@@ -2,6 +2,15 @@
 
 Each of these is an instruction of the machine, and gives the stimulus with which it is answered. All read and write
 files, and are called in a thread; if one fails, the machine goes on as before.
+
+A finite horizon that begins anew is a promise on top of the old one, so it is said what both add up to. With pinned
+users each server has its own users, and its operator decides (`dpcrowd node new-horizon`), or a revision of
+network.toml does for all. With roaming users only a revision can: a user who is at another server in each slot pays
+
+    sum over the slots of the most that any server pays in that slot
+
+and that is bounded by the horizon's epsilon only if the horizon is the same slots at all servers. If each of two
+servers began its horizons by itself, a user could be in three of them while either ledger knows of two.
 """
 
 from __future__ import annotations
@@ -11,17 +20,26 @@ from collections.abc import Callable
 
 from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.live.horizon import declare_promise
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.promise import UserBounds
 from dpcrowd.privacy.spending import Spending
 from dpcrowd.privacy.units import format_epsilon
 
-__all__ = ["book_loss", "declare", "look_back", "store_return", "take_over"]
+__all__ = [
+    "book_loss",
+    "declare",
+    "declare_promise",
+    "horizon_text",
+    "look_back",
+    "paid_before",
+    "store_return",
+    "take_over",
+]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -106,4 +124,59 @@ def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str
     return (
         f"{text} That clock has sampled {len(ahead)} slot(s) for ε={spent}, which stays spent: they are not sampled "
         f"again, and it counts until {rfc3339(until)} and for as long as the promise says after that."
+    )
+
+
+# ----------------------------------------------------------------------------------------------- horizons
+
+
+def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> str:
+    """Tell the durable ledger what this network promises; it refuses any payment that would break it.
+
+    If the revision begins a new horizon that the ledger does not know yet, be it long over, it begins now; then what
+    that means, for the log.
+    """
+    guarantee, clock = network.guarantee(), network.clock()
+    first = network.promise.horizon_from_slot
+    told = ""
+
+    def text(account: Account) -> str:
+        nonlocal told
+        told = horizon_text(network, paid_before(network, account), first)
+        return told
+
+    storage.ledger.declare(
+        guarantee.total,
+        guarantee.length * clock.length_ns if guarantee.kind == "window" else None,
+        bounds=UserBounds(guarantee.regions_per_slot, guarantee.servers_per_slot),
+        roaming=guarantee.users == "roaming",
+        slots=clock,
+        horizon_slot=first,
+        at_ns=now_ns,
+        text=text,
+    )
+    return told
+
+
+def paid_before(network: NetworkConfig, account: Account) -> int:
+    """Nano-epsilon that a user who is in a new horizon may have paid before it.
+
+    Pinned users have paid what is in this ledger. Roaming users may have paid all that was promised, at other servers.
+    """
+    if network.guarantee().users == "roaming":
+        return account.promised()
+    return account.total
+
+
+def horizon_text(network: NetworkConfig, before: int, first: int) -> str:
+    """What a new horizon from a slot on means, for the operator and the ledger's log."""
+    guarantee = network.guarantee()
+    new = guarantee.total
+    if guarantee.users == "roaming":
+        so_far = f"A user who roams may have paid ε={format_epsilon(before)} so far, at whichever servers"
+    else:
+        so_far = f"The ledger has spent ε={format_epsilon(before)} so far"
+    return (
+        f"{so_far}; the new horizon of '{network.id}', {guarantee.length} slots from slot {first} on, promises "
+        f"ε={format_epsilon(new)} on top. For who is in both, only the sum holds: ε={format_epsilon(before + new)}."
     )

@@ -26,8 +26,7 @@ from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.live.links import Links
 from dpcrowd.node.live.log_limits import FloodLog, LinkLog, StorageLog
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.reload import Content
-from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
+from dpcrowd.node.live.reload import Content, CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next, text_of
 from dpcrowd.node.live.slot_cycle import Counting, Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock

@@ -10,8 +10,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
-from dpcrowd.node.live.decisions import book_loss
-from dpcrowd.node.live.horizon import declare_promise
+from dpcrowd.node.live.decisions import book_loss, declare_promise
 from dpcrowd.node.live.status import budget, distrust
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
