@@ -18,14 +18,14 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import Link
 from dpcrowd.node.transport.base import OnMessage, Peer, Transport, TransportFailed
 
-__all__ = ["Links"]
+__all__ = ["LinkState"]
 
 log = logging.getLogger("dpcrowd.node")
 
 HandBack = Callable[[on.Stimulus], Awaitable[None]]
 
 
-class Links:
+class LinkState:
     """Of one node.
 
     on_presence  called with the number of the session, a neighbour, and whether it hears this server now

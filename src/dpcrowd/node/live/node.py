@@ -1,4 +1,4 @@
-"""A running node: its parts put together, and what each of them is told. What the API asks of it is in `Served`."""
+"""A running node: its parts, put together, and what each of them is given. What the API asks is in `NodeService`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpcrowd.node.live.certificates import Certificates
 from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.links import Links
+from dpcrowd.node.live.links import LinkState
 from dpcrowd.node.live.log_limits import FloodLog, LinkLog, StorageLog
 from dpcrowd.node.live.presence import Presence
 from dpcrowd.node.live.reload import Content, CurrentTokens, Renewing, keep_served
@@ -140,7 +140,7 @@ class LiveNode(Renewing):
             self.executor.disturbed,
         )
         self._link_log = LinkLog()
-        self.links = Links(
+        self.links = LinkState(
             node.server,
             transport,
             self.certificates,

@@ -47,7 +47,7 @@ from dpcrowd.node.keys.signing import public_text
 from dpcrowd.node.keys.words import signer
 from dpcrowd.node.live.certificates import utc
 from dpcrowd.node.live.revisions import differences, keep_next
-from dpcrowd.node.live.service import Served
+from dpcrowd.node.live.service import NodeService
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.wire import Sign
@@ -222,14 +222,14 @@ def _hash(*paths: Path | None) -> bytes:
 class CurrentTokens:
     """Who may do what by the tokens of a node as they are now; a reload may change them."""
 
-    def __init__(self, node: Served) -> None:
+    def __init__(self, node: NodeService) -> None:
         self._node = node
 
     def rights_of(self, token: str | None) -> frozenset[Right]:
         return self._node.config.tokens.rights_of(token)
 
 
-class Renewing(Served):
+class Renewing(NodeService):
     """A node that takes what its files hold now, and parts with certificates that have expired."""
 
     _path: Path | None

@@ -32,14 +32,14 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Served"]
+__all__ = ["NodeService"]
 
 log = logging.getLogger("dpcrowd.node")
 
 _MOST_REFUSALS = 100  # slots of which it is kept
 
 
-class Served:
+class NodeService:
     """The API's `Service`, for a node that has these parts.
 
     networks  by the number of a revision: the one in use now, and the one that takes over at its first slot, if any
