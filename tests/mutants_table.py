@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "pay-after-send",
         "node/machine/machine.py",
-        "return [*done, *self._open_exchange(at_ns, slot, message)]",
-        "return [*self._open_exchange(at_ns, slot, message), *done]",
+        "return [*instructions, *self._open_exchange(at_ns, slot, message)]",
+        "return [*self._open_exchange(at_ns, slot, message), *instructions]",
         "A message leaves before its payment is durable: after a crash the slot is drawn again, and paid once.",
         ("unit/node/machine/test_machine.py",),
     ),
@@ -204,15 +204,15 @@ MUTANTS = (
     Mutant(
         "unpaid-draw-is-told",
         "node/machine/machine.py",
-        "return [*done, *rest[: max(place - 1, 0)], *self._undraw(at_ns, left.slot)]",
-        "return [*done, *rest]",
+        "return [*instructions, *rest[: max(place - 1, 0)], *self._undraw(at_ns, dropped.slot)]",
+        "return [*instructions, *rest]",
         "A sample whose payment failed leaves all the same.",
         ("unit/node/machine/test_storage.py",),
     ),
     Mutant(
         "late-message-accepted",
         "node/machine/machine.py",
-        "if exchange is None or said < exchange.slot:",
+        "if exchange is None or message_slot < exchange.slot:",
         "if exchange is None:",
         "What a neighbour said of an earlier slot is fused into the present one.",
         ("unit/node/machine/test_messages.py",),
@@ -244,8 +244,8 @@ MUTANTS = (
     Mutant(
         "released-before-stored",
         "node/machine/machine.py",
-        "done += [do.StoreRelease(release, state, heard, counters, self.trust.complete_until), do.Publish(release)]",
-        "done += [do.Publish(release), do.StoreRelease(release, state, heard, counters, self.trust.complete_until)]",
+        "[*refusals, store, do.Publish(release),",
+        "[*refusals, do.Publish(release), store,",
         "Readers see an estimate that a crash takes back.",
         ("unit/node/machine/test_machine.py", "unit/node/machine/test_storage.py"),
     ),
@@ -462,8 +462,8 @@ MUTANTS = (
     Mutant(
         "revision-forgets-trust",
         "node/machine/machine.py",
-        "        self.revision, self.server, self.following = taken.revision, server, None\n",
-        "        self.revision, self.server, self.following = taken.revision, server, None\n"
+        "        self.revision, self.server, self.following = stimulus.revision, server, None\n",
+        "        self.revision, self.server, self.following = stimulus.revision, server, None\n"
         "        self.trust = Trust(self.trust.counter)\n",
         "With every revision the node forgets who has vouched, and what neighbours said of their ledgers.",
         ("unit/test_compatibility_dev.py",),
