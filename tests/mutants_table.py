@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "liar-believed",
         "node/machine/trust.py",
-        "return self._said(who, echoed[1])",
-        "return self._lost(echoed[1])",
+        "return self._note_unproven(who, echoed[1])",
+        "return self._note_loss(echoed[1])",
         "One neighbour's word without proof stops a node for good.",
         ("unit/node/machine/test_proofs.py",),
     ),
@@ -340,8 +340,8 @@ MUTANTS = (
     Mutant(
         "echo-not-stored",
         "node/machine/neighbours.py",
-        "known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}",
-        "known = {name: self.known[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.known}",
+        "{name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}",
+        "{name: self.known[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.known}",
         "A node vouches by what a crash makes it forget.",
         ("unit/node/machine/test_storage.py",),
     ),

@@ -80,12 +80,12 @@ class Collector:
 
     def add(self, slot: int, users: Sequence[bytes], regions: Sequence[int]) -> None:
         """Take check-ins (keyed hashes and regions) of a slot that is not sealed."""
-        held = self._slot(slot)
-        if held.on_disk:
+        open_slot = self._slot(slot)
+        if open_slot.on_disk:
             return
-        held.users.update(zip(users, regions, strict=True))
-        if len(held.users) > self.capacity:
-            held.users, held.on_disk = {}, True
+        open_slot.users.update(zip(users, regions, strict=True))
+        if len(open_slot.users) > self.capacity:
+            open_slot.users, open_slot.on_disk = {}, True
 
     def set_counts(self, slot: int, counts: Mapping[int, int]) -> None:
         """Take counts by region; a region that is not named has 0. Giving a slot's counts again replaces them."""
@@ -99,16 +99,16 @@ class Collector:
         """The counts of a slot, which is closed with all slots before it and forgotten; None: count the journal."""
         if slot >= self.sealed:
             self.sealed, self._last_fed = slot, self.fed(slot)
-        held = self._open.pop(slot, _Open())
+        contents = self._open.pop(slot, _Open())
         for old in [open_slot for open_slot in self._open if open_slot <= slot]:
             del self._open[old]
-        if held.on_disk:
+        if contents.on_disk:
             return None
-        if held.counts is None:
-            regions = np.fromiter(held.users.values(), dtype=np.int64, count=len(held.users))
+        if contents.counts is None:
+            regions = np.fromiter(contents.users.values(), dtype=np.int64, count=len(contents.users))
             return np.bincount(regions, minlength=self.regions).astype(np.int64)
         vector = np.zeros(self.regions, dtype=np.int64)
-        for region, count in held.counts.items():
+        for region, count in contents.counts.items():
             vector[region] = count
         return vector
 
@@ -140,14 +140,14 @@ def count_distinct(read: Callable[[], Iterable[HashedRows]], regions: int, capac
 
 def _of_part(batches: Iterable[HashedRows], part: int, parts: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """The rows whose users belong to a part, with a hash as two numbers."""
-    found = [np.empty((0, 2), dtype=np.uint64)]
+    hashes = [np.empty((0, 2), dtype=np.uint64)]
     places = [np.empty(0, dtype=np.int64)]
     for users, regions in batches:
         halves = np.ascontiguousarray(users).view("<u8").reshape(-1, 2)
         mine = halves[:, 0] % np.uint64(parts) == part
-        found.append(halves[mine])
+        hashes.append(halves[mine])
         places.append(regions[mine])
-    return np.concatenate(found), np.concatenate(places)
+    return np.concatenate(hashes), np.concatenate(places)
 
 
 # ------------------------------------------------------------------------------------------------ journal records

@@ -121,9 +121,9 @@ def best_interval(network: NetworkConfig, server: str) -> int:
     for interval in range(1, min(length, _SLOTS) + 1):
         price = guarantee.total // samples_in_window(length, interval)
         noise = float(noise_var(max(price, 1), guarantee.sensitivity))
-        known = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
+        information = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
         added = interval * process_var
-        after = (math.sqrt(added * added + 4 * added / known) - added) / 2
+        after = (math.sqrt(added * added + 4 * added / information) - added) / 2
         mean = after + (interval - 1) * process_var / 2
         if mean < least:
             best, least = interval, mean

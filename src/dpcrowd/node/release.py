@@ -63,6 +63,6 @@ class SlotRelease:
     def only(self, regions: Sequence[str]) -> SlotRelease:
         """The same for some regions, in the order given; regions that it does not have are left out."""
         places = {name: place for place, name in enumerate(self.regions)}
-        kept = [name for name in regions if name in places]
-        at = [places[name] for name in kept]
-        return replace(self, regions=tuple(kept), estimate=self.estimate[at], variance=self.variance[at])
+        names = [name for name in regions if name in places]
+        at = [places[name] for name in names]
+        return replace(self, regions=tuple(names), estimate=self.estimate[at], variance=self.variance[at])

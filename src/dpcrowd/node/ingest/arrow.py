@@ -102,12 +102,12 @@ def _check_schema(pyarrow: Any, schema: Any) -> BodyRefused | None:
         kind = schema.field(name).type
         if types.is_dictionary(kind) and name != "time":
             kind = kind.value_type
-        taken = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        allowed = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
         if name != "region":
-            taken = taken or types.is_integer(kind)
+            allowed = allowed or types.is_integer(kind)
         if name == "time":
-            taken = taken or types.is_null(kind) or (types.is_timestamp(kind) and kind.tz is not None)
-        if not taken:
+            allowed = allowed or types.is_null(kind) or (types.is_timestamp(kind) and kind.tz is not None)
+        if not allowed:
             return BodyRefused(400, "field", f"column {name}: a type that is not taken; allowed: {ALLOWED[name]}.")
     return None
 
@@ -142,8 +142,8 @@ def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[
     _refuse(wrong, bad, places, "region")
     numbers = np.array([regions.get(name, -1) for name in _texts(values, bad)], dtype=np.int64)
     _refuse(wrong, numbers < 0, places, "unknown-region")
-    found: list[int] = (numbers if places is None else numbers[places]).tolist()
-    return found
+    result: list[int] = (numbers if places is None else numbers[places]).tolist()
+    return result
 
 
 def _texts(values: Any, bad: NDArray[np.bool_]) -> list[str]:
@@ -171,10 +171,10 @@ def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64
 def _text_times(
     texts: list[str], missing: NDArray[np.bool_], bad: NDArray[np.bool_], wrong: dict[int, str]
 ) -> NDArray[np.int64] | None:
-    given = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
-    moments = _all_moments(given)
+    usable = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
+    moments = _all_moments(usable)
     if moments is None:
-        moments = [None if text is None else _moment(text) for text in given]
+        moments = [None if text is None else _moment(text) for text in usable]
     _refuse(wrong, np.array([moment is None for moment in moments], dtype=np.bool_) & ~missing, None, "time")
     times, out_of_range = nanoseconds(moments)
     for row in out_of_range:

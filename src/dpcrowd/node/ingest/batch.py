@@ -189,13 +189,13 @@ def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int6
         wrong = [row for row, at_ns in enumerate(exact) if not ARRIVAL <= at_ns <= LAST_NS]
         for row in wrong:
             exact[row] = ARRIVAL
-    found = np.array(exact, dtype=np.int64)
-    in_1970 = (found >= SECONDS.start * MILLISECOND) & (found < SECONDS.stop * MILLISECOND)
+    result = np.array(exact, dtype=np.int64)
+    in_1970 = (result >= SECONDS.start * MILLISECOND) & (result < SECONDS.stop * MILLISECOND)
     if in_1970.any():
         seconds = [row for row in np.flatnonzero(in_1970).tolist() if isinstance(times[row], int)]
-        found[seconds] = ARRIVAL
+        result[seconds] = ARRIVAL
         wrong = sorted([*wrong, *seconds])
-    return found, wrong
+    return result, wrong
 
 
 def slots_of(
@@ -228,8 +228,8 @@ def slots_of(
     first = max(clock.slot_of(arrived_ns - grace_ns), sealed + 1, 0)
     late = own & (slots < first)
     refused = [(row, "future" if future[row] else "late") for row in np.flatnonzero(future | late).tolist()]
-    taken = ~(future | late)
-    return {int(slot): np.flatnonzero(taken & (slots == slot)) for slot in np.unique(slots[taken])}, refused
+    accepted = ~(future | late)
+    return {int(slot): np.flatnonzero(accepted & (slots == slot)) for slot in np.unique(slots[accepted])}, refused
 
 
 def _of_moment(moment: datetime) -> int:

@@ -119,12 +119,12 @@ def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str,
 
 def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, int]) -> tuple[int, dict[int, int]]:
     """(slot, {number of a region: count}) of a body. Which region or count is wrong is not said."""
-    given = _decode_counts(_kind(content_type, COUNTS_TYPES), body)
-    if isinstance(given, BodyRefused):
-        raise given
-    if not regions.keys() >= given.counts.keys():
+    decoded = _decode_counts(_kind(content_type, COUNTS_TYPES), body)
+    if isinstance(decoded, BodyRefused):
+        raise decoded
+    if not regions.keys() >= decoded.counts.keys():
         raise BodyRefused(400, "unknown-region", "counts: an unknown region; allowed: the regions of network.toml.")
-    return given.slot, {regions[region]: count for region, count in given.counts.items()}
+    return decoded.slot, {regions[region]: count for region, count in decoded.counts.items()}
 
 
 def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn] | BodyRefused:
@@ -183,8 +183,8 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
 
 def _field(problem: str) -> str:
     """Which field msgspec means; the match is with our own names of fields only."""
-    found = _MISSING.search(problem) or _PLACE.search(problem)
-    return found[1] if found and not problem.startswith(_UNKNOWN) else "malformed"
+    match = _MISSING.search(problem) or _PLACE.search(problem)
+    return match[1] if match and not problem.startswith(_UNKNOWN) else "malformed"
 
 
 def _too_many() -> BodyRefused:

@@ -38,8 +38,8 @@ def nulls(column: Any) -> NDArray[np.bool_]:
         return np.full(len(column), column.null_count > 0)
     bits = np.frombuffer(column.buffers()[0], dtype=np.uint8)
     valid = np.unpackbits(bits, count=column.offset + len(column), bitorder="little")
-    found: NDArray[np.bool_] = valid[column.offset :] == 0
-    return found
+    result: NDArray[np.bool_] = valid[column.offset :] == 0
+    return result
 
 
 def packed(pyarrow: Any, flags: NDArray[np.bool_]) -> Any:

@@ -37,7 +37,7 @@ class Certificates:
 
     def read(self, node: NodeConfig) -> None:
         """Take the files as they are now; whatever there is to tell of them is told again."""
-        found = []
+        expiries = []
         for path, holder, name in (
             (node.keys.certificate, "server", node.server),
             (node.keys.ca, "authority", None),
@@ -45,10 +45,10 @@ class Certificates:
         ):
             try:
                 if path is not None:
-                    found.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
+                    expiries.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
             except BadInput as error:  # a start refuses such a file; a node that runs has the one before in use
                 log.error(str(error), extra={"event": "certificate"})
-        self._own = tuple(found)
+        self._own = tuple(expiries)
         self._told.clear()
 
     @property
@@ -80,30 +80,30 @@ class Certificates:
         A neighbour without a link is no reason to call this node not ready.
         """
         own = len(self._own)
-        known = self.known(said or {})
-        others = [text for _, text in self._texts(now_ns, known[own:])]
-        return [text for over, text in self._texts(now_ns, known[:own]) if not over] + others
+        certificates = self.known(said or {})
+        others = [text for _, text in self._texts(now_ns, certificates[own:])]
+        return [text for over, text in self._texts(now_ns, certificates[:own]) if not over] + others
 
     def _texts(self, now_ns: int, certificates: Sequence[Expiry]) -> Iterator[tuple[bool, str]]:
         now = utc(now_ns)
         for one in certificates:
-            found = one.problem(now)
-            if found is not None:
-                yield one.over(now), f"{found.what} {found.fix}"
+            problem = one.problem(now)
+            if problem is not None:
+                yield one.over(now), f"{problem.what} {problem.fix}"
 
     def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
         """What is to be told now: each certificate once per day, and whenever it is new or has just expired."""
         now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
-        told = []
+        news = []
         for one in self.known(said):
             state, kind = (one.at, day, one.over(now)), (one.holder, one.name)
             if self._told.get(kind) == state:
                 continue
             self._told[kind] = state
-            found = one.problem(now)
-            if found is not None:
-                told.append((one, found))
-        return told
+            problem = one.problem(now)
+            if problem is not None:
+                news.append((one, problem))
+        return news
 
 
 def utc(now_ns: int) -> datetime:

@@ -67,9 +67,9 @@ def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> o
     if asked.remembered is None:
         reason = f"no neighbour that was heard remembers the {asked.counter} samples of the folder"
     entries = storage.ledger.spent_since(0)
-    known = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
+    last_payment_ns = max((entry.closes_ns for entry in entries), default=clock.epoch_ns)
     counter = storage.ledger.mark_lost(
-        min(known, until - clock.length_ns),
+        min(last_payment_ns, until - clock.length_ns),
         until,
         network.guarantee().total,
         reason,
@@ -95,10 +95,10 @@ def look_back(asked: do.LookBack, at_ns: int, network: NetworkConfig, storage: S
     clock = network.clock()
     again_ns = clock.opens(asked.last + 1)
     before = storage.releases.latest(before_ns=again_ns)
-    known = -1 if before is None else clock.slot_of(before.opens_ns)
+    released = -1 if before is None else clock.slot_of(before.opens_ns)
     account = load_account(storage, network, asked.last)
     text = _return_text(account, asked.sealed, asked.last, again_ns)
-    return on.ClockLookedUp(at_ns, asked.last, known, text, account)
+    return on.ClockLookedUp(at_ns, asked.last, released, text, account)
 
 
 def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage) -> on.ClockReturned:
@@ -120,9 +120,9 @@ def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str
     )
     if not ahead:
         return f"{text} Nothing was sampled by that clock."
-    spent, until = format_epsilon(sum(entry.nano for entry in ahead)), max(entry.closes_ns for entry in ahead)
+    epsilon, until = format_epsilon(sum(entry.nano for entry in ahead)), max(entry.closes_ns for entry in ahead)
     return (
-        f"{text} That clock has sampled {len(ahead)} slot(s) for ε={spent}, which stays spent: they are not sampled "
+        f"{text} That clock has sampled {len(ahead)} slot(s) for ε={epsilon}, which stays spent: they are not sampled "
         f"again, and it counts until {rfc3339(until)} and for as long as the promise says after that."
     )
 
@@ -138,12 +138,12 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
     """
     guarantee, clock = network.guarantee(), network.clock()
     first = network.promise.horizon_from_slot
-    told = ""
+    sentence = ""
 
     def text(account: Account) -> str:
-        nonlocal told
-        told = horizon_text(network, paid_before(network, account), first)
-        return told
+        nonlocal sentence
+        sentence = horizon_text(network, paid_before(network, account), first)
+        return sentence
 
     storage.ledger.declare(
         guarantee.total,
@@ -155,7 +155,7 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
         at_ns=now_ns,
         text=text,
     )
-    return told
+    return sentence
 
 
 def paid_before(network: NetworkConfig, account: Account) -> int:

@@ -266,15 +266,15 @@ class Intake:
     def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
         """In a thread, if there are many. Of a slot whose load is shed, the rows of users below the public rate."""
         parts = {}
-        for slot, chosen in slots.items():
-            names, regions = batch.part(chosen)
+        for slot, rows_of_slot in slots.items():
+            names, regions = batch.part(rows_of_slot)
             users: Sequence[bytes] = hash_users(names, keys[slot])
-            rows, keep = chosen.tolist(), self._keep_of(slot)
+            rows, keep = rows_of_slot.tolist(), self._keep_of(slot)
             if keep < 1.0:
                 below = int(keep * _LARGEST_HASH)
-                kept = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
-                rows, regions = [rows[place] for place in kept], [regions[place] for place in kept]
-                users = [users[place] for place in kept]
+                places = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
+                rows, regions = [rows[place] for place in places], [regions[place] for place in places]
+                users = [users[place] for place in places]
             parts[slot] = _Part(rows, users, regions, checkins_record(users, regions))
         return parts
 
@@ -323,11 +323,11 @@ class Writer:
 
     def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
         """Done when everything is on disk, in one commit; gives the slots that were forgotten before it was."""
-        done: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((parts, done))
+        written: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parts, written))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_all())
-        return done
+        return written
 
     def forget(self, slot: int) -> None:
         """A slot is sealed, with all before it."""
@@ -345,17 +345,17 @@ class Writer:
     async def _write_all(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, []
-            parts = [part for asked, _ in group for part in asked]
+            parts = [part for request, _ in group for part in request]
             try:
-                gone = await self._write_group(parts)
+                forgotten = await self._write_group(parts)
             except Exception as error:
-                for _, done in group:
-                    if not done.done():
-                        done.set_exception(error)
+                for _, answer in group:
+                    if not answer.done():
+                        answer.set_exception(error)
             else:
-                for asked, done in group:
-                    if not done.done():
-                        done.set_result({slot for slot, _ in asked if slot in gone})
+                for request, answer in group:
+                    if not answer.done():
+                        answer.set_result({slot for slot, _ in request if slot in forgotten})
 
     async def _write_group(self, parts: Sequence[SlotRecord]) -> set[int]:
         size = len(self._names)
@@ -363,9 +363,9 @@ class Writer:
         named = [(slot, names_record(self._names[:size])) for slot in sorted(unnamed)]
         batches = [(self._opens(slot), record) for slot, record in (*named, *parts)]
         try:
-            forgotten = await asyncio.to_thread(self._journal.append_all, batches)
+            forgotten_ns = await asyncio.to_thread(self._journal.append_all, batches)
         except StorageFailed as failure:
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
-        gone = {slot for slot, _ in parts if self._opens(slot) in forgotten}
-        self._named |= dict.fromkeys(unnamed - gone, size)
-        return gone
+        forgotten = {slot for slot, _ in parts if self._opens(slot) in forgotten_ns}
+        self._named |= dict.fromkeys(unnamed - forgotten, size)
+        return forgotten

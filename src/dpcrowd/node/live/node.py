@@ -301,9 +301,9 @@ class LiveNode(Renewing):
         match asked:
             case do.TakeOver(revision):
                 network = self.networks[revision]
-                taken = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
+                stimulus = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
                 await asyncio.to_thread(take_next, self.config, network)
-                return taken
+                return stimulus
             case do.BookLoss():
                 return await call(decisions.book_loss, asked, self.revision, storage)
             case do.LookBack():

@@ -34,22 +34,22 @@ def open_node(path: Path) -> Iterator[LiveNode]:
     with Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
-        found = current_revision(node, network, time.time_ns())
-        _tell_damage(storage.journal, found.current)
+        revisions = current_revision(node, network, time.time_ns())
+        _tell_damage(storage.journal, revisions.current)
         live = LiveNode(
             node,
-            found.current,
+            revisions.current,
             storage,
             transport,
             noise,
-            before=found.before,
-            following=found.following,
+            before=revisions.before,
+            following=revisions.following,
             path=path.absolute(),
         )
         with translated(node.data):
-            keep_current(node, found.current)
-            if found.following is not None:
-                keep_next(node, found.following)
+            keep_current(node, revisions.current)
+            if revisions.following is not None:
+                keep_next(node, revisions.following)
         yield live
 
 

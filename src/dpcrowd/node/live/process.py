@@ -140,9 +140,9 @@ async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: 
         try:
             await live.reload()
         except Exception as error:
-            known = isinstance(error, DpcrowdError)
-            text = f"nothing was reloaded: {error}" if known else "nothing was reloaded"
-            log.error(text, exc_info=None if known else error, extra={"event": "reload"})
+            own = isinstance(error, DpcrowdError)
+            text = f"nothing was reloaded: {error}" if own else "nothing was reloaded"
+            log.error(text, exc_info=None if own else error, extra={"event": "reload"})
 
 
 def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
@@ -162,9 +162,9 @@ def check_http_files(node: NodeConfig, now: datetime) -> None:
     from dpcrowd.node.keys.checks import https_problem
 
     certificate, key = node.listen.http_certificate, node.listen.http_key
-    found = None if certificate is None or key is None else https_problem(certificate, key, now)
-    if found is not None:
-        raise _CannotLink(f"{found.what} {found.fix}")
+    problem = None if certificate is None or key is None else https_problem(certificate, key, now)
+    if problem is not None:
+        raise _CannotLink(f"{problem.what} {problem.fix}")
 
 
 def check_port(node: NodeConfig) -> None:

@@ -121,7 +121,7 @@ def read_changes(running: Running, now: datetime) -> Changes:
     """Read all files; `BadInput` says what is wrong with one of them."""
     current = running.config
     new = current if running.path is None else load_node(running.path)
-    taken, left = _sorted_out(current, new)
+    accepted, waiting = _sorted_out(current, new)
     config = msgspec.structs.replace(
         current, tokens=new.tokens, log=msgspec.structs.replace(current.log, level=new.log.level)
     )
@@ -132,8 +132,8 @@ def read_changes(running: Running, now: datetime) -> Changes:
     before, content = running.content, Content.of(config)  # if they change once more from here on, the next reload sees
     return Changes(
         config=config,
-        taken=taken,
-        left=left,
+        taken=accepted,
+        left=waiting,
         following=following,
         sign=None if content.server == before.server else _renewed_key(running, following, now),
         https=None if content.https == before.https else _renewed_https(config, now),
@@ -153,8 +153,8 @@ def _next_revision(running: Running) -> NetworkConfig | None:
 def _sorted_out(current: NodeConfig, new: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of settings that differ: those that may be taken, and those that need a restart."""
     names = list(_differences(current, new))
-    left = tuple(name for name in names if _needs_restart(name, current, new))
-    return tuple(name for name in names if name not in left), left
+    waiting = tuple(name for name in names if _needs_restart(name, current, new))
+    return tuple(name for name in names if name not in waiting), waiting
 
 
 def _needs_restart(name: str, current: NodeConfig, new: NodeConfig) -> bool:
@@ -178,18 +178,18 @@ def key_problem(node: NodeConfig, network: NetworkConfig, now: datetime) -> Prob
     key = public_text(read_private_key(node.keys.key))
     certificate = read_pem(node.keys.certificate, "certificate")
     authority = read_pem(node.keys.ca, "authority's certificate")
-    found = certificate_problems(certificate, authority, name=me.certificate_name, now=now, key=key, pins=me.keys)
-    return found[0] if found else None
+    problems = certificate_problems(certificate, authority, name=me.certificate_name, now=now, key=key, pins=me.keys)
+    return problems[0] if problems else None
 
 
 def _renewed_key(running: Running, following: NetworkConfig | None, now: datetime) -> Sign:
     node = running.config
-    found = key_problem(node, running.revision, now)
-    if found is not None:
-        fix = found.fix
+    problem = key_problem(node, running.revision, now)
+    if problem is not None:
+        fix = problem.fix
         if following is not None and key_problem(node, following, now) is None:
             fix = f"Revision {following.revision} does, from slot {following.valid_from_slot} on: reload again then."
-        raise BadInput(f"the server's renewed key and certificate cannot be used: {found.what} {fix}")
+        raise BadInput(f"the server's renewed key and certificate cannot be used: {problem.what} {fix}")
     return signer(running.revision.id, read_private_key(node.keys.key))
 
 
@@ -197,9 +197,9 @@ def _renewed_https(node: NodeConfig, now: datetime) -> ssl.SSLContext | None:
     certificate, key = node.listen.http_certificate, node.listen.http_key
     if certificate is None or key is None:
         return None
-    found = https_problem(certificate, key, now)
-    if found is not None:
-        raise BadInput(f"{found.what} {found.fix}")
+    problem = https_problem(certificate, key, now)
+    if problem is not None:
+        raise BadInput(f"{problem.what} {problem.fix}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=b"")
@@ -274,15 +274,15 @@ class Renewing(NodeService):
         async with self._reloading:
             running = Running(self._path, self.config, self.revision, self._content)
             changes = await asyncio.to_thread(read_changes, running, utc(self._wall.now()))
-            told = [await self._take_revision(changes.following)]  # may refuse, too
-            told += self._take_settings(changes)
+            sentences = [await self._take_revision(changes.following)]  # may refuse, too
+            sentences += self._take_settings(changes)
             self.certificates.read(self.config)
             self._content = changes.content
             if changes.https is not None:
-                told.append(self._take_https(changes.https))
+                sentences.append(self._take_https(changes.https))
             if changes.sign is not None:
-                told.append(self._take_key(changes.sign))
-            text = " ".join(told)
+                sentences.append(self._take_key(changes.sign))
+            text = " ".join(sentences)
             log.info(text, extra={"event": "reload"})
             return text
 
@@ -305,10 +305,10 @@ class Renewing(NodeService):
         )
 
     def _take_settings(self, changes: Changes) -> list[str]:
-        told = []
+        sentences = []
         self.config = changes.config
         if changes.taken:
-            told.append(f"Taken from node.toml: {', '.join(changes.taken)}.")
+            sentences.append(f"Taken from node.toml: {', '.join(changes.taken)}.")
             for text in changes.config.warnings():
                 log.warning(text, extra={"event": "configuration"})
         if "log.level" in changes.taken:
@@ -316,8 +316,8 @@ class Renewing(NodeService):
         if "tokens.read" in changes.taken:
             self.broadcast.end_streams()  # whoever may still read opens another one
         if changes.left:
-            told.append(f"Not taken, since a change needs a restart: {', '.join(changes.left)}.")
-        return told
+            sentences.append(f"Not taken, since a change needs a restart: {', '.join(changes.left)}.")
+        return sentences
 
     def _take_https(self, context: ssl.SSLContext) -> str:
         if self._http is not None:

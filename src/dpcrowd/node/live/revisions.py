@@ -48,13 +48,13 @@ def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> R
 
 def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
     path = node.data / name
-    found = load_network(path) if path.exists() else None
-    return found if found is not None and found.id == network.id else None
+    network_of_file = load_network(path) if path.exists() else None
+    return network_of_file if network_of_file is not None and network_of_file.id == network.id else None
 
 
 def differences(before: NetworkConfig, after: NetworkConfig) -> str:
     """What comes and goes, for the operator to see: a renamed region or server is a new one, and loses the old."""
-    told = []
+    parts = []
     for what, old, new in (
         ("regions", before.regions, after.regions),
         ("servers", [one.name for one in before.servers], [one.name for one in after.servers]),
@@ -65,10 +65,10 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
         ):
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                told.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
+                parts.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
     if after.promise.horizon_from_slot > before.promise.horizon_from_slot:
-        told.append(f"; a new horizon of {after.promise.length} slots begins with it, a promise on top of the old one")
-    return "".join(told)
+        parts.append(f"; a new horizon of {after.promise.length} slots begins with it, a promise on top of the old one")
+    return "".join(parts)
 
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
@@ -83,14 +83,14 @@ def keep_next(node: NodeConfig, network: NetworkConfig) -> None:
 
 def take_next(node: NodeConfig, network: NetworkConfig) -> None:
     """The next revision is the one in use now."""
-    kept = node.data / NEXT
+    path = node.data / NEXT
     try:
-        if digest(parse_network(kept.read_text(encoding="utf-8"))) == digest(network):
+        if digest(parse_network(path.read_text(encoding="utf-8"))) == digest(network):
             if (node.data / CURRENT).exists():
                 (node.data / CURRENT).replace(node.data / BEFORE)
-            kept.replace(node.data / CURRENT)
+            path.replace(node.data / CURRENT)
     except OSError as error:  # a start would begin estimates anew; no reason to end
-        log.error("%s: %s", kept, error.strerror, extra={"event": "revision"})
+        log.error("%s: %s", path, error.strerror, extra={"event": "revision"})
 
 
 def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:

@@ -97,12 +97,14 @@ class Counting:
 
     def _obstacle(self, slot: int) -> Unsampled | None:
         """Why the node was not there to count a slot; if it was not, the log says so, too."""
-        missed, most = self._presence.missed(slot), self._presence.most_ns
-        if missed > most and (failure := self._storage.failure) is not None:
+        missed_ns, most_ns = self._presence.missed(slot), self._presence.most_ns
+        if missed_ns > most_ns and (failure := self._storage.failure) is not None:
             return _not_sampled(slot, "storage", f"check-ins could not be kept: {failure}")
-        if missed > most:
-            text = f"{missed / 1e9:.1f} s of it were missed" if missed < self._clock.length_ns else "it was missed"
-            return _not_sampled(slot, "downtime", f"{text}; up to {most / 1e9:g} s may be (ingest.max_downtime).")
+        if missed_ns > most_ns:
+            text = (
+                f"{missed_ns / 1e9:.1f} s of it were missed" if missed_ns < self._clock.length_ns else "it was missed"
+            )
+            return _not_sampled(slot, "downtime", f"{text}; up to {most_ns / 1e9:g} s may be (ingest.max_downtime).")
         if self._needs_feed and not self._intake.fed(slot):
             self.silent_since = slot if self.silent_since is None else self.silent_since
             return _not_sampled(slot, "feed", "no feed has spoken in it (ingest.needs_feed).")
@@ -227,28 +229,28 @@ class Timekeeper:
 
     def look(self) -> None:
         """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
-        seen, now = self._watch.look(), self._wall.now()
-        self._meter.looked_at_clock(seen.moved_ns, seen.still_ns)
-        if seen.moved_ns or seen.still_ns:
+        change, now = self._watch.look(), self._wall.now()
+        self._meter.looked_at_clock(change.moved_ns, change.still_ns)
+        if change.moved_ns or change.still_ns:
             self._disturbed()
-        if seen.moved_ns:
-            way = "ahead" if seen.moved_ns > 0 else "back"
+        if change.moved_ns:
+            way = "ahead" if change.moved_ns > 0 else "back"
             text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
-            log.error(text, way, abs(seen.moved_ns) / 1e9, extra={"event": "clock"})
+            log.error(text, way, abs(change.moved_ns) / 1e9, extra={"event": "clock"})
             self._wake()
-        if seen.still_ns:
-            log.warning("the node stood still for %.1f s.", seen.still_ns / 1e9, extra={"event": "stood-still"})
+        if change.still_ns:
+            log.warning("the node stood still for %.1f s.", change.still_ns / 1e9, extra={"event": "stood-still"})
         with suppress(StorageFailed):
-            if seen.moved_ns > 0:
+            if change.moved_ns > 0:
                 self._presence.distrust(now)
-            elif seen.still_ns:
+            elif change.still_ns:
                 self._still_until = now
-                self._presence.stood_still(now, seen.still_ns)
-        if seen.moved_ns:
-            self._give(on.ClockSet(now, seen.moved_ns))
-        if seen.still_ns:
+                self._presence.stood_still(now, change.still_ns)
+        if change.moved_ns:
+            self._give(on.ClockSet(now, change.moved_ns))
+        if change.still_ns:
             self._give(on.StoodStill(now))
-        if seen.doubtful:
+        if change.doubtful:
             self._give(on.TimeLost(now))
 
     async def sleep_until(self, at_ns: int) -> None:

@@ -65,8 +65,8 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
 
 def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
     """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
-    begun = sealed >= 0 or now_ns >= clock.epoch_ns
-    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
+    has_begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if has_begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def network_status(

@@ -30,8 +30,8 @@ class WallClock:
 
     async def sleep_until(self, at_ns: int) -> None:
         """In short naps: the clock may be set forward or back meanwhile."""
-        while (left := at_ns - self.now()) > 0:
-            await asyncio.sleep(min(left / SECOND, NAP))
+        while (remaining_ns := at_ns - self.now()) > 0:
+            await asyncio.sleep(min(remaining_ns / SECOND, NAP))
 
 
 @dataclass(frozen=True)

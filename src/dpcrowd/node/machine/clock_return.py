@@ -44,11 +44,11 @@ def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int,
     """
     if not _is_behind(view, sealed, now_ns):
         return ""
-    seen = ""
+    step = ""
     if went_back is not None:
-        seen = f" by {_duration(went_back[1])} at {rfc3339(went_back[0] // _SECOND * _SECOND)}"
+        step = f" by {_duration(went_back[1])} at {rfc3339(went_back[0] // _SECOND * _SECOND)}"
     text = (
-        f"the clock went back{seen}: slot {sealed} was sealed already, and the next one is due at "
+        f"the clock went back{step}: slot {sealed} was sealed already, and the next one is due at "
         f"{rfc3339(view.seals(sealed + 1))}."
     )
     if not _is_far(view, sealed, now_ns):

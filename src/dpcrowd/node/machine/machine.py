@@ -145,7 +145,7 @@ class Machine:
             case on.SlotSealed(at_ns, slot, counts, account, why):
                 return self._seal(at_ns, slot, counts, account, why)
             case on.SampleStored(_, counter):
-                self.trust.stored(counter)
+                self.trust.set_counter(counter)
             case on.MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
             case on.MessageSent(at_ns, slot):
@@ -342,7 +342,7 @@ class Machine:
         sample = self.server.open_sample()
         if sample is not None:
             nano, noisy = sample
-            counter = self.trust.paid(slot)
+            counter = self.trust.add_payment(slot)
             instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
         else:
             instructions.append(do.NotSampled(slot, obstacle or why or "schedule", text))
@@ -353,7 +353,7 @@ class Machine:
 
         why  the reason for which it could not be counted
         """
-        self.trust.sealing(self.view.names[number] for number in self.view.links(slot))
+        self.trust.before_seal(self.view.names[number] for number in self.view.links(slot))
         if why is not None:
             return why, ""
         if self._is_due(slot):
@@ -388,7 +388,7 @@ class Machine:
         self._own = slot, message if isinstance(message, InfoMessages) else None
         waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
-        self.trust.told(slot)
+        self.trust.note_message(slot)
         if expected or waits:
             to = tuple(view.names[number] for number in sorted(expected))
             instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None))
@@ -424,15 +424,15 @@ class Machine:
         self._exchange, self._last_payloads = None, exchange.payloads
         fused, unfit = exchange.fuse(self.server)
         view, names = self.view, self.view.names
-        heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
-        release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
+        senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
+        release = SlotRelease.of(fused, view.clock, view.regions, len(senders))
         refusals: list[Instruction] = [
             do.RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
         ]
-        unproven = self.trust.passed(exchange.slot)
+        unproven = self.trust.end_exchange(exchange.slot)
         state, counters = self.server.save(), self._memory.store()
-        store = do.StoreRelease(release, state, heard, counters, self.trust.complete_until)
+        store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]
@@ -603,7 +603,7 @@ class Machine:
         payloads = self._last_payloads if self._exchange is None else self._exchange.payloads
         self._last_payloads = {}  # they are to be heard again
         self.server.restore(self._before)
-        self.trust.unpaid()
+        self.trust.undo_payment()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]

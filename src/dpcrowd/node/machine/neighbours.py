@@ -202,15 +202,15 @@ class NeighbourMemory:
 
     def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
         """For the own message of a slot to these neighbours; some of them get their proof in any case."""
-        known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
+        memories = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
         return Echoes(
-            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in known.items()},
+            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in memories.items()},
             proofs={
                 numbers[name]: proof
-                for name, (_, _, proof, _) in known.items()
+                for name, (_, _, proof, _) in memories.items()
                 if proof and (name in prove_to or self._doubtful(name, slot))
             },
-            since={numbers[name]: slot - since for name, (first, _, _, since) in known.items() if since < first},
+            since={numbers[name]: slot - since for name, (first, _, _, since) in memories.items() if since < first},
         )
 
     def _doubtful(self, name: str, slot: int) -> bool:
@@ -218,15 +218,15 @@ class NeighbourMemory:
         if name not in self.last:
             return True
         first, counter, _, _ = self.stored[name]
-        said, below, sampled = self.last[name]
+        last_slot, below, sampled = self.last[name]
         # A sample raises the counter: as many as before, a later sample among them, are fewer of those before.
-        return said < slot - 1 or -below < counter or (-below == counter and sampled and said > first)
+        return last_slot < slot - 1 or -below < counter or (-below == counter and sampled and last_slot > first)
 
     # ---------------------------------------------------------------------------------------------------- storing
 
     def unsaved(self) -> dict[str, Remembered]:
         """What is remembered and was not given to be stored yet."""
-        return {name: said for name, said in self.known.items() if self.stored.get(name) != said}
+        return {name: memory for name, memory in self.known.items() if self.stored.get(name) != memory}
 
     def store(self) -> dict[str, Remembered]:
         """What has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""

@@ -144,7 +144,7 @@ class Trust:
 
     @property
     def lost_by(self) -> str:
-        """The neighbour that remembers so many."""
+        """The neighbour that remembers this many."""
         return self.shown_by if self.shown_at is not None else max(self.words, key=self.words.__getitem__, default="")
 
     @property
@@ -153,7 +153,7 @@ class Trust:
         return self.settled and not self.vouched and self.lost_at is None
 
     def start(self, last: int, following: int) -> None:
-        """The node runs: its folder knows slots up to `last`, the next one to be sealed is `following`."""
+        """Begin a life: the folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
         self.listened = self.settled = self.vouched
         self.first = None
@@ -161,13 +161,13 @@ class Trust:
         self.spoken.clear()
 
     def doubt(self, last: int, following: int) -> None:
-        """Time has passed unseen: a neighbour has to vouch again, as after a start."""
+        """Have a neighbour vouch again, as after a start: time has passed unseen."""
         self.vouched = False
         self.complete_ahead = -1
         self.start(last, following)
 
     def begin_again(self, known: int, following: int, *, alone: bool) -> None:
-        """Slots begin again with `following`, the next one to be sealed; the last one released before it is `known`.
+        """Let slots begin again with `following`, the next one to be sealed; `known` is the last one released before.
 
         Whoever is `alone` in a network needs nobody to vouch.
         """
@@ -186,93 +186,93 @@ class Trust:
         *,
         after: bool = False,
     ) -> Verdict | None:
-        """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
+        """Take a neighbour's message of a slot; `echoed` is the (slot, counter) that it remembers of this node, if any.
 
         slot   None: its message cannot vouch for anything
         proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
         since  the slot to which its memory of this node reaches back; None: that of the echo
         after  it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
-        Says what is new: a loss, or a word that is worth nothing.
+        Returns what is new: a loss, or a claim without proof.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
         if fresh and slot is not None:
             self.first = slot if self.first is None else min(slot, self.first)
             self.spoken |= {who} if after else set()
-        if proof is not None and self._unknown(*proof):
-            return self._lost(who, proof[1])
-        if echoed is not None and self._unknown(*echoed):
-            return self._said(who, echoed[1])
+        if proof is not None and self._is_unknown(*proof):
+            return self._note_loss(who, proof[1])
+        if echoed is not None and self._is_unknown(*echoed):
+            return self._note_unproven(who, echoed[1])
         if slot is not None and fresh and who not in self.words:
             self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
         return None
 
     def _reaches_back(self, slot: int, echoed: tuple[int, int] | None, since: int | None) -> bool:
-        """Whether a neighbour, that speaks in a slot, would know of a sample that this ledger has lost."""
+        """Whether a neighbour that sends a message in a slot would know of a sample that this ledger has lost."""
         if echoed is None:
             return False
         began = echoed[0] if since is None else since
         return began <= self.complete_until or slot < began <= self.complete_ahead
 
-    def _lost(self, who: str, counter: int) -> Verdict | None:
+    def _note_loss(self, who: str, counter: int) -> Verdict | None:
         anew = self.shown_at is None
         self.shown_by = who if counter > (self.shown_at or 0) else self.shown_by
         self.shown_at = max(counter, self.shown_at or 0)
-        self.words = {who: said for who, said in self.words.items() if said > self.shown_at}
+        self.words = {who: count for who, count in self.words.items() if count > self.shown_at}
         return "lost" if anew else None
 
-    def _said(self, who: str, counter: int) -> Verdict | None:
+    def _note_unproven(self, who: str, counter: int) -> Verdict | None:
         if self.shown_at is not None and counter <= self.shown_at:
             return None  # somebody has proven it
         anew = who not in self.words
         self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
         return "unproven" if anew and self.settled else None
 
-    def sealing(self, neighbours: Iterable[str]) -> None:
-        """A slot is about to be sealed; if all its neighbours have spoken early, all have had their say."""
+    def before_seal(self, neighbours: Iterable[str]) -> None:
+        """Before a slot is sealed: if all its neighbours have sent an early message, all have had their say."""
         expected = set(neighbours)
         self.listened |= bool(expected) and expected <= self.spoken
 
-    def told(self, slot: int) -> None:
-        """The node speaks of a slot, or has spoken of it: if the ledger is complete, it is so up to this slot."""
+    def note_message(self, slot: int) -> None:
+        """The own message of a slot leaves, or has left: if the ledger is complete, it is so up to this slot."""
         if self.may_sample:
             self.complete_until = max(slot, self.complete_until)
 
-    def passed(self, slot: int) -> list[str]:
-        """The exchange of a slot is over; neighbours whose words are worth nothing from now on."""
+    def end_exchange(self, slot: int) -> list[str]:
+        """End the exchange of a slot; return the neighbours whose claims are worth nothing from now on."""
         unproven: list[str] = []
         if not self.settled and self.first is not None and slot >= self.first:
             self.listened, self.settled = True, slot >= self.first + _PATIENCE
             unproven = sorted(self.words) if self.settled else []
-        self.told(slot)
+        self.note_message(slot)
         return unproven
 
-    def _unknown(self, slot: int, counter: int) -> bool:
-        """Whether this ledger had not paid for so many samples by that slot.
+    def _is_unknown(self, slot: int, counter: int) -> bool:
+        """Whether this ledger had not paid for this many samples by that slot.
 
         More than it has now, or as many, but in this life and later: then the neighbour heard them of another life.
         """
         newer = self.counter - counter
         return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])
 
-    def paid(self, slot: int) -> int:
-        """One more sample; the new counter."""
+    def add_payment(self, slot: int) -> int:
+        """Count one more sample; return the new counter."""
         self.counter += 1
         self.paid_in.append(slot)
         return self.counter
 
-    def unpaid(self) -> None:
-        """The last sample was not paid for after all."""
+    def undo_payment(self) -> None:
+        """Take the last sample back: it was not paid for after all."""
         self.counter -= 1
         self.paid_in.pop()
 
-    def stored(self, counter: int) -> None:
-        """The ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
+    def set_counter(self, counter: int) -> None:
+        """Take the ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
         if counter != self.counter:
             self.counter = counter
             self.paid_in.clear()
 
     def confirm(self, counter: int, told: int) -> None:
-        """The loss is booked: the ledger goes on from a counter, and is complete up to the last slot that was told."""
+        """Go on from the counter of a booked loss; the ledger is complete up to the last slot that was told."""
         self.counter, self.complete_until = counter, told
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
@@ -286,7 +286,7 @@ def needs_operator(trust: Trust) -> bool:
 
 
 def distrust(trust: Trust) -> str:
-    """Why the ledger is not trusted; empty if it is."""
+    """Return why the ledger is not trusted; empty if it is."""
     if trust.may_sample:
         return ""
     if trust.lost_at is not None:
@@ -297,7 +297,7 @@ def distrust(trust: Trust) -> str:
     if trust.nobody_remembers:
         return (
             "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
-            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a complete budget spent."
         )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."

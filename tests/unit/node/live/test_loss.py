@@ -57,7 +57,7 @@ def forgotten(counter: int, complete_until: int) -> Trust:
     trust.start(complete_until, 20)
     for slot in range(20, 23):
         trust.echo("server-2", slot, (20, counter) if slot > 20 else None, None)
-        trust.passed(slot)
+        trust.end_exchange(slot)
     return trust
 
 

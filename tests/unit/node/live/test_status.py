@@ -68,7 +68,7 @@ def test_who_remembers_more_is_named_with_how_much() -> None:
     trust = Trust(97)
     trust.start(10, 11)
     trust.echo("clinic-c", 11, (9, 99), None)
-    trust.passed(20)
+    trust.end_exchange(20)
     assert distrust(trust).startswith("'clinic-c' remembers 99 samples of this server, and its ledger knows 97")
 
 
