@@ -46,7 +46,7 @@ HashedRows = tuple[NDArray[np.void], NDArray[np.int64]]
 
 
 class NotTaken(Exception):
-    """A request that cannot be taken at present; `reason` is a word that may be shown.
+    """A request that cannot be accepted at present; `reason` is a word that may be shown.
 
     Neither the reason nor the text depends on what others have sent.
     """
@@ -64,7 +64,7 @@ class _Open:
 
 
 class Collector:
-    """The slots that are open for check-ins. A slot is fed once a request for it was taken, were it an empty one.
+    """The slots that are open for check-ins. A slot is fed once a request for it was accepted, even an empty one.
 
     regions   d; may grow while slots are open
     capacity  distinct users of a slot that are held in memory
@@ -79,7 +79,7 @@ class Collector:
         self._last_fed = False
 
     def add(self, slot: int, users: Sequence[bytes], regions: Sequence[int]) -> None:
-        """Take check-ins (keyed hashes and regions) of a slot that is not sealed."""
+        """Count check-ins (keyed hashes and regions) of a slot that is not sealed."""
         open_slot = self._slot(slot)
         if open_slot.on_disk:
             return
@@ -92,11 +92,11 @@ class Collector:
         self._slot(slot).counts = dict(counts)
 
     def fed(self, slot: int) -> bool:
-        """Whether anything was taken for a slot, which is open or the last one that was sealed."""
+        """Whether anything was accepted for a slot, which is open or the last one that was sealed."""
         return self._last_fed if slot == self.sealed else slot in self._open
 
     def seal(self, slot: int) -> NDArray[np.int64] | None:
-        """The counts of a slot, which is closed with all slots before it and forgotten; None: count the journal."""
+        """Close a slot and all before it, and return its counts, which are then forgotten; None: count the journal."""
         if slot >= self.sealed:
             self.sealed, self._last_fed = slot, self.fed(slot)
         contents = self._open.pop(slot, _Open())
@@ -119,7 +119,7 @@ class Collector:
 
 
 def count_distinct(read: Callable[[], Iterable[HashedRows]], regions: int, capacity: int) -> NDArray[np.int64]:
-    """Users by region, the last region of each, of rows that `read` gives in their order, as often as it is called.
+    """Count users by the last region of each, of rows that `read` gives in their order, as often as it is called.
 
     The rows are gone through once for each part of the users, chosen by their hashes, so that about `capacity` rows
     are in memory at a time.
@@ -139,7 +139,7 @@ def count_distinct(read: Callable[[], Iterable[HashedRows]], regions: int, capac
 
 
 def _of_part(batches: Iterable[HashedRows], part: int, parts: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The rows whose users belong to a part, with a hash as two numbers."""
+    """Return the rows whose users belong to a part, with a hash as two numbers."""
     hashes = [np.empty((0, 2), dtype=np.uint64)]
     places = [np.empty(0, dtype=np.int64)]
     for users, regions in batches:

@@ -54,7 +54,7 @@ _HEADER, _DICTIONARY_DATA, _COMPRESSION = 2, 1, 3
 
 
 def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batch:
-    """Check-ins of an Arrow stream or file with the columns user, region and, if wanted, time."""
+    """Return the check-ins of an Arrow stream or file with the columns user, region and, if wanted, time."""
     try:
         pyarrow = lean.load()
     except ImportError:
@@ -73,7 +73,7 @@ def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batc
 
 
 def _read(pyarrow: Any, body: bytes, *, file: bool) -> dict[str, Any] | BodyRefused:
-    """The columns, {} without rows, or a refusal; pyarrow has errors of many kinds for bytes that are not Arrow's."""
+    """Return the columns, {} without rows, or a refusal; pyarrow has many kinds of errors for such bytes."""
     try:
         stream = pyarrow.py_buffer(_stream_of_file(body) if file else body)
         if _has_compression(pyarrow, stream):
@@ -124,7 +124,7 @@ def _users(pyarrow: Any, column: Any, wrong: dict[int, str]) -> list[bytes]:
 
 
 def _text_users(pyarrow: Any, values: Any, missing: NDArray[np.bool_]) -> tuple[list[bytes], NDArray[np.bool_]]:
-    """Users, and which of them are none."""
+    """Return the users, and which of them are not valid."""
     lengths = _lengths(pyarrow, values, "user")
     if not missing.any() and lengths.min() > 0 and lengths.max() <= LONGEST_USER:
         users: list[bytes] = values.view(_bytes_of(pyarrow, values.type)).to_pylist()
@@ -147,7 +147,7 @@ def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[
 
 
 def _texts(values: Any, bad: NDArray[np.bool_]) -> list[str]:
-    """Texts of a column, together hardly larger than the body (`_lengths`); empty where they are bad."""
+    """Return the texts of a column, together hardly larger than the body (`_lengths`); empty where they are bad."""
     texts: list[str] = values.to_pylist()
     return texts if not bad.any() else ["" if wrong else text for text, wrong in zip(texts, bad.tolist(), strict=True)]
 
@@ -195,7 +195,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tuple[Any, NDArray[np.int64] | None]:
-    """A dictionary's values and where each row's is; a plain column and None."""
+    """Return a dictionary's values and where each row's is; a plain column and None."""
     if not pyarrow.types.is_dictionary(column.type):
         return column, None
     missing = lean.nulls(column.indices)
@@ -208,23 +208,23 @@ def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tup
 
 
 def _bytes_of(pyarrow: Any, kind: Any) -> Any:
-    """The type of the same texts as bytes."""
+    """Return the type of the same texts as bytes."""
     if pyarrow.types.is_string_view(kind):
         return pyarrow.binary_view()
     return pyarrow.large_binary() if pyarrow.types.is_large_string(kind) else pyarrow.binary()
 
 
 def _wrong_lengths(pyarrow: Any, values: Any, field: str) -> NDArray[np.bool_]:
-    """Where texts are empty, or longer than any that is allowed."""
+    """Return where texts are empty, or longer than any that is allowed."""
     lengths = _lengths(pyarrow, values, field)
     return np.asarray(((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values))
 
 
 def _lengths(pyarrow: Any, values: Any, field: str) -> NDArray[Any]:
-    """Bytes of each text, before any is copied; where a row is null, anything."""
+    """Return the bytes of each text, before any is copied; where a row is null, anything."""
     begin, end = values.offset, values.offset + len(values)
     if pyarrow.types.is_string_view(values.type):
-        # 16 bytes a row, the first 4 of them its length.
+        # 16 bytes per row, the first 4 of them its length.
         lengths = np.frombuffer(values.buffers()[1], dtype="<i4", count=4 * end)[::4][begin:]
         lengths = np.where(lean.nulls(values), 0, lengths)  # a null may say that it is of any length, below 0 too
         if lengths.sum(dtype=np.int64) > _MOST_TEXT:
@@ -245,7 +245,7 @@ def _refuse(wrong: dict[int, str], bad: NDArray[np.bool_], places: NDArray[np.in
 
 
 def _stream_of_file(body: bytes) -> memoryview:
-    """What stands between the first mark of a file and its footer: a stream with the same batches."""
+    """Return what stands between the first mark of a file and its footer: a stream with the same batches."""
     if len(body) < 24 or not body.startswith(_MAGIC) or not body.endswith(_MAGIC):
         raise ValueError("not an Arrow file")
     (footer,) = struct.unpack_from("<i", body, len(body) - 10)
@@ -272,7 +272,7 @@ def _is_compressed(kind: str, metadata: bytes) -> bool:
 
 
 def _flat_field(buffer: bytes, table: int, number: int) -> int | None:
-    """Where a table's field is, or None if it has none: its vtable has the size first, then a u16 a field."""
+    """Return where a table's field is; None if it has none. Its vtable has the size first, then one u16 per field."""
     vtable = table - int(struct.unpack_from("<i", buffer, table)[0])
     (size,) = struct.unpack_from("<H", buffer, vtable)
     at = 4 + 2 * number

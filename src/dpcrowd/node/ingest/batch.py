@@ -88,7 +88,7 @@ _TEXTS = {
 
 
 class BodyRefused(Exception):
-    """A body of which nothing is taken. `reason` is a word, `text` a sentence: neither repeats anything of the body."""
+    """A body of which nothing is accepted. Neither the word `reason` nor the sentence `text` repeats anything of it."""
 
     def __init__(self, status: int, reason: str, text: str) -> None:
         super().__init__(text)
@@ -121,14 +121,14 @@ class Batch:
         return "Batch(...)"  # a log line that formats a batch must not show anybody
 
     def part(self, rows: Sequence[int] | NDArray[np.intp]) -> tuple[list[bytes], list[int]]:
-        """Users and regions of some rows, which are in ascending order."""
+        """Return users and regions of some rows, which are in ascending order."""
         if len(rows) == len(self.users):
             return self.users, self.regions
         places = rows.tolist() if isinstance(rows, np.ndarray) else rows
         return [self.users[place] for place in places], [self.regions[place] for place in places]
 
     def in_body(self, refused: Iterable[RefusedRow]) -> list[RefusedRow]:
-        """Refused rows of this batch by their numbers in the body, and those that were refused before, in order."""
+        """Return refused rows by their numbers in the body, together with those that were refused before, in order."""
         places = self.places
         later = refused if places is None else ((places[row], reason) for row, reason in refused)
         return sorted([*self.refused, *later])
@@ -137,7 +137,7 @@ class Batch:
 def keep_rows(
     users: list[bytes], regions: list[int], times_ns: NDArray[np.int64] | None, wrong: dict[int, str]
 ) -> Batch:
-    """A batch without the rows that are wrong, by number and reason."""
+    """Return a batch without the rows that are wrong, by number and reason."""
     if not wrong:
         return Batch(users, regions, times_ns)
     places = [row for row in range(len(users)) if row not in wrong]
@@ -151,13 +151,13 @@ def keep_rows(
 
 
 def row_text(refused: RefusedRow) -> str:
-    """A sentence about a row that is not taken."""
+    """Return a sentence about a refused row."""
     row, reason = refused
     return f"row {row}: {_TEXTS[reason]}"
 
 
 def refuse_malformed(what: str) -> BodyRefused:
-    """Bytes that are not what the content type says."""
+    """Return the refusal of bytes that are not what the content type says."""
     return BodyRefused(400, "malformed", f"the body is not {what}.")
 
 
@@ -165,7 +165,7 @@ def refuse_malformed(what: str) -> BodyRefused:
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds of an RFC 3339 time with an offset; None if it is not one, or not from 1970 to 2262."""
+    """Return the nanoseconds of an RFC 3339 time with an offset; None if it is not one, or not from 1970 to 2262."""
     try:
         at_ns = _of_moment(msgspec.convert(text, Zoned))
     except msgspec.ValidationError:
@@ -174,7 +174,7 @@ def parse_time(text: str) -> int | None:
 
 
 def nanoseconds(times: Sequence[datetime | int | None]) -> tuple[NDArray[np.int64] | None, list[int]]:
-    """Of decoded times (a number: milliseconds), None if no row has one; and the rows whose time cannot be meant.
+    """Return decoded times (a number: milliseconds) in nanoseconds, None if no row has one, and the wrong rows.
 
     Those are times that are out of range, and numbers of seconds.
     """
@@ -208,7 +208,7 @@ def slots_of(
     present_ns: int | None = None,
     sealed: int = -1,
 ) -> tuple[dict[int, NDArray[np.intp]], list[RefusedRow]]:
-    """The rows of each slot, and those that are from the future or of a slot that is sealed, by their number here.
+    """Return the rows of each slot, and those that are from the future or of a sealed slot, by their number here.
 
     A batch without rows is one of the slot in which it arrived.
 
@@ -241,7 +241,7 @@ def _of_moment(moment: datetime) -> int:
 
 
 def user_bytes(users: Sequence[str | int]) -> list[bytes]:
-    """Of each user; empty where nothing is left of a text, which is then no user."""
+    """Return each user as bytes; empty where nothing remains of a text, which is then not a user."""
     if not users:
         return []
     try:
@@ -262,12 +262,12 @@ def are_plain(texts: list[bytes]) -> bool:
 
 
 def _spaces(raw: bytes) -> int:
-    """How many of the bytes of an ASCII text could be spaces: all spaces are among the first 33 characters."""
+    """Count the bytes of an ASCII text that could be spaces: all spaces are among the first 33 characters."""
     return int(np.count_nonzero(np.frombuffer(raw, dtype=np.uint8) <= ord(" ")))
 
 
 def hash_users(users: Iterable[bytes], key: bytes) -> list[bytes]:
-    """A hash of 16 bytes for each user; `key` has 16 to 64 bytes."""
+    """Return a hash of 16 bytes for each user; `key` has 16 to 64 bytes."""
     if not 16 <= len(key) <= blake2b.MAX_KEY_SIZE:
         raise ValueError("a key for hashing users has 16 to 64 bytes.")
     # Copying the state that has the key is a quarter faster than a new keyed state for each user.

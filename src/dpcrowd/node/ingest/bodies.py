@@ -95,7 +95,7 @@ _ESCAPE = re.compile(
 
 
 def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str, int]) -> Batch:
-    """Check-ins of a body; `regions` gives each region's number. `BodyRefused` if it does not consist of rows."""
+    """Decode the check-ins of a body; `regions` gives each region's number. `BodyRefused`: it is not a list of rows."""
     kind = _kind(content_type, CHECKIN_TYPES)
     if kind in (_ARROW_STREAM, _ARROW_FILE):
         from dpcrowd.node.ingest.arrow import decode_arrow
@@ -118,7 +118,7 @@ def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str,
 
 
 def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, int]) -> tuple[int, dict[int, int]]:
-    """(slot, {number of a region: count}) of a body. Which region or count is wrong is not said."""
+    """Decode (slot, {number of a region: count}) of a body. A refusal does not say which region or count is wrong."""
     decoded = _decode_counts(_kind(content_type, COUNTS_TYPES), body)
     if isinstance(decoded, BodyRefused):
         raise decoded
@@ -128,7 +128,7 @@ def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, i
 
 
 def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn] | BodyRefused:
-    """All rows; those that are added to `wrong`, with a reason, are placeholders."""
+    """Return all rows; those that are added to `wrong`, with a reason, are placeholders."""
     # A refusal is returned, not raised: raised here, it would carry the decoder's error, which may hold the body.
     good = _good_rows(kind, body)
     if good is not None:
@@ -153,7 +153,7 @@ def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn]
 
 
 def _good_rows(kind: str, body: bytes) -> list[CheckIn] | None:
-    """All rows at once; None if they have to be looked at one by one."""
+    """Decode all rows at once; None if they have to be decoded one by one."""
     try:
         if kind != _LINES:
             return (_json_rows if kind == _JSON else _msgpack_rows).decode(body)
@@ -166,7 +166,7 @@ def _good_rows(kind: str, body: bytes) -> list[CheckIn] | None:
 
 
 def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefused:
-    """The rows of a body, not decoded."""
+    """Return the rows of a body, not decoded."""
     if kind == _LINES:
         return [line for line in body.split(b"\n") if line.strip()]
     try:
@@ -182,7 +182,7 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
 
 
 def _field(problem: str) -> str:
-    """Which field msgspec means; the match is with our own names of fields only."""
+    """Return which field msgspec means; the match is with our own names of fields only."""
     match = _MISSING.search(problem) or _PLACE.search(problem)
     return match[1] if match and not problem.startswith(_UNKNOWN) else "malformed"
 

@@ -20,7 +20,7 @@ log = logging.getLogger("dpcrowd.node")
 
 
 class AccountLoader:
-    """Of one life of a node; `load` and `book` write and read files.
+    """Loads the account for one life of a node; `load` and `book` write and read files.
 
     storage_log  of the node, see `StorageLog`
     """
@@ -32,7 +32,7 @@ class AccountLoader:
         self._told = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
-        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
+        """Note that the clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
 
         At a start, when nobody has seen what it did before, it says `at_ns`, and `moved_ns` is 0.
         """
@@ -49,7 +49,7 @@ class AccountLoader:
             self._book()
 
     def load(self, slot: int) -> Account | None:
-        """What the slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
+        """Return what a slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
         opens_ns, closes_ns = self._slots.opens(slot), self._slots.opens(slot + 1)
         try:
             self._storage.check_files()
@@ -74,7 +74,7 @@ class AccountLoader:
             self._waiting.popleft()
 
     def _tell(self, allowance: Allowance) -> None:
-        """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
+        """Log once when sampling ends for want of budget, or for another reason, and once when it can go on."""
         whose = allowance.promise.network if allowance.is_short else ""
         before, self._told = self._told, "over" if allowance.is_over else whose
         if self._told == before:

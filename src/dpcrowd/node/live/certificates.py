@@ -28,7 +28,7 @@ Said = Mapping[str, int]
 
 
 class Certificates:
-    """Of one node. Files are read by `read` alone; everything else is arithmetic."""
+    """The certificates of one node. Files are read by `read` alone; everything else is arithmetic."""
 
     def __init__(self, node: NodeConfig) -> None:
         self._own: tuple[Expiry, ...] = ()
@@ -36,7 +36,7 @@ class Certificates:
         self.read(node)
 
     def read(self, node: NodeConfig) -> None:
-        """Take the files as they are now; whatever there is to tell of them is told again."""
+        """Read the files as they are now; whatever there is to report of them is reported again."""
         expiries = []
         for path, holder, name in (
             (node.keys.certificate, "server", node.server),
@@ -57,7 +57,7 @@ class Certificates:
         return next((int(one.at.timestamp()) for one in self._own if one.holder == "server"), 0)
 
     def known(self, said: Said) -> tuple[Expiry, ...]:
-        """All of them; what neighbours say is taken as far as it can be a date."""
+        """Return all certificates; what neighbours say of theirs is used as far as it can be a date."""
         others = (
             Expiry("neighbour", name, datetime.fromtimestamp(at, UTC))
             for name, at in sorted(said.items())
@@ -71,11 +71,11 @@ class Certificates:
         return any(one.over(now) for one in self._own if one.holder in ("server", "authority"))
 
     def problems(self, now_ns: int) -> list[str]:
-        """For what has expired of this node's own."""
+        """Return a sentence for each of this node's own certificates that has expired."""
         return [text for over, text in self._texts(now_ns, self._own) if over]
 
     def warnings(self, now_ns: int, said: Said | None = None) -> list[str]:
-        """For what will expire soon of this node's own, or of a neighbour's, or has expired there.
+        """Return a sentence for each own certificate that expires soon, and each neighbour's that does or has expired.
 
         A neighbour without a link is no reason to call this node not ready.
         """
@@ -92,7 +92,7 @@ class Certificates:
                 yield one.over(now), f"{problem.what} {problem.fix}"
 
     def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
-        """What is to be told now: each certificate once per day, and whenever it is new or has just expired."""
+        """Return what is to be logged now: each certificate once per day, and when it is new or has just expired."""
         now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
         news = []
         for one in self.known(said):

@@ -53,14 +53,14 @@ def declare(network: NetworkConfig, storage: Storage, now_ns: int) -> None:
 def take_over(
     asked: do.TakeOver, at_ns: int, network: NetworkConfig, storage: Storage, make: Callable[[NetworkConfig], Revision]
 ) -> on.RevisionTaken:
-    """The next revision; its key is read now, and may have been renewed since it was expected."""
+    """Declare the next revision; its key is read now, and may have been renewed since it was expected."""
     revision = make(network)
     declare(network, storage, at_ns)
     return on.RevisionTaken(at_ns, asked.slot, revision, load_account(storage, network, asked.until))
 
 
 def book_loss(asked: do.BookLoss, network: NetworkConfig, storage: Storage) -> on.LossBooked:
-    """A whole budget, up to the end of the open slot."""
+    """Book a loss as a complete budget, up to the end of the open slot."""
     clock, remembered = network.clock(), asked.counter if asked.remembered is None else asked.remembered
     until = clock.closes(clock.slot_of(asked.at_ns))
     reason = f"a neighbour remembers {remembered} samples, the folder {asked.counter}"
@@ -91,7 +91,7 @@ def _loss_text(cost: Spending, until_ns: int) -> str:
 
 
 def look_back(asked: do.LookBack, at_ns: int, network: NetworkConfig, storage: Storage) -> on.ClockLookedUp:
-    """What is known where slots begin again, from what they are paid, and the words for the log."""
+    """Look up what is known where slots begin again, the account that pays for them, and the text for the log."""
     clock = network.clock()
     again_ns = clock.opens(asked.last + 1)
     before = storage.releases.latest(before_ns=again_ns)
@@ -102,7 +102,7 @@ def look_back(asked: do.LookBack, at_ns: int, network: NetworkConfig, storage: S
 
 
 def store_return(asked: do.StoreReturn, network: NetworkConfig, storage: Storage) -> on.ClockReturned:
-    """Slots begin again."""
+    """Store that slots begin again."""
     again_ns = network.clock().opens(asked.last + 1)
     storage.accept_clock(asked.at_ns, again_ns, asked.state, asked.complete_until, asked.text)
     return on.ClockReturned(asked.at_ns)
@@ -159,7 +159,7 @@ def declare_promise(network: NetworkConfig, storage: Storage, now_ns: int) -> st
 
 
 def paid_before(network: NetworkConfig, account: Account) -> int:
-    """Nano-epsilon that a user who is in a new horizon may have paid before it.
+    """Return the nano-epsilon that a user who is in a new horizon may have paid before it.
 
     Pinned users have paid what is in this ledger. Roaming users may have paid all that was promised, at other servers.
     """
@@ -169,7 +169,7 @@ def paid_before(network: NetworkConfig, account: Account) -> int:
 
 
 def horizon_text(network: NetworkConfig, before: int, first: int) -> str:
-    """What a new horizon from a slot on means, for the operator and the ledger's log."""
+    """Return what a new horizon from a slot on means, for the operator and the ledger's log."""
     guarantee = network.guarantee()
     new = guarantee.total
     if guarantee.users == "roaming":

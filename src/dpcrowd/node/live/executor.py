@@ -64,7 +64,7 @@ class Outside(Protocol):
     async def book_clock_step(self, step: do.BookClockStep) -> None: ...
 
     def schedule(self, slot: int, at_ns: int) -> None:
-        """The machine wants to be told of a deadline."""
+        """Tell the machine when a deadline has come."""
         ...
 
 
@@ -77,7 +77,7 @@ class _Queued:
 
 
 class Executor:
-    """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
+    """Carries out what the machine instructs. `give` queues a stimulus; `run` handles the queue, for ever.
 
     outside      does whatever is neither stored nor sent
     clock        by which messages leave
@@ -122,7 +122,7 @@ class Executor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-executor")
 
     def disturbed(self) -> None:
-        """The clock was set, or nothing ran for a while: that the next message is late says nothing."""
+        """Expect the next message to be late: the clock was set, or nothing ran for a while."""
         self.may_be_late = True
 
     def give(self, stimulus: on.Stimulus, answer: asyncio.Future[str] | None = None) -> None:
@@ -188,24 +188,24 @@ class Executor:
             await asyncio.sleep(_SHORT)
 
     def _begin_again(self) -> None:
-        """Slots begin again: messages that wait for a time of the clock that was ahead do not leave any more."""
+        """Drop messages that wait for a time of the clock that was ahead: slots begin again."""
         for timer in self._timers:
             timer.cancel()
         self.last = None
 
     async def forget_sealed(self) -> None:
-        """At the end: check-ins of a slot whose exchange is still open must not outlive the process."""
+        """Forget, at the end, check-ins of a slot in exchange: they must not outlive the process."""
         with suppress(StorageFailed):  # the next start forgets them
             await self._carry_out(do.ForgetCheckIns(self.machine.server.slot), 0)
 
     def close(self) -> None:
-        """After `run` has been cancelled."""
+        """Release the thread and the recording, after `run` has been cancelled."""
         self._thread.shutdown(wait=False)
         if self._recorder is not None:
             self._recorder.close()
 
     async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
-        """Something that waits for the disk."""
+        """Run something that waits for the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
@@ -245,7 +245,7 @@ class Executor:
                     await self.handle(on.StorageRecovered(stimulus.at_ns))
 
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
-        """Do it; gives what the machine has to know of that."""
+        """Carry one instruction out; return the stimulus that answers it, if any."""
         clock = self.machine.view.clock
         log.debug(_summary(instruction), extra={"event": "instruction"})
         match instruction:
@@ -286,7 +286,7 @@ class Executor:
         return None
 
     async def _carry_out_outside(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
-        """Have it done where the node's other parts are."""
+        """Have an instruction carried out by the node's other parts."""
         match instruction:
             case do.Link():
                 await self._outside.link(instruction, at_ns)
@@ -315,7 +315,7 @@ class Executor:
                 log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     async def _send(self, message: do.Send) -> int:
-        """How many neighbours it was sent to."""
+        """Send a message; return how many neighbours it was sent to."""
         # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
         reached = [name for name in message.to if name in self.machine.linked]
         if reached:
@@ -324,7 +324,7 @@ class Executor:
         return len(reached)
 
     async def _send_in_time(self, message: do.Send) -> None:
-        """At its moment, past the queue: whatever is being done there must not show. By how much it is late would."""
+        """Send a message at its moment, past the queue: by how much it was late would show what is being done there."""
         assert message.at_ns is not None
         late = self._clock.now() > message.at_ns
         await self._clock.sleep_until(message.at_ns)
@@ -346,7 +346,7 @@ class Executor:
             self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
     def _refuse(self, said: do.RefuseMessage) -> None:
-        """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
+        """Count a refused message exactly, and log it once per slot, since a flood must not fill the disk."""
         slot, kind = said.slot, (said.sender, said.reason)
         self.refused[kind] += 1
         self.refused_last[kind] = self._clock.now()
@@ -367,7 +367,7 @@ class Executor:
             )
 
     def stranger(self, slot: int, name: str) -> None:
-        """Somebody has called who is no neighbour; counted once per slot, told once."""
+        """Count a server that has called and is not a neighbour, once per slot, and log it once."""
         if (name, STRANGER) not in self.refused:
             text = "a stranger has called and was turned away"
             log.warning(text, extra={"event": "stranger", "sender": name, "reason": STRANGER})
@@ -399,7 +399,7 @@ def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus
 
 
 def _summary(instruction: do.Instruction) -> str:
-    """For the log at level debug: what is done, of which slot; noised numbers and payloads are too long for it."""
+    """Return what is done, of which slot, for the log at level debug, without payloads and noisy numbers."""
     match instruction:
         case do.StoreSample(slot, nano, counter):
             return f"slot {slot}: sample {counter} is stored, ε={nano / NANO:g}"

@@ -59,7 +59,7 @@ class Health:
         self._reopened = float("-inf")
 
     async def run(self) -> None:
-        """For ever."""
+        """Check the parts again and again, for ever."""
         watchdog = watchdog_seconds(os.environ)
         pause = _EVERY if watchdog is None else min(_EVERY, watchdog / 3)
         while True:
@@ -92,7 +92,7 @@ class Health:
 
 
 def node_health(listen: ListenSection, executor: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
-    """Of a node with these parts."""
+    """Return the checks of a node with these parts."""
     host, port = listen.http_address
     checks = {
         "executor": executor,
@@ -103,7 +103,7 @@ def node_health(listen: ListenSection, executor: Check, transport: Transport, re
 
 
 def api_check(host: str, port: int, *, https: bool) -> Check:
-    """It answers a request of this machine, whatever the answer is."""
+    """Return a check that the API answers a request from this machine, whatever the answer is."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if https else None
     if context is not None:  # nothing is told to it, and nothing believed
@@ -121,7 +121,7 @@ def api_check(host: str, port: int, *, https: bool) -> Check:
 
 
 def watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """After how long without a sign of life systemd ends this process; None if it does not."""
+    """Return after how many seconds without a sign of life systemd ends this process; None if it does not."""
     text, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not text.isdecimal() or int(text) == 0 or (process and process != str(os.getpid())):
         return None

@@ -100,7 +100,7 @@ class Intake:
         self.taken = 0  # a raw count: shown only to an operator who has asked for it
 
     def learn(self, regions: Sequence[str]) -> None:
-        """Regions of a revision. Their numbers here stay the same whatever revision a slot belongs to."""
+        """Add the regions of a revision. Their numbers here stay the same whatever revision a slot belongs to."""
         for name in regions:
             if name not in self.regions:
                 self.regions[name] = len(self._names)
@@ -108,7 +108,7 @@ class Intake:
         self._collector.regions = len(self._names)
 
     def restore(self, now_ns: int) -> None:
-        """After a start: count again what was acknowledged for slots that are not sealed; forget the rest.
+        """Count again, after a start, what was acknowledged for slots that are not sealed; forget the rest.
 
         By the names of regions, whatever their order is now: `learn` all that may be needed before.
         """
@@ -126,7 +126,7 @@ class Intake:
                     self._collector.add(slot, [user.tobytes() for user in users], numbers.tolist())
 
     def begin_after(self, slot: int) -> None:
-        """Slots up to this one were sealed in an earlier life, whatever the clock says now: none is opened again."""
+        """Never open slots up to this one again: they were sealed in an earlier life, whatever the clock says now."""
         self._collector.seal(slot)
 
     @property
@@ -135,7 +135,7 @@ class Intake:
         return self._collector.sealed
 
     def begin_again(self, slot: int) -> None:
-        """Slots after this one are opened again, by a clock that was ahead; what was taken for them is void."""
+        """Open slots after this one again, by a clock that was ahead; what was accepted for them is void."""
         self._collector = Collector(len(self._names), self._collector.capacity)
         self._collector.seal(slot)
         self._keys.clear()
@@ -148,7 +148,7 @@ class Intake:
         return self._collector.fed(slot)
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
-        """Take what can be taken; gives the rows of the body that were refused. An empty batch feeds the present slot.
+        """Accept what can be accepted; return the refused rows of the body. An empty batch feeds the open slot.
 
         `NotTaken`: nothing can be taken at present, whatever the rows.
         """
@@ -186,7 +186,7 @@ class Intake:
         return []
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Counts by the numbers of regions; on disk when this returns."""
+        """Accept counts by the numbers of regions; they are on disk when this returns."""
         if slot > self._clock.slot_of(arrived_ns + self._future_ns):
             raise NotTaken("future", f"slot {slot} is not open yet.")
         if slot < self.first_open(arrived_ns) or await self._key(slot) is None:
@@ -198,7 +198,7 @@ class Intake:
             raise NotTaken("late", f"slot {slot} was passed over when the clock was set.")
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64] | None:
-        """The counts of a slot by the regions of its revision, once; they go to the machine and nowhere else.
+        """Return the counts of a slot by the regions of its revision, once; they go to the machine and nowhere else.
 
         None: there are more users than memory holds; `count_journal` counts them.
         """
@@ -210,7 +210,7 @@ class Intake:
         return None if counts is None else counts[self._places(regions)]
 
     async def count_journal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
-        """The counts of a sealed slot from the disk, before it is forgotten there."""
+        """Count a sealed slot from the disk, before it is forgotten there."""
         await self._writer.flush()
         opens_ns, numbers = self._clock.opens(slot), dict(self.regions)
 
@@ -230,13 +230,13 @@ class Intake:
         await self._writer.close()
 
     def first_open(self, at_ns: int) -> int:
-        """The first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
+        """Return the first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
         return self._clock.slot_of(at_ns - self._grace_of(self._clock.slot_of(at_ns) - 1))
 
     async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
     ) -> tuple[SlotRows, dict[int, _Part], list[RefusedRow]]:
-        """The rows of each slot, hashed with the keys of these slots, which are all open now, and the other rows.
+        """Return the rows of each slot, hashed with the keys of these slots, all open now, and the refused rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
         then belong to the slot that is open now; they are never late.
@@ -264,7 +264,7 @@ class Intake:
         raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
     def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
-        """In a thread, if there are many. Of a slot whose load is shed, the rows of users below the public rate."""
+        """Hash the users, in a thread if there are many; where load is shed, keep the users below the public rate."""
         parts = {}
         for slot, rows_of_slot in slots.items():
             names, regions = batch.part(rows_of_slot)
@@ -279,7 +279,7 @@ class Intake:
         return parts
 
     async def _key(self, slot: int) -> bytes | None:
-        """With which the users of a slot are hashed; None if the slot is over."""
+        """Return the key with which the users of a slot are hashed; None if the slot is over."""
         if slot <= self._collector.sealed:
             return None
         if slot not in self._keys:
@@ -293,7 +293,7 @@ class Intake:
         return self._keys[slot]
 
     def _uncounted(self, slots: Iterable[int], forgotten: set[int]) -> set[int]:
-        """After a write: whatever is neither on disk for an open slot nor among the counts of a sealed one is late."""
+        """Return the late ones of slots: neither on disk while open nor among the counts of a sealed slot."""
         over = {slot for slot in slots if slot <= self._collector.sealed} | forgotten
         return over - set(self._counted)
 
@@ -322,7 +322,7 @@ class Writer:
             await self.write([])
 
     def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
-        """Done when everything is on disk, in one commit; gives the slots that were forgotten before it was."""
+        """Write records in one commit; the result, once they are on disk, is the slots that were forgotten before."""
         written: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
         self._waiting.append((parts, written))
         if self._task is None or self._task.done():
@@ -330,11 +330,11 @@ class Writer:
         return written
 
     def forget(self, slot: int) -> None:
-        """A slot is sealed, with all before it."""
+        """Forget what is known of a sealed slot, and of all before it."""
         self._named = {later: number for later, number in self._named.items() if later > slot}
 
     def forget_all(self) -> None:
-        """Slots are opened anew."""
+        """Forget what is known of all slots: they are opened anew."""
         self._named.clear()
 
     async def close(self) -> None:

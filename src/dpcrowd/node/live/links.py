@@ -26,7 +26,7 @@ HandBack = Callable[[on.Stimulus], Awaitable[None]]
 
 
 class LinkState:
-    """Of one node.
+    """Opens and closes the links of one node.
 
     on_presence  called with the number of the session, a neighbour, and whether it hears this server now
     on_closed    called when this server has closed all links; `reopen`: they are to be asked for again, a little later
@@ -51,7 +51,7 @@ class LinkState:
     async def carry_out(
         self, asked: Link, network: NetworkConfig, view: NetworkView, at_ns: int, hand_back: HandBack
     ) -> None:
-        """Have the links that are asked for; a port that is not free is a reason to end only where it is `required`."""
+        """Open the links of an instruction; a port that is not free ends the node only where they are `required`."""
         try:
             await self._open(asked, network, view, at_ns, hand_back)
         except TransportFailed as failure:

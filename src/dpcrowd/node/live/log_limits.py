@@ -48,7 +48,7 @@ class LinkLog:
         self._links: dict[str, _Link] = {}
 
     def change(self, neighbour: str, up: bool) -> None:
-        """A link came up or went down."""
+        """Note that a link came up or went down."""
         link, now = self._links.setdefault(neighbour, _Link()), self._now()
         link.up = up
         link.changes.append(now)
@@ -60,7 +60,7 @@ class LinkLog:
         _write(neighbour, up, "")
 
     def closed(self) -> None:
-        """The node has closed all links itself, which no link reports; what was held back is over."""
+        """Note that the node has closed all links itself, which no link reports; what was held back is over."""
         for neighbour, link in self._links.items():
             if link.up:
                 _write(neighbour, False, ": this server has closed its links")
@@ -98,7 +98,7 @@ class FloodLog:
         self._told_at: dict[str, float] = {}
 
     def look(self, dropped: Mapping[str, int]) -> None:
-        """What was dropped since the links were opened, by neighbour; to be called every now and then."""
+        """Log what was dropped since the links were opened, by neighbour; to be called every now and then."""
         now = self._now()
         for name, count in dropped.items():
             told = self._told.get(name, 0)
@@ -117,7 +117,7 @@ class FloodLog:
 
 
 class StorageLog:
-    """Of one node. Those who use storage are known by a word; each says whether it worked for it."""
+    """Storage of one node. Each user of storage has a name, and says whether storing worked for it."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -126,7 +126,7 @@ class StorageLog:
         self._since = 0  # failures that the log does not have yet
 
     def failed(self, user: str, text: str) -> None:
-        """It did not work for this user."""
+        """Note that storing did not work for this user."""
         began, now = not self._failing, self._now()
         self._failing.add(user)
         self._since = 1 if began else self._since + 1
@@ -137,7 +137,7 @@ class StorageLog:
         self._logged_at, self._since = now, 0
 
     def works(self, user: str, text: str = _WORKS) -> None:
-        """It worked for this user; told once nobody is left for whom it does not."""
+        """Note that storing worked for this user; logged once it works for all."""
         if user in self._failing:
             self._failing.remove(user)
             if not self._failing:

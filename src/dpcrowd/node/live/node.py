@@ -51,7 +51,7 @@ _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened
 
 
 class LiveNode(Renewing):
-    """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
+    """Runs until the event of `await node.run(stop)` is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
@@ -164,7 +164,7 @@ class LiveNode(Renewing):
         )
 
     def _make_revision(self, network: NetworkConfig) -> Revision:
-        """Reads the private key, as it is now."""
+        """Make a revision; reads the private key, as it is now."""
         view = make_view(self.config, network, self.certificates.expires)
         view = replace(view, sign=self._signing(view.sign))
         return revision_of(network, view, self._noise, allow_simulated_noise=self._allow_simulated_noise)
@@ -173,14 +173,14 @@ class LiveNode(Renewing):
         return sign if self._recorder is None else self._recorder.sign(sign)
 
     def revision_of(self, slot: int) -> NetworkConfig:
-        """The revision that is valid in a slot."""
+        """Return the revision that is valid in a slot."""
         following = self.following
         return following if following is not None and slot >= following.valid_from_slot else self.revision
 
     # ------------------------------------------------------------------------------------------------- running
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Everything; raises what breaks any part of it."""
+        """Run all parts; raise what breaks any of them."""
         host, port = self.config.listen.http_address
         app = make_app(
             self,
@@ -258,14 +258,14 @@ class LiveNode(Renewing):
             await asyncio.sleep(_RETENTION_EVERY)
 
     async def _look_for_strangers(self) -> None:
-        """Once per slot. Whoever has a certificate of the authority can call; the transport turns it away."""
+        """Count strangers once per slot: whoever has a certificate of the authority can call, and is turned away."""
         while True:
             await asyncio.sleep(self.clock.length_ns / 1e9)
             for name in (await self._transport.strangers())[:_MOST_STRANGERS]:
                 self.executor.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _reopen(self) -> None:
-        """Give back whatever the links hold."""
+        """Have all links opened anew, which gives back whatever they hold."""
         self.executor.give(on.LinksExpired(self._wall.now(), anew=True))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -276,7 +276,7 @@ class LiveNode(Renewing):
     # -------------------------------------------------------------------------------- what the transport tells
 
     def _links_closed(self, *, reopen: bool) -> None:
-        """The node itself has closed all links; with `reopen` they are due again after a pause."""
+        """Note that the node itself has closed all links; with `reopen` they are due again after a pause."""
         self._link_log.closed()
         if reopen:
             self._start(self._open_links_later())

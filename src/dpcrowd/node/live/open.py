@@ -28,7 +28,7 @@ log = logging.getLogger("dpcrowd.node")
 
 @contextmanager
 def open_node(path: Path) -> Iterator[LiveNode]:
-    """The node that a node.toml describes, with its folder locked."""
+    """Open the node that a node.toml describes, with its folder locked."""
     node, network = load_pair(path)
     noise = make_noise(node)  # before the folder: where the sampler is missing, nothing is made
     with Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
@@ -54,7 +54,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
 
 
 def _tell_damage(journal: Journal, network: NetworkConfig) -> None:
-    """Before the node begins to stamp. Of records nothing is said: how they end tells whether somebody checked in."""
+    """Log damaged files. Of records nothing is said: how they end tells whether somebody checked in."""
     for opens_ns in journal.damaged:
         slot, path = network.clock().slot_of(opens_ns), journal.folder / f"{opens_ns}.slot"
         text = "%s was damaged: the check-ins of slot %d in it are lost, and it is not sampled. Check the disk."

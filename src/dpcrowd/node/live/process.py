@@ -55,7 +55,7 @@ class _CannotLink(DpcrowdError):
 
 
 def run_node(path: Path, say: Callable[[str], None]) -> int:
-    """Run the node of a node.toml until a signal; the exit code.
+    """Run the node of a node.toml until a signal; return the exit code.
 
     `say` gets the one line on why it did not work, unless the log is one of JSON: then that line is JSON, too.
     """
@@ -132,7 +132,7 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
 
 
 async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
-    """By SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
+    """Reload at every SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
     await ready
     while True:
         await hung_up.wait()
@@ -168,7 +168,7 @@ def check_http_files(node: NodeConfig, now: datetime) -> None:
 
 
 def check_port(node: NodeConfig) -> None:
-    """Refuse a port of the HTTP API that somebody else has."""
+    """Refuse a port of the HTTP API that another program has."""
     host, port = node.listen.http_address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
@@ -184,7 +184,7 @@ def check_port(node: NodeConfig) -> None:
 
 
 async def _tell_when_ready(node: NodeConfig) -> None:
-    """Ready is when the API answers: by then the transport is open, too."""
+    """Tell systemd when the API answers: by then the transport is open, too."""
     host, port = node.listen.http_address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     while True:
@@ -199,7 +199,7 @@ async def _tell_when_ready(node: NodeConfig) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed, the standard loop elsewhere."""
+    """Return uvloop where it is installed; None, the standard loop, elsewhere."""
     try:
         import uvloop
     except ImportError:

@@ -62,7 +62,7 @@ _LAST_SECOND = 1.5  # TLS accepts a certificate until the second in which it exp
 
 @dataclass(frozen=True)
 class Content:
-    """Stands for what key files hold: equal if they hold the same.
+    """Hashes of what key files hold: equal if they hold the same.
 
     server  key, certificate and authority of the server
     https   certificate and key of HTTPS
@@ -73,7 +73,7 @@ class Content:
 
     @classmethod
     def of(cls, node: NodeConfig) -> Content:
-        """As they are now; what cannot be read counts as empty."""
+        """Hash the files as they are now; what cannot be read counts as empty."""
         listen = node.listen
         return cls(
             _hash(node.keys.key, node.keys.certificate, node.keys.ca), _hash(listen.http_certificate, listen.http_key)
@@ -97,7 +97,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be taken, all of it checked.
+    """What a reload changes, all of it checked.
 
     config     to run with from now on; what needs a restart is still as it was
     taken      names of settings of node.toml that have changed
@@ -151,7 +151,7 @@ def _next_revision(running: Running) -> NetworkConfig | None:
 
 
 def _sorted_out(current: NodeConfig, new: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of settings that differ: those that may be taken, and those that need a restart."""
+    """Return the names of settings that differ: those that can be used now, and those that need a restart."""
     names = list(_differences(current, new))
     waiting = tuple(name for name in names if _needs_restart(name, current, new))
     return tuple(name for name in names if name not in waiting), waiting
@@ -173,7 +173,7 @@ def _differences(current: Section, new: Section, before: str = "") -> Iterator[s
 
 
 def key_problem(node: NodeConfig, network: NetworkConfig, now: datetime) -> Problem | None:
-    """Why no neighbour would accept the server's key and certificate; `BadInput` if they cannot be read."""
+    """Return why no neighbour would accept the server's key and certificate; `BadInput` if they cannot be read."""
     me = network.server(node.server)
     key = public_text(read_private_key(node.keys.key))
     certificate = read_pem(node.keys.certificate, "certificate")
@@ -220,7 +220,7 @@ def _hash(*paths: Path | None) -> bytes:
 
 
 class CurrentTokens:
-    """Who may do what by the tokens of a node as they are now; a reload may change them."""
+    """The rights that the tokens of a node give as they are now; a reload may change them."""
 
     def __init__(self, node: NodeService) -> None:
         self._node = node
@@ -230,7 +230,7 @@ class CurrentTokens:
 
 
 class Renewing(NodeService):
-    """A node that takes what its files hold now, and parts with certificates that have expired."""
+    """A node that can reload its files, and closes links whose certificates have expired."""
 
     _path: Path | None
     _http: ApiServer | None
@@ -239,7 +239,7 @@ class Renewing(NodeService):
 
     @abstractmethod
     def _signing(self, sign: Sign) -> Sign:
-        """The same, written down if a recording is made."""
+        """Return the same signatures, recorded if a recording is made."""
 
     @abstractmethod
     def _start(self, work: Coroutine[Any, Any, None]) -> None: ...
@@ -247,7 +247,7 @@ class Renewing(NodeService):
     # --------------------------------------------------------------------------------------------- certificates
 
     def _look_at_certificates(self) -> None:
-        """Tell of those that expire; a link does not outlive the certificate of either end."""
+        """Log certificates that expire; a link does not outlive the certificate of either end."""
         now = self._wall.now()
         for one, problem in self.certificates.news(self.expiries(), now):
             over = one.over(utc(now))
@@ -262,7 +262,7 @@ class Renewing(NodeService):
                 self.executor.give(on.LinksExpired(self._wall.now()))
 
     async def _part_with(self, neighbour: str) -> None:
-        """A neighbour whose certificate has expired and who is linked all the same: another handshake refuses it."""
+        """Open links anew if a neighbour whose certificate has expired is still linked: the handshake refuses it."""
         await asyncio.sleep(_LAST_SECOND)
         if neighbour in self.executor.machine.present:
             self.executor.give(on.LinksExpired(self._wall.now(), anew=True))
@@ -270,7 +270,7 @@ class Renewing(NodeService):
     # --------------------------------------------------------------------------------------------------- reload
 
     async def reload(self) -> str:
-        """Take what the files hold now; everything is read and checked before anything is changed."""
+        """Use what the files hold now; everything is read and checked before anything is changed."""
         async with self._reloading:
             running = Running(self._path, self.config, self.revision, self._content)
             changes = await asyncio.to_thread(read_changes, running, utc(self._wall.now()))
@@ -326,7 +326,7 @@ class Renewing(NodeService):
         return f"New connections get the renewed certificate of HTTPS{self._until('https')}."
 
     def _take_key(self, sign: Sign) -> str:
-        """With links that are made with it; not in the middle of an exchange, whose messages would be lost."""
+        """Use a renewed key, with links that are made with it, after the exchange that is open."""
         machine = self.executor.machine
         busy = machine.exchanging if machine.linked else None
         self.executor.give(on.KeyRenewed(self._wall.now(), self._signing(sign), self.certificates.expires))
@@ -339,7 +339,7 @@ class Renewing(NodeService):
 
 
 def keep_served(node: NodeConfig) -> None:
-    """For the tools, which trust the certificate in the file and no other: the one that is served until a reload."""
+    """Keep a copy of the certificate that is served, for the tools, which trust that file and no other."""
     certificate, copy = node.listen.http_certificate, node.served_certificate
     with suppress(OSError):  # they can do without
         if certificate is None:

@@ -24,7 +24,7 @@ BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.
 
 @dataclass(frozen=True)
 class Revisions:
-    """At a start.
+    """The revisions that a node starts with.
 
     before     the revision whose state may still be in the folder
     following  what network.toml holds already, if it is not valid yet
@@ -36,7 +36,7 @@ class Revisions:
 
 
 def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
-    """What is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
+    """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
     used, older = _kept(node, CURRENT, network), _kept(node, BEFORE, network)
     if used is None or digest(used) == digest(network):
         return Revisions(network, before=older)
@@ -53,7 +53,7 @@ def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig 
 
 
 def differences(before: NetworkConfig, after: NetworkConfig) -> str:
-    """What comes and goes, for the operator to see: a renamed region or server is a new one, and loses the old."""
+    """Return what comes and goes, for the operator: a renamed region or server is a new one, and loses the old."""
     parts = []
     for what, old, new in (
         ("regions", before.regions, after.regions),
@@ -72,17 +72,17 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
 
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
-    """After a start, which has taken over what an older one left."""
+    """Keep a copy of the revision in use, after a start has taken over what an older one left."""
     _keep(node, network, CURRENT)
 
 
 def keep_next(node: NodeConfig, network: NetworkConfig) -> None:
-    """After a reload."""
+    """Keep a copy of the next revision, after a reload."""
     _keep(node, network, NEXT)
 
 
 def take_next(node: NodeConfig, network: NetworkConfig) -> None:
-    """The next revision is the one in use now."""
+    """Make the copy of the next revision the one in use."""
     path = node.data / NEXT
     try:
         if digest(parse_network(path.read_text(encoding="utf-8"))) == digest(network):
@@ -94,7 +94,7 @@ def take_next(node: NodeConfig, network: NetworkConfig) -> None:
 
 
 def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
-    """The text of a revision's network.toml, from whichever file holds it; None: none does."""
+    """Return the text of a revision's network.toml, from whichever file holds it; None: none does."""
     for path in (node.network, *(node.data / name for name in (CURRENT, NEXT, BEFORE))):
         try:
             text = path.read_text(encoding="utf-8")

@@ -98,7 +98,7 @@ class NodeService:
             raise NotTaken("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
-        """Kept in memory, for the operator alone: it may be one person's check-in."""
+        """Keep the reason of a refusal in memory, for the operator alone: it may be one person's check-in."""
         self.refusals.setdefault(max(self.clock.slot_of(at_ns), 0), set()).add(reason)
         while len(self.refusals) > _MOST_REFUSALS:
             del self.refusals[min(self.refusals)]
@@ -113,7 +113,7 @@ class NodeService:
         return max(self.executor.machine.server.slot, self.intake.sealed)
 
     def _clock_wait(self, now_ns: int) -> str:
-        """Until when nothing happens because the clock went back; empty if it is not so."""
+        """Return until when nothing happens because the clock went back; empty if it did not."""
         return wait_text(self.executor.machine.view, self._last_sealed, now_ns, self.executor.machine.went_back)
 
     async def latest(self) -> SlotRelease | None:
@@ -186,7 +186,7 @@ class NodeService:
         return warnings
 
     def expiries(self) -> dict[str, int]:
-        """When the certificates of neighbours expire, by their own words: seconds since 1970."""
+        """Return when the certificates of neighbours expire, as they say, in seconds since 1970."""
         machine = self.executor.machine
         now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
         near = {machine.view.names[number] for number in now}
@@ -200,7 +200,7 @@ class NodeService:
         return render_all([self.meter.registry, await self._gauges()], "operator")
 
     async def _gauges(self) -> Registry:
-        """What is read when somebody asks."""
+        """Return the gauges, which are read when they are asked for."""
         gauges = Registry()
         set_budget(gauges, await self.budget())
         set_network(gauges, await self.network(), self.meter.clock_offsets())
@@ -222,7 +222,7 @@ class NodeService:
         return gauges
 
     async def confirm_loss(self) -> str:
-        """Have what the folder does not know of counted as fully spent."""
+        """Have samples that the folder has lost counted as a fully spent budget."""
         return await self.executor.ask(on.LossConfirmed(self._wall.now()))
 
     async def accept_clock(self) -> str:
@@ -230,7 +230,7 @@ class NodeService:
         return await self.executor.ask(on.ClockAccepted(self._wall.now()))
 
     async def expect(self, following: NetworkConfig) -> None:
-        """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
+        """Use the next revision once its first slot is sealed; check-ins for its regions are accepted from now on."""
         self.networks[following.revision] = following
         self.intake.learn(following.regions)
         await self.executor.ask(on.RevisionExpected(self._wall.now(), following.revision, following.valid_from_slot))

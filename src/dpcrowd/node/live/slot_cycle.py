@@ -46,7 +46,7 @@ class _Ended:
 
 
 class Counting:
-    """Of one node; used from one event loop.
+    """Counts the slots of one node that are over; used from one event loop.
 
     needs_feed    sample only slots for which a request came
     in_thread     runs what waits for the disk
@@ -69,11 +69,11 @@ class Counting:
         self.silent_since: int | None = None
 
     def end(self, slot: int, regions: tuple[str, ...]) -> None:
-        """Its grace is over: seal it, and see whether the node was there to count it. Regions as they will be asked."""
+        """Seal a slot whose grace is over, and see whether the node was there to count it."""
         self._ended[slot] = _Ended(self._obstacle(slot), regions, self._intake.seal(slot, regions))
 
     def begin_again(self) -> None:
-        """What has ended by a clock that was ahead is void."""
+        """Drop slots that have ended by a clock that was ahead."""
         self._ended.clear()
 
     async def count(self, instruction: CountSlot, at_ns: int) -> on.SlotSealed:
@@ -96,7 +96,7 @@ class Counting:
         return on.SlotSealed(at_ns, slot, counts, account, "budget" if self._accounts.short else None)
 
     def _obstacle(self, slot: int) -> Unsampled | None:
-        """Why the node was not there to count a slot; if it was not, the log says so, too."""
+        """Return, and log, why a slot cannot be sampled; None: it can be."""
         missed_ns, most_ns = self._presence.missed(slot), self._presence.most_ns
         if missed_ns > most_ns and (failure := self._storage.failure) is not None:
             return _not_sampled(slot, "storage", f"check-ins could not be kept: {failure}")
@@ -117,14 +117,14 @@ class Counting:
         return _not_sampled(slot, "limit", "its check-ins did not fit on the disk (ingest.journal_limit).")
 
     def _unkept(self, slot: int) -> Unsampled | None:
-        """Of a slot that is counted from the disk: why its check-ins are not all there."""
+        """Return why the check-ins of a slot that is counted from the disk are not all there; None: they are."""
         if slot in self._intake.unkept:
             return _not_sampled(slot, "storage", "some of its check-ins could not be written.")
         return self._limit_hit(slot)
 
 
 class Timekeeper:
-    """Of one node.
+    """Opens and ends the slots of one node, and watches its clock.
 
     revision_of  the revision that is valid in a slot
     give         tells the machine
@@ -171,7 +171,7 @@ class Timekeeper:
             self._sealing = slot + 1
 
     def ends(self, slot: int) -> int:
-        """When the grace of a slot is over."""
+        """Return when the grace of a slot is over."""
         return self._clock.closes(slot) + self._revision_of(slot).grace_ns
 
     async def open_slots(self, last: int) -> None:
@@ -203,7 +203,7 @@ class Timekeeper:
             await self.sleep_until(min(due, max(self._clock.opens(self._opened + 1), now)))
 
     def begin_again(self, last: int) -> None:
-        """Slots after `last` are opened and ended again, by a clock that was ahead and has come back."""
+        """Open and end slots after `last` again: the clock was ahead and has come back."""
         now = self._wall.now()
         self._intake.begin_again(last)
         self._counting.begin_again()
@@ -211,7 +211,7 @@ class Timekeeper:
         self._wake()
 
     def void_check_ins(self) -> None:
-        """Of slots to come, which the clock that was ahead has opened; those that are open now were missed."""
+        """Forget check-ins of slots to come, which the clock that was ahead has opened; slots open now were missed."""
         journal, now = self._storage.journal, self._wall.now()
         self._presence.distrust(now)
         for opens_ns in journal.pending():
@@ -219,7 +219,7 @@ class Timekeeper:
                 journal.forget(opens_ns)
 
     def leave(self) -> None:
-        """At the end: check-ins of slots that are over by now are forgotten; those of open slots wait for a restart."""
+        """Forget, at the end, check-ins of slots that are over by now; those of open slots wait for a restart."""
         now = self._wall.now()
         with suppress(StorageFailed):
             self._presence.stamp(now)
@@ -228,7 +228,7 @@ class Timekeeper:
     # -------------------------------------------------------------------------------------------------------- the clock
 
     def look(self) -> None:
-        """A clock that was set, or a process that stood still: reported, and nothing is drawn from half a slot."""
+        """Report a clock that was set, or a process that stood still; nothing is drawn from half a slot."""
         change, now = self._watch.look(), self._wall.now()
         self._meter.looked_at_clock(change.moved_ns, change.still_ns)
         if change.moved_ns or change.still_ns:
@@ -254,7 +254,7 @@ class Timekeeper:
             self._give(on.TimeLost(now))
 
     async def sleep_until(self, at_ns: int) -> None:
-        """Until a time, or until that time may mean something else: the clock was set, or slots begin again."""
+        """Sleep until a time, or until that time may mean something else: the clock was set, or slots begin again."""
         sleep = asyncio.create_task(self._wall.sleep_until(at_ns))
         woken = asyncio.create_task(self._woken.wait())
         try:

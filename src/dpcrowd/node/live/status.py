@@ -22,7 +22,7 @@ Waits = Literal["vouching", "operator", "budget"] | None
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
-    """From the account.
+    """Return what was spent and what remains, from the account.
 
     early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     """
@@ -64,7 +64,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
 
 
 def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
-    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
+    """Return when the network begins; empty if it has: by the clock, or because a slot was `sealed` (-1: none)."""
     has_begun = sealed >= 0 or now_ns >= clock.epoch_ns
     return "" if has_begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
@@ -80,7 +80,7 @@ def network_status(
     following: NetworkConfig | None = None,
     refused_last: Mapping[tuple[str, str], int] | None = None,
 ) -> NetworkStatus:
-    """A node and its neighbours.
+    """Return the state of a node and of its neighbours.
 
     heard     name -> (slot, time) of the last message that was used
     checkins  slot -> reasons for which check-ins were refused in it

@@ -38,7 +38,7 @@ _SHORT = 2  # slots: whoever waits for no longer has nothing to accept
 
 
 def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int, int] | None) -> str:
-    """That slots up to `sealed` were sealed by another clock, and until when nothing happens; empty if it is not so.
+    """Return that slots up to `sealed` were sealed by another clock, and until when nothing happens; empty if not.
 
     went_back  when the clock was set back, and by how much, if this life has seen that
     """
@@ -57,7 +57,7 @@ def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int,
 
 
 def sender_text(view: NetworkView, sealed: int, now_ns: int) -> str:
-    """The same for whoever sends check-ins or counts: when it may try again; empty if it need not wait."""
+    """Return when a sender of check-ins or counts may try again; empty if it need not wait."""
     if not _is_behind(view, sealed, now_ns):
         return ""
     text = f"the clock went back: the next slot opens at {rfc3339(view.clock.opens(sealed + 1))}"
@@ -91,7 +91,7 @@ def _is_far(view: NetworkView, sealed: int, now_ns: int) -> bool:
 
 
 def _duration(nanoseconds: int) -> str:
-    """For people."""
+    """Return a duration for people to read."""
     seconds = round(nanoseconds / _SECOND)
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "less than 1 s"

@@ -27,7 +27,7 @@ __all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remem
 
 @dataclass
 class Exchange:
-    """One slot's exchange with the neighbours: who is expected, and who has spoken.
+    """One slot's exchange with the neighbours: who is expected, and whose message has arrived.
 
     payload   the own message, to be sent again to a neighbour that comes up
     expected  numbers of the neighbours in this slot
@@ -95,8 +95,8 @@ def _try_to_fuse(server: Server, messages: Mapping[int, InfoMessages]) -> Releas
 class Early:
     """Messages that came before the own seal of their slot: a neighbour whose clock is a little ahead seals first.
 
-    They wait, at most one a neighbour. One of another revision waits apart: it may be of the next one, which this node
-    will have taken by then, and no message of the present one has to give way to it.
+    They wait, at most one per neighbour. One of another revision waits apart: it may be of the next one, which this
+    node will have taken by then, and no message of the present one has to give way to it.
 
     By the neighbours' names: slot and payload.
     """
@@ -105,7 +105,7 @@ class Early:
     unread: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def keep(self, name: str, slot: int, payload: bytes, *, read: bool) -> None:
-        """read: it is of the present revision, and was checked."""
+        """Keep a message; `read`: it is of the present revision, and was checked."""
         if not read:
             self.unread[name] = slot, payload
             return
@@ -116,18 +116,18 @@ class Early:
             self.read[name] = slot, payload
 
     def take(self, slot: int) -> list[tuple[str, bytes]]:
-        """What waited for this slot; what waited for one before it is gone."""
+        """Return what waited for this slot; what waited for an earlier one is dropped."""
         waiting = [*self.read.items(), *self.unread.items()]
         self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
         self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
         return [(name, payload) for name, (of, payload) in waiting if of == slot]
 
     def again(self, slot: int, payloads: Mapping[str, bytes]) -> None:
-        """These were heard already, and are to be heard once more."""
+        """Keep messages that were heard already, to be heard once more."""
         self.read |= {name: (slot, payload) for name, payload in payloads.items()}
 
     def check_again(self) -> None:
-        """Another revision has taken over: all is to be checked anew."""
+        """Have all messages checked anew: another revision has taken over."""
         self.unread = self.read | self.unread
         self.read = {}
 
@@ -152,7 +152,7 @@ class Echoes:
 
 @dataclass
 class NeighbourMemory:
-    """What neighbours have said of their own ledgers: remembered for them, and told to them again.
+    """What neighbours have sent of their own ledgers: remembered for them, and sent to them again.
 
     Of each the highest counter that it ever said is kept, the slot in which it first said so, and a proof that it did:
     its own signature, which it can check by its own key. The counter is echoed in every message. The proof is long and
@@ -201,7 +201,7 @@ class NeighbourMemory:
             self.known[name] = first, counter, heard.proof, since
 
     def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
-        """For the own message of a slot to these neighbours; some of them get their proof in any case."""
+        """Return the echoes of the own message to these neighbours; those of `prove_to` get their proof in any case."""
         memories = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
         return Echoes(
             heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in memories.items()},
@@ -214,7 +214,7 @@ class NeighbourMemory:
         )
 
     def _doubtful(self, name: str, slot: int) -> bool:
-        """Whether its last word, before it hears this slot's, leaves open that it knows what is remembered of it."""
+        """Whether a neighbour's last message leaves open that it knows what is remembered of it."""
         if name not in self.last:
             return True
         first, counter, _, _ = self.stored[name]
@@ -225,21 +225,21 @@ class NeighbourMemory:
     # ---------------------------------------------------------------------------------------------------- storing
 
     def unsaved(self) -> dict[str, Remembered]:
-        """What is remembered and was not given to be stored yet."""
+        """Return what is remembered and was not given to be stored yet."""
         return {name: memory for name, memory in self.known.items() if self.stored.get(name) != memory}
 
     def store(self) -> dict[str, Remembered]:
-        """What has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
+        """Return what has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
         unsaved = self.unsaved()
         self.stored |= unsaved
         return unsaved
 
     def storing_done(self) -> None:
-        """All instructions that were given have been carried out."""
+        """Note that all instructions that were given have been carried out."""
         self._on_disk = dict(self.stored)
 
     def storing_failed(self) -> None:
-        """One of them could not be: of what they were to store nothing is relied upon."""
+        """Note that an instruction failed: of what was to be stored nothing is relied upon."""
         self.stored = dict(self._on_disk)
 
 
@@ -266,16 +266,16 @@ class Newcomers:
     attended: int = -1
 
     def sealed(self, slot: int) -> None:
-        """A slot is sealed: its message, which is about to leave, tells everybody who waits."""
+        """Note that a slot is sealed: its message, which is about to leave, tells everybody who waits."""
         self.attended = slot
         self.waiting.clear()
 
     def missed(self) -> None:
-        """Time has passed in which nothing was heard, or read."""
+        """Note that time has passed in which nothing was heard, or read."""
         self.attended = -1
 
     def due(self, view: NetworkView, slot: int, at_ns: int) -> tuple[str, ...]:
-        """Whom to tell now what is remembered after the exchange of a slot; in the order of their numbers."""
+        """Return whom to tell now what is remembered after the exchange of a slot, in the order of their numbers."""
         if not (self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)):
             return ()
         near = [view.names[number] for number in sorted(view.links(slot + 1))]

@@ -61,36 +61,39 @@ class NetworkView:
         return most_bytes(len(self.names), len(self.regions), self.form)
 
     def number(self, name: str) -> int | None:
-        """Of a server by its name; None for a stranger."""
+        """Return the number of a server by its name; None for a stranger."""
         return self.names.index(name) if name in self.names else None
 
     def seals(self, slot: int) -> int:
-        """When a slot takes no more check-ins."""
+        """Return when a slot accepts no more check-ins."""
         return self.clock.closes(slot) + self.grace_ns
 
     def sends(self, slot: int) -> int:
-        """When the own message leaves, however soon it is ready."""
+        """Return when the own message leaves, however soon it is ready."""
         return self.seals(slot) + self.send_offset_ns
 
     def ends(self, slot: int) -> int:
-        """When neighbours are not waited for any longer."""
+        """Return when neighbours are not waited for any longer."""
         return self.seals(slot) + self.deadline_ns
 
     def next_seal(self, at_ns: int) -> int:
-        """The first slot that is not sealed yet at a time."""
+        """Return the first slot that is not sealed yet at a time."""
         return self.clock.slot_of(at_ns - self.grace_ns)
 
 
 @dataclass(frozen=True)
 class Revision:
-    """make_server: a server that knows nothing yet, as this revision describes it, and spends from an account."""
+    """One revision of the network.
+
+    make_server  makes a server that knows nothing yet, as this revision describes it, and spends from an account
+    """
 
     view: NetworkView
     make_server: Callable[[Account | None], Server]
 
 
 def go_on(revision: Revision, state: bytes, before: Revision | None, account: Account | None) -> tuple[Server, str]:
-    """A server with a saved state, as far as that fits this revision, and a sentence on it.
+    """Return a server with a saved state, as far as that fits this revision, and a sentence on it.
 
     before  the revision under which the state was saved, if that is another one
     """
@@ -113,7 +116,7 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
 
 
 def begin_horizon(server: Server) -> str:
-    """If its account is in another horizon than a server, let it sample for that one; then a sentence on it."""
+    """Let a server sample for its account's horizon, if that is a new one; return a sentence on it, or nothing."""
     account = server.account
     if account is None or account.own.span_ns is not None or server.horizon == account.first_slot:
         return ""
