@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import HASH_BYTES, NotTaken
+from dpcrowd.node.collect import HASH_BYTES, NotTaken, checkins_record
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "SECONDS",
     "Batch",
     "BodyRefused",
+    "HashedPart",
     "RefusedRow",
     "Zoned",
     "are_plain",
@@ -65,6 +66,7 @@ LAST_NS = 2**63 - 1
 MILLISECOND = 1_000_000
 SECONDS = range(978_307_200, 4_102_444_800)
 """From 2001 to 2100 in seconds. As milliseconds, these are days of January and February 1970, which nobody means."""
+_LARGEST_HASH = 1 << 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -97,6 +99,16 @@ class BodyRefused(Exception):
         self.text = text
 
 
+@dataclass(frozen=True, repr=False)
+class HashedPart:
+    """Rows of one slot: their numbers in the batch, as they are counted, and as the journal keeps them."""
+
+    rows: list[int]
+    users: list[bytes]
+    regions: list[int]
+    record: bytes
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """The check-ins of a body that are well formed, in their order.
@@ -120,12 +132,22 @@ class Batch:
     def __repr__(self) -> str:
         return "Batch(...)"  # a log line that formats a batch must not show anybody
 
-    def part(self, rows: Sequence[int] | NDArray[np.intp]) -> tuple[list[bytes], list[int]]:
-        """Return users and regions of some rows, which are in ascending order."""
-        if len(rows) == len(self.users):
-            return self.users, self.regions
-        places = rows.tolist() if isinstance(rows, np.ndarray) else rows
-        return [self.users[place] for place in places], [self.regions[place] for place in places]
+    def hashed(self, rows: NDArray[np.intp], key: bytes, keep: float = 1.0) -> HashedPart:
+        """Return the rows of one slot, which are in ascending order, with users as hashes by the slot's key.
+
+        keep  the part of the users that is counted, chosen by their hashes, where load is shed; 1: all
+        """
+        numbers: list[int] = rows.tolist()
+        users, regions = self.users, self.regions
+        if len(numbers) < len(users):
+            users, regions = [users[row] for row in numbers], [regions[row] for row in numbers]
+        hashes = hash_users(users, key)
+        if keep < 1.0:
+            below = int(keep * _LARGEST_HASH)
+            places = [place for place, user in enumerate(hashes) if int.from_bytes(user[:8], "little") < below]
+            numbers, regions = [numbers[place] for place in places], [regions[place] for place in places]
+            hashes = [hashes[place] for place in places]
+        return HashedPart(numbers, hashes, regions, checkins_record(hashes, regions))
 
     def in_body(self, refused: Iterable[RefusedRow]) -> list[RefusedRow]:
         """Return refused rows by their numbers in the body, together with those that were refused before, in order."""

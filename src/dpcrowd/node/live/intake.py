@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -29,13 +28,12 @@ from dpcrowd.node.collect import (
     Collector,
     HashedRows,
     NotTaken,
-    checkins_record,
     count_distinct,
     counts_record,
     names_record,
     replay,
 )
-from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
+from dpcrowd.node.ingest.batch import Batch, HashedPart, RefusedRow, slots_of
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
@@ -44,7 +42,6 @@ __all__ = ["Intake", "Writer"]
 
 _ATTEMPTS = 3
 _SEALED_KNOWN = 100
-_LARGEST_HASH = 1 << 64
 
 _STEP = 10_000  # rows that are hashed and counted in one go: some milliseconds
 _MOST_WAITING = 10_000
@@ -54,16 +51,6 @@ _hashers = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-hash")
 SlotRows = dict[int, NDArray[np.intp]]
 SlotRecord = tuple[int, bytes]
 """A slot and a record of the journal."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Rows of one slot: their numbers in the batch, as they are counted, and as the journal keeps them."""
-
-    rows: list[int]
-    users: Sequence[bytes]
-    regions: Sequence[int]
-    record: bytes
 
 
 class Intake:
@@ -171,7 +158,7 @@ class Intake:
         self.taken += len(batch) - len(refused)
         return batch.in_body(refused)
 
-    async def _count(self, collector: Collector, slot: int, part: _Part) -> list[int]:
+    async def _count(self, collector: Collector, slot: int, part: HashedPart) -> list[int]:
         """Count the rows of a slot, in steps, so that many rows do not keep other requests waiting.
 
         Gives the rows that are not among the slot's counts, because it was sealed in between.
@@ -235,7 +222,7 @@ class Intake:
 
     async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
-    ) -> tuple[SlotRows, dict[int, _Part], list[RefusedRow]]:
+    ) -> tuple[SlotRows, dict[int, HashedPart], list[RefusedRow]]:
         """Return the rows of each slot, hashed with the keys of these slots, all open now, and the refused rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
@@ -254,7 +241,7 @@ class Intake:
             )
             keys = {slot: key for slot in slots if (key := await self._key(slot)) is not None}
             if len(keys) == len(slots):
-                hashing = partial(self._hashed, batch, slots, keys)
+                hashing = partial(self._hash, batch, slots, keys)
                 many = len(batch) > _STEP
                 parts = await asyncio.get_running_loop().run_in_executor(_hashers, hashing) if many else hashing()
                 if all(slot > self._collector.sealed for slot in slots):
@@ -263,20 +250,9 @@ class Intake:
         opens = rfc3339(self._clock.opens(self.sealed + 1))
         raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
-    def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
-        """Hash the users, in a thread if there are many; where load is shed, keep the users below the public rate."""
-        parts = {}
-        for slot, rows_of_slot in slots.items():
-            names, regions = batch.part(rows_of_slot)
-            users: Sequence[bytes] = hash_users(names, keys[slot])
-            rows, keep = rows_of_slot.tolist(), self._keep_of(slot)
-            if keep < 1.0:
-                below = int(keep * _LARGEST_HASH)
-                places = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
-                rows, regions = [rows[place] for place in places], [regions[place] for place in places]
-                users = [users[place] for place in places]
-            parts[slot] = _Part(rows, users, regions, checkins_record(users, regions))
-        return parts
+    def _hash(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, HashedPart]:
+        """Hash the users of each slot with its key; in a thread, if there are many."""
+        return {slot: batch.hashed(rows, keys[slot], self._keep_of(slot)) for slot, rows in slots.items()}
 
     async def _key(self, slot: int) -> bytes | None:
         """Return the key with which the users of a slot are hashed; None if the slot is over."""

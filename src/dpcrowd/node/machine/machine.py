@@ -489,7 +489,7 @@ class Machine:
             checked = checked or self._check(number, message_slot, payload)
         except MessageRefused as refused:
             return [*instructions, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
-        exchange.take(sender, checked, payload)
+        exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
         return [*instructions, *self._fuse()] if exchange.complete else instructions
 

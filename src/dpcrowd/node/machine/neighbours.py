@@ -48,10 +48,6 @@ class Exchange:
         """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
         return self.sent and self.expected <= self.heard.keys()
 
-    def take(self, name: str, heard: CheckedMessage, payload: bytes) -> None:
-        self.heard[heard.body.server] = heard.message
-        self.payloads[name] = payload
-
     def fuse(self, server: Server) -> tuple[Release, list[int]]:
         """Return the release of the server's open slot, and the numbers of neighbours whose messages were left out.
 
