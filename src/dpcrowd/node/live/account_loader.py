@@ -29,7 +29,7 @@ class AccountLoader:
         self._storage, self._slots, self._storage_log = storage, slots, storage_log or StorageLog()
         self._steps = ClockSteps()
         self._waiting: deque[tuple[int, int]] = deque()
-        self._told = ""
+        self._shortage_logged = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
         """Note that the clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
@@ -41,7 +41,7 @@ class AccountLoader:
     @property
     def short(self) -> bool:
         """Whether the budget allowed no sample when it was asked last."""
-        return bool(self._told)
+        return bool(self._shortage_logged)
 
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
@@ -65,7 +65,7 @@ class AccountLoader:
             text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
             log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
             return account
-        self._tell(allowance)
+        self._log_shortage(allowance)
         return account
 
     def _book(self) -> None:
@@ -73,11 +73,11 @@ class AccountLoader:
             self._steps = self._storage.ledger.set_clock(*self._waiting[0], self._steps)
             self._waiting.popleft()
 
-    def _tell(self, allowance: Allowance) -> None:
+    def _log_shortage(self, allowance: Allowance) -> None:
         """Log once when sampling ends for want of budget, or for another reason, and once when it can go on."""
         whose = allowance.promise.network if allowance.is_short else ""
-        before, self._told = self._told, "over" if allowance.is_over else whose
-        if self._told == before:
+        before, self._shortage_logged = self._shortage_logged, "over" if allowance.is_over else whose
+        if self._shortage_logged == before:
             return
         if allowance.is_short:
             log.warning("no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})

@@ -32,7 +32,7 @@ class Certificates:
 
     def __init__(self, node: NodeConfig) -> None:
         self._own: tuple[Expiry, ...] = ()
-        self._told: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
+        self._reported: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
         self.read(node)
 
     def read(self, node: NodeConfig) -> None:
@@ -49,7 +49,7 @@ class Certificates:
             except BadInput as error:  # a start refuses such a file; a node that runs has the one before in use
                 log.error(str(error), extra={"event": "certificate"})
         self._own = tuple(expiries)
-        self._told.clear()
+        self._reported.clear()
 
     @property
     def expires(self) -> int:
@@ -97,9 +97,9 @@ class Certificates:
         news = []
         for one in self.known(said):
             state, kind = (one.at, day, one.over(now)), (one.holder, one.name)
-            if self._told.get(kind) == state:
+            if self._reported.get(kind) == state:
                 continue
-            self._told[kind] = state
+            self._reported[kind] = state
             problem = one.problem(now)
             if problem is not None:
                 news.append((one, problem))

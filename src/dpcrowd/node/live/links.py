@@ -57,7 +57,7 @@ class LinkState:
         except TransportFailed as failure:
             if asked.required:
                 raise
-            text = "no links to neighbours, next try with the next slot: %s"
+            text = "the links to neighbours could not be opened; they are tried again with the next slot: %s"
             log.error(text, failure, extra={"event": "links-failed"})
 
     async def _open(

@@ -80,7 +80,7 @@ def _time(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     if isinstance(record.msg, BaseException):  # uvicorn logs exceptions as messages
-        return _said(record.msg)
+        return _safe_text(record.msg)
     return record.getMessage()
 
 
@@ -98,10 +98,10 @@ def _failure(record: logging.LogRecord) -> dict[str, str]:
         return {}
     frames = extract_tb(error.__traceback__)[-8:]
     place = " > ".join(f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames)
-    return {"error": _said(error), "place": place}
+    return {"error": _safe_text(error), "place": place}
 
 
-def _said(error: BaseException) -> str:
+def _safe_text(error: BaseException) -> str:
     """Return an error's text where that is safe: our own errors and the system's never repeat what a user sent."""
     if isinstance(error, DpcrowdError):
         return str(error)

@@ -35,7 +35,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
         revisions = current_revision(node, network, time.time_ns())
-        _tell_damage(storage.journal, revisions.current)
+        _log_damage(storage.journal, revisions.current)
         live = LiveNode(
             node,
             revisions.current,
@@ -53,7 +53,7 @@ def open_node(path: Path) -> Iterator[LiveNode]:
         yield live
 
 
-def _tell_damage(journal: Journal, network: NetworkConfig) -> None:
+def _log_damage(journal: Journal, network: NetworkConfig) -> None:
     """Log damaged files. Of records nothing is said: how they end tells whether somebody checked in."""
     for opens_ns in journal.damaged:
         slot, path = network.clock().slot_of(opens_ns), journal.folder / f"{opens_ns}.slot"

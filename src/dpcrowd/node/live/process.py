@@ -120,8 +120,8 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
             signal.signal(number, lambda *_, handler=handler: loop.call_soon_threadsafe(handler))
     with open_node(path) as live:
         check_port(node)  # after the folder: a second start of the same node is told of the first one
-        ready = asyncio.create_task(_tell_when_ready(node))
-        reloading = asyncio.create_task(_reload_when_told(live, ready, hung_up))
+        ready = asyncio.create_task(_notify_when_ready(node))
+        reloading = asyncio.create_task(_reload_on_signal(live, ready, hung_up))
         try:
             await live.run(stop)
         except TransportFailed as error:
@@ -131,7 +131,7 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
             ready.cancel()
 
 
-async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
+async def _reload_on_signal(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
     """Reload at every SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
     await ready
     while True:
@@ -183,7 +183,7 @@ def check_port(node: NodeConfig) -> None:
             ) from None
 
 
-async def _tell_when_ready(node: NodeConfig) -> None:
+async def _notify_when_ready(node: NodeConfig) -> None:
     """Tell systemd when the API answers: by then the transport is open, too."""
     host, port = node.listen.http_address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -121,7 +121,7 @@ def read_changes(running: Running, now: datetime) -> Changes:
     """Read all files; `BadInput` says what is wrong with one of them."""
     current = running.config
     new = current if running.path is None else load_node(running.path)
-    accepted, waiting = _sorted_out(current, new)
+    accepted, waiting = _split_changes(current, new)
     config = msgspec.structs.replace(
         current, tokens=new.tokens, log=msgspec.structs.replace(current.log, level=new.log.level)
     )
@@ -150,7 +150,7 @@ def _next_revision(running: Running) -> NetworkConfig | None:
     return following
 
 
-def _sorted_out(current: NodeConfig, new: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_changes(current: NodeConfig, new: NodeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of settings that differ: those that can be used now, and those that need a restart."""
     names = list(_differences(current, new))
     waiting = tuple(name for name in names if _needs_restart(name, current, new))
@@ -308,7 +308,7 @@ class Renewing(NodeService):
         sentences = []
         self.config = changes.config
         if changes.taken:
-            sentences.append(f"Taken from node.toml: {', '.join(changes.taken)}.")
+            sentences.append(f"Changed by node.toml: {', '.join(changes.taken)}.")
             for text in changes.config.warnings():
                 log.warning(text, extra={"event": "configuration"})
         if "log.level" in changes.taken:
@@ -316,7 +316,7 @@ class Renewing(NodeService):
         if "tokens.read" in changes.taken:
             self.broadcast.end_streams()  # whoever may still read opens another one
         if changes.left:
-            sentences.append(f"Not taken, since a change needs a restart: {', '.join(changes.left)}.")
+            sentences.append(f"Not changed, since that needs a restart: {', '.join(changes.left)}.")
         return sentences
 
     def _take_https(self, context: ssl.SSLContext) -> str:

@@ -90,7 +90,7 @@ class NodeService:
     def _accepts(self, kind: str) -> None:
         accepts = self.config.ingest.accepts
         if accepts != kind:
-            raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+            raise NotTaken("off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
         # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.

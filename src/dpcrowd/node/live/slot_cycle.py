@@ -235,7 +235,7 @@ class Timekeeper:
             self._disturbed()
         if change.moved_ns:
             way = "ahead" if change.moved_ns > 0 else "back"
-            text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back the sooner."
+            text = "the clock was set %s by %.1f s; no slot is drawn twice, and no budget comes back sooner."
             log.error(text, way, abs(change.moved_ns) / 1e9, extra={"event": "clock"})
             self._wake()
         if change.still_ns:

@@ -575,7 +575,7 @@ class Machine:
         """
         match failed:
             case do.TakeOver(revision, slot):
-                text = f"revision {revision} cannot take over yet, next try with the next slot: {text}"
+                text = f"revision {revision} cannot take over yet; it is tried again with the next slot: {text}"
                 return [Report("revision", text, grave=True), do.Link(slot), do.CountSlot(slot, None)]
             case do.BookLoss() | do.LookBack() | do.StoreReturn():
                 self._returning = None
