@@ -300,7 +300,7 @@ MUTANTS = (
     Mutant(
         "word-not-waited-for",
         "node/machine/trust.py",
-        "(self.settled or (self.listened and not self.words))",
+        "(self.settled or (self.listened and not self.claims))",
         "(self.settled or self.listened)",
         "An old copy samples before the proof of what it has lost can be there.",
         ("unit/node/machine/test_proofs.py", "unit/node/machine/test_rollback.py"),

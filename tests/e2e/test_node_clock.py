@@ -140,7 +140,7 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
             again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
             end_slot(again, slot)
-            sealed = await again.count(CountSlot(slot, tuple(network.regions)), clock.now())
+            sealed = await again.counting.count(CountSlot(slot, tuple(network.regions)), clock.now())
             assert sealed.counts is not None
             assert sealed.counts.tolist() == [50, 0]
             again.executor.close()

@@ -4,15 +4,15 @@ A node tells its ledger's counter in every message, and neighbours echo the high
 in which they first heard it. After a start the node samples only when a neighbour has vouched for it: one that
 remembers the node from before, and echoes no more than the node itself knows, shows that nothing is lost.
 
-One that echoes more says that something is lost. Organisations do not trust one another: its word alone would let it
-stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
+One that echoes more claims that something is lost. Organisations do not trust one another: its claim alone would let
+it stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
 waits until the operator has confirmed the loss. A neighbour sends the proof with its echo when the node's last message
 told less than it remembers, or when it has not heard of the node in the slot before.
 
-A word without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
+A claim without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
 The node samples only when an exchange of slot h or later is over, so that all have had their say, whoever was quick to
-vouch. If somebody has said "more" by then, or says so later, it does not sample until an exchange of slot h + 2 or
-later is over. Then the word is worth nothing in this life, and who gave it cannot vouch either; a proof counts at any
+vouch. If a neighbour has claimed more by then, or does so later, it does not sample until an exchange of slot h + 2 or
+later is over. Then the claim is worth nothing in this life, and its sender cannot vouch either; a proof counts at any
 time. So a liar costs two slots after a start, and nothing later.
 
 Why an old copy is exposed in time. Say that an honest neighbour remembers more than the copy knows, and is heard in
@@ -88,7 +88,7 @@ __all__ = ["Trust", "distrust", "needs_operator"]
 _REMEMBERED = 1000
 _PATIENCE = 2
 _MOST_UNPROVEN = 1 << 40
-"""Nobody counts on from more than this on a mere word: it is a sample a second for thirty thousand years."""
+"""Nobody counts on from more than this on a mere claim: it is a sample a second for thirty thousand years."""
 
 Verdict = Literal["lost", "unproven"]
 
@@ -103,9 +103,9 @@ class Trust:
     since     the first slot whose messages can vouch; None before the start
     first     the earliest slot of a message that could vouch
     listened  whether all have had their say since then
-    words     neighbours that say more without proof, and how much
+    claims    counters beyond the ledger's that neighbours echo without proof, by name
     settled   whether the time to prove them is over
-    spoken    neighbours that have said what they remember between the start and the next seal
+    spoken    neighbours that have sent what they remember between the start and the next seal
     paid_in   slots of the last samples of this life, newest last
     complete_until  the last slot up to which the ledger was known to be complete; -1: never
     complete_ahead  the same by a clock that was ahead and has come back since; -1: there was none
@@ -117,7 +117,7 @@ class Trust:
     shown_by: str = "a neighbour"
     since: int | None = None
     first: int | None = None
-    words: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, int] = field(default_factory=dict)
     spoken: set[str] = field(default_factory=set)
     complete_until: int = -1
     complete_ahead: int = -1
@@ -130,22 +130,22 @@ class Trust:
 
     @property
     def may_sample(self) -> bool:
-        return self.vouched and self.lost_at is None and (self.settled or (self.listened and not self.words))
+        return self.vouched and self.lost_at is None and (self.settled or (self.listened and not self.claims))
 
     @property
     def lost_at(self) -> int | None:
         """The counter of a loss that only the operator can confirm.
 
-        A word without proof is one only if nobody vouches: it may be true, of a key that is no longer pinned.
+        A claim without proof is one only if nobody vouches: it may be true, of a key that is no longer pinned.
         """
         if self.shown_at is not None:
             return self.shown_at
-        return max(self.words.values(), default=None) if self.settled and not self.vouched else None
+        return max(self.claims.values(), default=None) if self.settled and not self.vouched else None
 
     @property
     def lost_by(self) -> str:
         """The neighbour that remembers this many."""
-        return self.shown_by if self.shown_at is not None else max(self.words, key=self.words.__getitem__, default="")
+        return self.shown_by if self.shown_at is not None else max(self.claims, key=self.claims.__getitem__, default="")
 
     @property
     def nobody_remembers(self) -> bool:
@@ -157,7 +157,7 @@ class Trust:
         self.since = last if last >= following - 1 else following
         self.listened = self.settled = self.vouched
         self.first = None
-        self.words.clear()
+        self.claims.clear()
         self.spoken.clear()
 
     def doubt(self, last: int, following: int) -> None:
@@ -202,7 +202,7 @@ class Trust:
             return self._note_loss(who, proof[1])
         if echoed is not None and self._is_unknown(*echoed):
             return self._note_unproven(who, echoed[1])
-        if slot is not None and fresh and who not in self.words:
+        if slot is not None and fresh and who not in self.claims:
             self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
         return None
 
@@ -217,14 +217,14 @@ class Trust:
         anew = self.shown_at is None
         self.shown_by = who if counter > (self.shown_at or 0) else self.shown_by
         self.shown_at = max(counter, self.shown_at or 0)
-        self.words = {who: count for who, count in self.words.items() if count > self.shown_at}
+        self.claims = {who: count for who, count in self.claims.items() if count > self.shown_at}
         return "lost" if anew else None
 
     def _note_unproven(self, who: str, counter: int) -> Verdict | None:
         if self.shown_at is not None and counter <= self.shown_at:
             return None  # somebody has proven it
-        anew = who not in self.words
-        self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
+        anew = who not in self.claims
+        self.claims[who] = min(max(counter, self.claims.get(who, 0)), _MOST_UNPROVEN)
         return "unproven" if anew and self.settled else None
 
     def before_seal(self, neighbours: Iterable[str]) -> None:
@@ -242,7 +242,7 @@ class Trust:
         unproven: list[str] = []
         if not self.settled and self.first is not None and slot >= self.first:
             self.listened, self.settled = True, slot >= self.first + _PATIENCE
-            unproven = sorted(self.words) if self.settled else []
+            unproven = sorted(self.claims) if self.settled else []
         self.note_message(slot)
         return unproven
 
@@ -276,7 +276,7 @@ class Trust:
         self.counter, self.complete_until = counter, told
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
-        self.words.clear()
+        self.claims.clear()
         self.paid_in.clear()
 
 
