@@ -18,10 +18,8 @@ import msgspec
 
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
+from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
 from dpcrowd.node.ingest.bodies import decode_checkins
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
 from dpcrowd.node.slots import SECOND, SlotClock
 
 ROWS, CALLS, ROUNDS = 1_000, 20, 30

@@ -34,8 +34,8 @@ from pathlib import Path
 import live
 import numpy as np
 
+from dpcrowd.node.build import make_view
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.live.build import make_view
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles

@@ -22,10 +22,10 @@ from dpcrowd.demo.files import free_ports
 from dpcrowd.node.config import load_network, token_hash
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.samples import sample_network, sample_node
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.identity import KeyFolder
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
+from dpcrowd.node.slots import rfc3339
 
 __all__ = ["HOST", "TOKEN", "Relays", "Server", "Trial", "make_trial_network", "until"]
 

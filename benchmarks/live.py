@@ -22,10 +22,9 @@ from dpcrowd.demo.node_client import NodeClient
 from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
 from dpcrowd.node.config import load_network, token_hash
 from dpcrowd.node.config.samples import sample_network, sample_node
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
-from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.slots import SlotClock, rfc3339
 
 __all__ = [
     "TOKEN",

@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "pay-after-send",
         "node/machine/machine.py",
-        "return [*done, *self._open_exchange(at_ns, slot, message)]",
-        "return [*self._open_exchange(at_ns, slot, message), *done]",
+        "return [*instructions, *self._open_exchange(at_ns, slot, message)]",
+        "return [*self._open_exchange(at_ns, slot, message), *instructions]",
         "A message leaves before its payment is durable: after a crash the slot is drawn again, and paid once.",
         ("unit/node/machine/test_machine.py",),
     ),
@@ -204,15 +204,15 @@ MUTANTS = (
     Mutant(
         "unpaid-draw-is-told",
         "node/machine/machine.py",
-        "return [*done, *rest[: max(place - 1, 0)], *self._undraw(at_ns, left.slot)]",
-        "return [*done, *rest]",
+        "return [*instructions, *rest[: max(place - 1, 0)], *self._undraw(at_ns, dropped.slot)]",
+        "return [*instructions, *rest]",
         "A sample whose payment failed leaves all the same.",
         ("unit/node/machine/test_storage.py",),
     ),
     Mutant(
         "late-message-accepted",
         "node/machine/machine.py",
-        "if exchange is None or said < exchange.slot:",
+        "if exchange is None or message_slot < exchange.slot:",
         "if exchange is None:",
         "What a neighbour said of an earlier slot is fused into the present one.",
         ("unit/node/machine/test_messages.py",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "second-message-ignored",
         "node/machine/machine.py",
-        "if same_words(exchange.payloads[sender], payload):",
+        "if same_content(exchange.payloads[sender], payload):",
         "if True:",
         "A neighbour that says two different things of one slot is not exposed.",
         ("unit/node/machine/test_messages.py",),
@@ -244,8 +244,8 @@ MUTANTS = (
     Mutant(
         "released-before-stored",
         "node/machine/machine.py",
-        "done += [do.StoreRelease(release, state, heard, counters, self.trust.complete_until), do.Publish(release)]",
-        "done += [do.Publish(release), do.StoreRelease(release, state, heard, counters, self.trust.complete_until)]",
+        "[*refusals, store, do.Publish(release),",
+        "[*refusals, do.Publish(release), store,",
         "Readers see an estimate that a crash takes back.",
         ("unit/node/machine/test_machine.py", "unit/node/machine/test_storage.py"),
     ),
@@ -275,11 +275,11 @@ MUTANTS = (
     ),
     Mutant(
         "absurd-sample-fused",
-        "node/machine/gate.py",
-        "if view.population is not None and not plausible(heard.message, view.population, view.coarsest):",
+        "node/wire.py",
+        "if population is not None and not plausible(message, population, coarsest):",
         "if False:",
         "One broken neighbour drags the estimate anywhere.",
-        ("unit/node/machine/test_gate.py",),
+        ("unit/node/test_wire_plausible.py",),
     ),
     Mutant(
         "stale-message-vouches",
@@ -292,15 +292,15 @@ MUTANTS = (
     Mutant(
         "liar-believed",
         "node/machine/trust.py",
-        "return self._said(who, echoed[1])",
-        "return self._lost(echoed[1])",
+        "return self._note_unproven(who, echoed[1])",
+        "return self._note_loss(echoed[1])",
         "One neighbour's word without proof stops a node for good.",
         ("unit/node/machine/test_proofs.py",),
     ),
     Mutant(
         "word-not-waited-for",
         "node/machine/trust.py",
-        "(self.settled or (self.listened and not self.words))",
+        "(self.settled or (self.listened and not self.claims))",
         "(self.settled or self.listened)",
         "An old copy samples before the proof of what it has lost can be there.",
         ("unit/node/machine/test_proofs.py", "unit/node/machine/test_rollback.py"),
@@ -340,8 +340,8 @@ MUTANTS = (
     Mutant(
         "echo-not-stored",
         "node/machine/neighbours.py",
-        "known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}",
-        "known = {name: self.known[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.known}",
+        "{name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}",
+        "{name: self.known[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.known}",
         "A node vouches by what a crash makes it forget.",
         ("unit/node/machine/test_storage.py",),
     ),
@@ -405,7 +405,7 @@ MUTANTS = (
     ),
     Mutant(
         "draw-again-after-restart",
-        "node/live/build.py",
+        "node/build.py",
         "view, state = revision.view, storage.state()",
         "view, state = revision.view, None",
         "After a restart the draw that was paid for is forgotten, and estimates begin anew.",
@@ -413,7 +413,7 @@ MUTANTS = (
     ),
     Mutant(
         "debts-left-behind",
-        "node/live/build.py",
+        "node/build.py",
         "            account=account,\n",
         "",
         "With a new configuration the scheme begins with a full budget.",
@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     Mutant(
         "unsampled-slot-counted",
-        "node/live/counting.py",
+        "node/live/slot_cycle.py",
         "if ended.obstacle is not None or ended.regions != regions:",
         "if ended.regions != regions:",
         "A slot of which the node has missed too much is sampled anyway.",
@@ -462,8 +462,8 @@ MUTANTS = (
     Mutant(
         "revision-forgets-trust",
         "node/machine/machine.py",
-        "        self.revision, self.server, self.following = taken.revision, server, None\n",
-        "        self.revision, self.server, self.following = taken.revision, server, None\n"
+        "        self.revision, self.server, self.following = stimulus.revision, server, None\n",
+        "        self.revision, self.server, self.following = stimulus.revision, server, None\n"
         "        self.trust = Trust(self.trust.counter)\n",
         "With every revision the node forgets who has vouched, and what neighbours said of their ledgers.",
         ("unit/test_compatibility_dev.py",),
@@ -478,7 +478,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-time-not-told",
-        "node/live/timekeeping.py",
+        "node/live/slot_cycle.py",
         "self._give(on.TimeLost(now))",
         "pass",
         "A snapshot of the machine that is resumed samples although nobody has vouched.",
@@ -494,19 +494,19 @@ MUTANTS = (
     ),
     Mutant(
         "release-not-stored",
-        "node/live/keeper.py",
+        "node/live/executor.py",
         "await self._store_release(instruction)",
         "pass",
         "Estimates, and what neighbours said, are lost with every restart.",
-        ("unit/node/live/test_keeper.py",),
+        ("unit/node/live/test_executor.py",),
     ),
     Mutant(
         "sent-although-not-paid",
-        "node/live/keeper.py",
+        "node/live/executor.py",
         "                return\n            self._meter.carried_out",
         "                continue\n            self._meter.carried_out",
         "After a payment that failed, the message that it was for leaves.",
-        ("unit/node/live/test_keeper.py",),
+        ("unit/node/live/test_executor.py",),
     ),
     Mutant(
         "loss-trusted-before-booked",

@@ -21,7 +21,7 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from dpcrowd.privacy.units import NANO
-from node_support_pair import SECOND, SetClock, last_slot, pair_of_nodes, spent, until
+from node_support_pair import SECOND, SetClock, end_slot, last_slot, pair_of_nodes, spent, until
 
 
 def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -31,7 +31,7 @@ def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pyt
         clock, began = SetClock(), time.monotonic()
         async with pair_of_nodes(tmp_path, clock, length=30) as nodes:
             for jump in range(4):
-                await until(lambda: all(node.keeper.machine.trust.may_sample for node in nodes), "nobody vouches")
+                await until(lambda: all(node.executor.machine.trust.may_sample for node in nodes), "nobody vouches")
                 before = [last_slot(node) for node in nodes]
                 await until(
                     lambda before=before: all(last_slot(n) > b + 2 for n, b in zip(nodes, before, strict=True)),
@@ -127,7 +127,7 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
     async def scenario() -> None:
         clock = SetClock()
         async with pair_of_nodes(tmp_path, clock, length=100) as (a, _):
-            await until(lambda: a.keeper.machine.trust.may_sample and last_slot(a) > 1, "not ready")
+            await until(lambda: a.executor.machine.trust.may_sample and last_slot(a) > 1, "not ready")
             slot = a.clock.slot_of(clock.now()) + 1
             await clock.sleep_until(a.clock.opens(slot))
             await a.take_counts(slot, {0: 50}, clock.now())
@@ -139,11 +139,11 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
             again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
-            again.time.end(slot)
-            sealed = await again.count(CountSlot(slot, tuple(network.regions)), clock.now())
+            end_slot(again, slot)
+            sealed = await again.counting.count(CountSlot(slot, tuple(network.regions)), clock.now())
             assert sealed.counts is not None
             assert sealed.counts.tolist() == [50, 0]
-            again.keeper.close()
+            again.executor.close()
 
     asyncio.run(scenario())
 
@@ -198,7 +198,7 @@ def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) 
                 await a.intake.take_checkins(batch, clock.now())
             assert refused.value.reason == "unavailable"
             await until(lambda: a.clock.slot_of(clock.now()) > slot + 1, "time stands still")
-            sealed = a.keeper.machine.server.slot
+            sealed = a.executor.machine.server.slot
             assert all(opens_ns > a.clock.opens(sealed) for opens_ns in a._storage.journal.pending())
             assert not a.ready()[0]
 

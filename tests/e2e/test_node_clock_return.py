@@ -48,7 +48,7 @@ def test_one_node_whose_clock_was_ahead_goes_on_when_that_is_accepted(
             await until(lambda: last_slot(a) > 3600, "nothing is sealed by the wrong clock")
             clock.ahead -= HOUR
             await until(lambda: "set back by 3600.0 s" in caplog.text, "nobody noticed")
-            sealed = a.keeper.machine.server.slot
+            sealed = a.executor.machine.server.slot
             await until(lambda: not a.ready()[0], "ready")
             (problem,) = a.ready()[1]
             assert "the clock went back by 1 h at 20" in problem
@@ -141,7 +141,7 @@ def test_what_two_nodes_sampled_by_a_clock_that_was_ahead_is_not_sampled_again(
             clock.ahead -= ahead
             await until(lambda: caplog.text.count("set back by 25.0 s") == 2, "nobody noticed")
             wrong = [set(slots(node)) - old for node, old in zip(nodes, before, strict=True)]
-            sealed = [node.keeper.machine.server.slot for node in nodes]
+            sealed = [node.executor.machine.server.slot for node in nodes]
             for node in nodes:
                 assert "stays spent" in await node.accept_clock()
             begun = nodes[0].clock.slot_of(clock.now())
@@ -183,7 +183,7 @@ def test_a_restart_after_it_is_accepted_does_not_wait_again(tmp_path: Path) -> N
                 await node.accept_clock()
         (tmp_path / "keys").rename(tmp_path / "old keys")
         async with pair_of_nodes(tmp_path, clock, length=60, scheme=EVERY_SLOT, epoch_ns=epoch) as (a, b):
-            assert a.keeper.machine.server.slot < 3600
+            assert a.executor.machine.server.slot < 3600
             assert spent_by(a) >= paid
             begun = a.clock.slot_of(clock.now())
             await until(lambda: last_slot(a) > begun, "no release", 20)

@@ -44,11 +44,11 @@ async def _run(files: dict[str, Path], world: World) -> list[list[Any]] | None:
             opened.enter_context(live(path, world.noise(only=number))) for number, path in enumerate(files.values())
         ]
         for node in nodes:
-            node.keeper.machine.trust.vouched = True  # nobody could have spoken before the first slot
+            node.executor.machine.trust.vouched = True  # nobody could have spoken before the first slot
         running = [asyncio.create_task(node.run(stop)) for node in nodes]
         feeding = [asyncio.create_task(_feed(node, number, world)) for number, node in enumerate(nodes)]
         deadline = nodes[0].clock.closes(SLOTS) + 60 * SECOND
-        while any(node.keeper.last is None or node.keeper.last.slot < SLOTS - 1 for node in nodes):
+        while any(node.executor.last is None or node.executor.last.slot < SLOTS - 1 for node in nodes):
             assert time.time_ns() < deadline, "the nodes did not finish their slots"
             assert not any(task.done() for task in running), "a node stopped"
             await asyncio.sleep(0.05)

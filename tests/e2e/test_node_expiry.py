@@ -114,11 +114,11 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert set(left) == {("server", name), ("authority", "dpcrowd authority"), ("neighbour", other)}
                 assert left["server", name] == 0 if name in short else 39 < left["server", name] < 40
                 assert node.expiries() == {other: nodes[other].certificates.expires}
-            await until(lambda: not (a.keeper.machine.present or b.keeper.machine.present), "the link is closed")
+            await until(lambda: not (a.executor.machine.present or b.executor.machine.present), "the link is closed")
             await asyncio.sleep(3)
             for name, node in nodes.items():
                 other = "b" if name == "a" else "a"
-                assert node.keeper.machine.present == set()
+                assert node.executor.machine.present == set()
                 assert await certificates(node) == ()
                 assert (node.links.opened_for is None) == (name in short), (
                     "whose certificate has expired does not even try"
@@ -128,15 +128,15 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert (days_left(await node.metrics())["server", name] < 0) == (name in short)
                 assert any("expired on" in text for text in told(caplog, "server", name)) == (name in short)
                 assert any("expired on" in text for text in told(caplog, "neighbour", other)) == (other in short)
-            slot = a.keeper.last.slot if a.keeper.last is not None else -1
-            await until(lambda: a.keeper.last is not None and a.keeper.last.slot > slot, "a goes on alone")
+            slot = a.executor.last.slot if a.executor.last is not None else -1
+            await until(lambda: a.executor.last is not None and a.executor.last.slot > slot, "a goes on alone")
             for name in short:
                 ends = expire_in(authority, keys[name], LONG)
                 text = await nodes[name].reload()
                 assert "Links are opened anew now, with the server's renewed certificate, which is valid until" in text
                 assert nodes[name].certificates.expires == ends.timestamp()
             await until(
-                lambda: [node.keeper.machine.present for node in (a, b)] == [{"b"}, {"a"}], "the link is there again"
+                lambda: [node.executor.machine.present for node in (a, b)] == [{"b"}, {"a"}], "the link is there again"
             )
             for name, node in nodes.items():
                 other = "b" if name == "a" else "a"
@@ -155,7 +155,7 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
         pins = (tmp_path / "network.toml").read_bytes()
         async with running(files["a"]) as a, running(files["b"]) as b:
             await until(lambda: any("expired on" in text for text in a.ready()[1]), "it has expired")
-            await until(lambda: not (a.keeper.machine.present or b.keeper.machine.present), "the link is closed")
+            await until(lambda: not (a.executor.machine.present or b.executor.machine.present), "the link is closed")
             (text,) = [text for text in a.ready()[1] if "expired on" in text]
             (command,) = re.findall(r"'(dpcrowd keys sign .*?)'", text)
             assert "'dpcrowd node reload'" in text
@@ -165,7 +165,7 @@ def test_what_the_message_advises_brings_the_link_back(tmp_path: Path, capsys: p
             assert "renewed certificate" in await a.reload()
             assert a.certificates.expires > ends.timestamp() + 300 * 86_400
             await until(
-                lambda: (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"}),
+                lambda: (a.executor.machine.present, b.executor.machine.present) == ({"b"}, {"a"}),
                 "the link is there again",
             )
             assert (tmp_path / "network.toml").read_bytes() == pins, "no revision is needed"
@@ -184,12 +184,12 @@ def test_who_is_linked_with_an_expired_certificate_all_the_same_is_parted_with(
         async with running(files["a"]) as a, running(files["b"]) as b, running(files["c"]) as c:
             await until(lambda: b.expiries().keys() == {"a", "c"}, "both have spoken")
             opened = b._transport._links  # type: ignore[attr-defined]
-            b.keeper.machine.expires["a"] = int(time.time()) - 1  # its link is up, whatever TLS thinks of it
+            b.executor.machine.expires["a"] = int(time.time()) - 1  # its link is up, whatever TLS thinks of it
             await until(lambda: b._transport._links not in (opened, None), "handshakes of their own")  # type: ignore[attr-defined]
             everybody = {"a": a, "b": b, "c": c}
             linked = {"a": {"b"}, "b": {"a", "c"}, "c": {"b"}}
             await until(
-                lambda: {name: node.keeper.machine.present for name, node in everybody.items()} == linked,
+                lambda: {name: node.executor.machine.present for name, node in everybody.items()} == linked,
                 "whose certificate is good is back",
             )
             assert any("its link is closed and refused" in text for text in told(caplog, "neighbour", "a"))
@@ -204,13 +204,13 @@ def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.L
     async def scenario() -> None:
         authority, files, keys = network_in(tmp_path, "ab")
         async with running(files["a"]) as a, running(files["b"]) as b:
-            await until(lambda: a.keeper.machine.present == {"b"} and b.keeper.machine.present == {"a"}, "the link")
+            await until(lambda: a.executor.machine.present == {"b"} and b.executor.machine.present == {"a"}, "the link")
             await asyncio.sleep(2.5)  # a link of the start may be made once more, too
             seen: list[bool] = []
             before = a._link_log.change
             a._link_log.change = lambda name, up: (seen.append(up), before(name, up))[1]  # type: ignore[method-assign]
             expire_in(authority, keys["b"], LONG + 86_400)
-            machine, clock = b.keeper.machine, b.clock
+            machine, clock = b.executor.machine, b.clock
             await until(
                 lambda: machine.exchanging is None and 0.3 < (time.time_ns() - clock.epoch_ns) / SECOND % 2 < 0.6,
                 "time enough before the next seal",
@@ -219,7 +219,7 @@ def test_a_renewed_certificate_opens_links_once(tmp_path: Path, caplog: pytest.L
             await until(lambda: seen[-1:] == [True], "the link again")
             await asyncio.sleep(3.0)
             assert seen == [False, True]
-            assert (a.keeper.machine.present, b.keeper.machine.present) == ({"b"}, {"a"})
+            assert (a.executor.machine.present, b.executor.machine.present) == ({"b"}, {"a"})
             await until(lambda: a.expiries() == {"b": b.certificates.expires}, "word of the new certificate")
 
     asyncio.run(scenario())
@@ -240,22 +240,22 @@ def test_a_renewed_key_signs_and_links_between_two_slots(tmp_path: Path) -> None
         async with running(files["a"]) as a:
 
             def signs(key: str) -> bool:
-                return verifier("trial", [[key]])(0, a.keeper.machine.view.sign(b"words"), b"words")
+                return verifier("trial", [[key]])(0, a.executor.machine.view.sign(b"words"), b"words")
 
             finish_renewal(folder, datetime.now(UTC))
-            await until(lambda: a.keeper.machine.exchanging is not None, "a slot whose neighbour is waited for")
-            busy, opened = a.keeper.machine.exchanging, a.links.opened_for
+            await until(lambda: a.executor.machine.exchanging is not None, "a slot whose neighbour is waited for")
+            busy, opened = a.executor.machine.exchanging, a.links.opened_for
             assert busy is not None
             assert f"Links are opened anew after the exchange of slot {busy}" in await a.reload()
             assert signs(old)
             assert a.links.opened_for is opened, "messages of this slot may still come over the links that there are"
             await until(lambda: signs(new), "the new key")
-            assert time.time_ns() >= a.keeper.machine.view.ends(busy)
+            assert time.time_ns() >= a.executor.machine.view.ends(busy)
             assert not signs(old)
             async with running(files["b"]) as b:
                 await until(lambda: b.expiries() == {"a": a.certificates.expires}, "b hears it, over a new link")
                 assert a.certificates.expires > time.time() + LONG
-                assert ("a", "bad-signature") not in b.keeper.refused
+                assert ("a", "bad-signature") not in b.executor.refused
                 assert await certificates(b) == ("a",)
 
     asyncio.run(scenario())

@@ -34,8 +34,8 @@ def test_a_node_whose_folder_is_deleted_says_so_and_pays_nothing(part: str, tmp_
                 await a.take_counts(slot, {0: 5}, clock.now())
             assert refused.value.reason == "unavailable"
             await until(lambda: last_slot(a) > slot + 2, "it does not even estimate from its neighbour")
-            assert a.keeper.machine.trust.counter == paid == a._storage.ledger.counter()
+            assert a.executor.machine.trust.counter == paid == a._storage.ledger.counter()
             assert not a.ready()[0], "it stays so"
-            assert b.keeper.machine.trust.counter > paid, "its neighbour goes on"
+            assert b.executor.machine.trust.counter > paid, "its neighbour goes on"
 
     asyncio.run(scenario())

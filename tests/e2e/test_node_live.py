@@ -68,17 +68,17 @@ async def _keep_counting(nodes: list[LiveNode], stop: asyncio.Event) -> None:
 
 
 def _released(node: LiveNode, after: int = -1) -> bool:
-    return node.keeper.last is not None and node.keeper.last.slot > after
+    return node.executor.last is not None and node.executor.last.slot > after
 
 
 def _knows(node: LiveNode) -> bool:
-    return node.keeper.last is not None and bool(np.isfinite(node.keeper.last.estimate).all())
+    return node.executor.last is not None and bool(np.isfinite(node.executor.last.estimate).all())
 
 
 def _near(node: LiveNode) -> bool:
     """450 and 150 people, each of whom came twice a request and in many requests of a slot, and counts once."""
-    assert node.keeper.last is not None
-    return bool((np.abs(node.keeper.last.estimate - [450, 150]) < [120, 90]).all())
+    assert node.executor.last is not None
+    return bool((np.abs(node.executor.last.estimate - [450, 150]) < [120, 90]).all())
 
 
 def test_check_ins_by_http_become_estimates_of_the_whole_crowd_at_every_server(tmp_path: Path) -> None:
@@ -135,26 +135,26 @@ def test_a_folder_that_was_restored_from_an_old_copy_may_not_sample(tmp_path: Pa
             old = tmp_path / "old"
             async with _running(files["a"]) as a:
                 counting = asyncio.create_task(_keep_counting([a, b, c], stop))
-                await _until(lambda: a.keeper.machine.trust.counter >= 1, "no sample was taken")
+                await _until(lambda: a.executor.machine.trust.counter >= 1, "no sample was taken")
                 # The tool's way: a copy while the node runs.
                 old.mkdir()
                 before = a._storage.backup(old / "dpcrowd.db")
-                await _until(lambda: a.keeper.machine.trust.counter >= before + 2, "no further samples")
-                counter = a.keeper.machine.trust.counter
+                await _until(lambda: a.executor.machine.trust.counter >= before + 2, "no further samples")
+                counter = a.executor.machine.trust.counter
                 await asyncio.sleep(4)
                 stop.set()
                 await counting
             shutil.rmtree(tmp_path / "data-a")
             shutil.move(old, tmp_path / "data-a")
             async with _running(files["a"]) as again:
-                trust = again.keeper.machine.trust
+                trust = again.executor.machine.trust
                 await _until(lambda: trust.lost_at is not None, "nobody noticed the old copy")
                 assert trust.lost_at >= counter > before  # type: ignore[operator]
                 assert not trust.may_sample
                 assert again.ready()[0] is False
                 told = await again.confirm_loss()
                 assert "fully spent" in told
-                assert again.keeper.machine.trust.may_sample
+                assert again.executor.machine.trust.may_sample
                 budget = await again.budget()
                 assert budget.remaining == 0, "the lost time counts as fully spent"
                 with pytest.raises(BadInput, match="no loss"):
@@ -189,10 +189,10 @@ def test_a_new_revision_takes_over_at_its_slot_everywhere(tmp_path: Path) -> Non
             await counting
             for node in nodes:
                 assert node.revision.revision == 2
-                assert node.keeper.last is not None
-                assert node.keeper.last.regions == ("north", "south", "west")
+                assert node.executor.last is not None
+                assert node.executor.last.regions == ("north", "south", "west")
                 # A busy machine may be late; a neighbour that switches a moment earlier has the other digest already.
-                assert {reason for _, reason in node.keeper.refused} <= {"late", "other-configuration"}
+                assert {reason for _, reason in node.executor.refused} <= {"late", "other-configuration"}
                 releases = await node.estimates(0, None, None, 100)
                 slots = [release.slot for release in releases]
                 assert slots == sorted(set(slots))
@@ -233,10 +233,10 @@ def test_a_restart_finds_what_an_older_revision_left(tmp_path: Path) -> None:
                 assert "goes on after slot" in again.found
                 assert "1 new regions" in again.found
                 await _until(lambda: _released(again, start), "no release")
-                assert again.keeper.last is not None
-                west, south, north = again.keeper.last.estimate
+                assert again.executor.last is not None
+                west, south, north = again.executor.last.estimate
                 assert np.isfinite([south, north]).all()
-                assert not np.isfinite(west) or again.keeper.last.sampled
+                assert not np.isfinite(west) or again.executor.last.sampled
             async with _running(files["a"]) as third:
                 assert "new regions" not in third.found
 
@@ -262,9 +262,9 @@ def test_a_timed_link_ends_while_a_node_is_down(tmp_path: Path) -> None:
             async with _running(files["a"]) as again:
                 await _until(lambda: all(_released(node, ends + 1) for node in (again, b, c)), "no releases later")
                 assert {peer.name for peer in (await again.network()).neighbours} == {"b"}
-                assert again.keeper.machine.linked == {"b"}
+                assert again.executor.machine.linked == {"b"}
                 for node in (b, again):
-                    assert {reason for _, reason in node.keeper.refused} <= {"late"}
+                    assert {reason for _, reason in node.executor.refused} <= {"late"}
 
     asyncio.run(scenario())
 
@@ -284,15 +284,15 @@ def test_whoever_forgot_a_revision_takes_it_late(tmp_path: Path) -> None:
             assert "new regions: west" in told
             assert "gone regions: south" in told
             assert (await b.network()).next_digest in told  # type: ignore[operator]
-            await _until(lambda: ("b", "other-configuration") in a.keeper.refused, "a takes what it cannot read")
+            await _until(lambda: ("b", "other-configuration") in a.executor.refused, "a takes what it cannot read")
             told = await a.reload()
             assert f"late: it is valid since slot {start}" in told
             await _until(lambda: a.revision.revision == 2, "a did not take it")
-            refused = dict(a.keeper.refused)
-            last = a.keeper.last.slot if a.keeper.last is not None else -1
+            refused = dict(a.executor.refused)
+            last = a.executor.last.slot if a.executor.last is not None else -1
             await _until(lambda: _released(a, last + 2), "no further releases")
-            assert a.keeper.refused["b", "other-configuration"] == refused["b", "other-configuration"]
-            assert a.keeper.last is not None
-            assert a.keeper.last.regions == ("north", "west")
+            assert a.executor.refused["b", "other-configuration"] == refused["b", "other-configuration"]
+            assert a.executor.last is not None
+            assert a.executor.last.regions == ("north", "west")
 
     asyncio.run(scenario())

@@ -85,9 +85,9 @@ def test_tokens_certificate_and_log_level_change_without_a_restart(trial: Trial,
     done = reload(trial, ONE, admin)  # over HTTPS, whose file is newer than what is served
     assert done.returncode == 0, done.stderr
     assert "network.toml is that of revision 1, which is in use." in done.stdout
-    assert "Taken from node.toml: tokens.checkin, tokens.read, tokens.admin, log.level." in done.stdout
+    assert "Changed by node.toml: tokens.checkin, tokens.read, tokens.admin, log.level." in done.stdout
     assert "New connections get the renewed certificate of HTTPS, which is valid until" in done.stdout
-    assert "Not taken, since a change needs a restart: ingest.capacity." in done.stdout
+    assert "Not changed, since that needs a restart: ingest.capacity." in done.stdout
     assert "Links" not in done.stdout
 
     assert served(trial) != before
@@ -104,7 +104,7 @@ def test_tokens_certificate_and_log_level_change_without_a_restart(trial: Trial,
     done = reload(trial, ONE, "a fresh token for me")
     assert done.stdout == (
         "network.toml is that of revision 1, which is in use. "
-        "Not taken, since a change needs a restart: ingest.capacity.\n"
+        "Not changed, since that needs a restart: ingest.capacity.\n"
     )
     assert len(trial.log(ONE)) == log, "level warning"
     trial.reader = "a token to read"
@@ -144,7 +144,7 @@ def test_a_hangup_reloads_and_a_wrong_file_changes_nothing(trial: Trial, authori
     assert served(trial) == before
     (folder / "https.crt").write_bytes(good)
     process.send_signal(signal.SIGHUP)
-    until(lambda: "Taken from node.toml: tokens.checkin." in trial.log(ONE), "a word on what was taken")
+    until(lambda: "Changed by node.toml: tokens.checkin." in trial.log(ONE), "a word on what was taken")
     assert trial.checkin(ONE, [], token=token).status == 401
     assert trial.checkin(ONE, [], token="a fresh token for check-ins").status == 202
     assert process.poll() is None

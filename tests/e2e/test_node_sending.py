@@ -91,7 +91,7 @@ def test_no_message_leaves_before_its_moment(tmp_path: Path) -> None:
                 if slot % 2:
                     await _feed(a, 1000)
             await _until(lambda: len(sent.left) >= 4, "no messages")
-            view = a.keeper.machine.view
+            view = a.executor.machine.view
             assert view.send_offset_ns == 25_000_000
             assert all(left >= view.sends(slot) for slot, left in sent.left.items())
             assert "dpcrowd_messages_late_total" in await a.operator_metrics()
@@ -109,7 +109,7 @@ def test_a_stop_inside_an_exchange_leaves_no_check_ins_of_its_slot(tmp_path: Pat
             slot = a.clock.slot_of(time.time_ns()) + 1
             await _until(lambda: a.clock.slot_of(time.time_ns()) >= slot, "time stands still")
             await _feed(a, 100)
-            await _until(lambda: a.keeper.machine.exchanging == slot, "the slot was not sealed")
+            await _until(lambda: a.executor.machine.exchanging == slot, "the slot was not sealed")
             assert a._storage.journal.pending()
         node, network = load_pair(files["a"])
         with Storage.open(node.data, network_id=network.id) as storage:

@@ -18,7 +18,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
-from dpcrowd.node.wire import Body
+from dpcrowd.node.wire import Body, CheckedMessage, decode
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.schemes.server import Server
@@ -44,6 +44,22 @@ def fake_sign(number: int) -> Callable[..., bytes]:
 
 def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
     return fake_sign(number)(*parts) == signature
+
+
+def checked(view: NetworkView, number: int, slot: int, payload: bytes) -> CheckedMessage:
+    """A message of a neighbour, checked as a machine with this view does."""
+    return decode(
+        payload,
+        sender=number,
+        digest=view.digest,
+        slot=slot,
+        regions=len(view.regions),
+        form=view.form,
+        verify=view.verify,
+        names=dict(enumerate(view.names)),
+        population=view.population,
+        coarsest=view.coarsest,
+    )
 
 
 def make_view(

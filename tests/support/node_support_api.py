@@ -17,9 +17,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import slots_of
+from dpcrowd.node.ingest.batch import Batch, RefusedRow, slots_of
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 
@@ -72,8 +70,8 @@ class FakeService:
             batch, arrived_ns, CLOCK, grace_ns=5 * SECOND, future_ns=2 * SECOND, sealed=self.collector.sealed
         )
         for slot, rows in slots.items():
-            users, regions = batch.part(rows)
-            self.collector.add(slot, hash_users(users, bytes(32)), regions)
+            part = batch.hashed(rows, bytes(32))
+            self.collector.add(slot, part.users, part.regions)
         return batch.in_body(refused)
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:

@@ -217,7 +217,7 @@ class World:
         if life is not None:
             life.stop.set()
             await asyncio.gather(life.task, return_exceptions=True)
-            self.refused |= {reason for _, reason in life.live.keeper.refused}
+            self.refused |= {reason for _, reason in life.live.executor.refused}
             life.resources.close()
 
     async def restart(self, name: str) -> None:
@@ -339,7 +339,7 @@ class World:
         if life.buried:
             return
         body = body_of(payload)
-        clock, machine = life.live.clock, life.live.keeper.machine
+        clock, machine = life.live.clock, life.live.executor.machine
         for record in body.records:
             sample = life.storage.ledger.sample(clock.opens(body.slot))
             assert sample is not None, "sent before it was paid for"

@@ -14,10 +14,10 @@ from unittest import mock
 import numpy as np
 
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live import node as live_module
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
 from node_support_live import TOKENS

@@ -11,10 +11,10 @@ from typing import Any
 
 from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.config.samples import sample_node
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.live.node import LiveNode
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles

@@ -14,6 +14,7 @@ import numpy as np
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.timing import WallClock
+from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
@@ -87,9 +88,15 @@ async def until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> N
 
 def last_slot(node: LiveNode) -> int:
     """The last slot that a node has released in this life."""
-    return -1 if node.keeper.last is None else node.keeper.last.slot
+    return -1 if node.executor.last is None else node.executor.last.slot
 
 
 def spent(node: LiveNode) -> int:
     """Nano-epsilon of all payments in a node's ledger."""
     return node._storage.ledger.total_spent()
+
+
+def end_slot(node: LiveNode, slot: int) -> None:
+    """The grace of a slot is over now, whatever the clock says."""
+    node.counting.end(slot, tuple(node.revision_of(slot).regions))
+    node.executor.give(on.SlotEnded(node._wall.now(), slot))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpcrowd.node.wire import VERSION, Body, Heard, Record, decode, record_of
+from dpcrowd.node.wire import VERSION, Body, CheckedMessage, Record, decode, record_of
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 
@@ -27,7 +27,7 @@ def info(regions: int = REGIONS, form: str = "diagonal", **other: Any) -> InfoMe
         info_mat = (half @ half.T)[None]
     information = info_mat if form == "diagonal" else np.diagonal(info_mat, axis1=1, axis2=2)
     fields = {"info_vec": information * vector, "info_mat": info_mat, "prior": np.nextafter(vector, np.inf)}
-    known = (np.arange(regions) % 2 == 0)[None, :]
+    known = (np.arange(regions) % 2 == 0)[None, :] | (form == "matrix")  # full matrices: of all regions, or of none
     return InfoMessages(np.ones(1, dtype=np.bool_), **{**fields, "prior_known": known, **other})
 
 
@@ -53,7 +53,7 @@ def body(message: InfoMessages | None = None, **other: Any) -> Body:
     return Body(**{**fields, **other})
 
 
-def read(payload: bytes, *, regions: int = REGIONS, form: str = "diagonal") -> Heard:
+def read(payload: bytes, *, regions: int = REGIONS, form: str = "diagonal") -> CheckedMessage:
     return decode(
         payload,
         sender=SENDER,

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest, load_pair
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
-from dpcrowd.node.live.horizon import declare_promise
-from dpcrowd.node.machine.gate import check
+from dpcrowd.node.live.decisions import declare_promise
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
+from node_support import checked
 from project_support import TESTS
 
 FIXTURES = TESTS / "fixtures"
@@ -72,6 +72,6 @@ def test_messages_are_understood(folder: Path) -> None:
     for name, slot, has_sample in (("heartbeat", 35233, False), ("sample", 35238, True)):
         payload = (folder / "messages" / f"{name}.msgpack").read_bytes()
         assert peek(payload) == (slot, view.digest)
-        heard = check(view, sender, slot, payload)
+        heard = checked(view, sender, slot, payload)
         assert heard.body.server == sender
         assert (heard.message is not None) == has_sample

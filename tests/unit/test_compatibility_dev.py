@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import digest, load_pair, parse_network
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
-from dpcrowd.node.machine.gate import check
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
 from dpcrowd.schemes.server import Server
-from node_support import body_of
+from node_support import body_of, checked
 from node_support_folder import Life, make_hub, start
 from node_support_virtual import SECOND, SetClock, VirtualLoop, run_virtually
 from node_support_world import AgreedNoise
@@ -246,7 +245,7 @@ def test_messages_are_understood(folder: Path, kind: str) -> None:
     payload = (folder / "messages" / f"{kind}.msgpack").read_bytes()
     slot, under = peek(payload)
     assert under == view.digest
-    heard = check(view, sender, slot, payload)
+    heard = checked(view, sender, slot, payload)
     assert heard.body.server == sender
     assert heard.body.expires > 1_800_000_000
     assert heard.message is not None or kind in ("heartbeat", "proofs", "since", "after")

@@ -18,7 +18,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
 from dpcrowd.node.config import load_pair, token_hash
-from dpcrowd.node.live.keeper import FLOOD, STRANGER
+from dpcrowd.node.live.executor import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
 from dpcrowd.node.storage.failures import StorageFailed
 from dpcrowd.node.transport.caller import Reason
@@ -30,7 +30,7 @@ FAILURES = (DOCS / "failures.md").read_text(encoding="utf-8")
 OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
 
 # The place of the reason among the arguments of whatever refuses or reports.
-MESSAGES = {"Refused": 0, "RefuseMessage": 2}
+MESSAGES = {"MessageRefused": 0, "RefuseMessage": 2}
 REQUESTS = {
     "NotTaken": 0,
     "RowsNotTaken": 0,
@@ -107,7 +107,7 @@ def test_every_event_of_the_log_is_explained() -> None:
 
 def test_every_reason_of_a_refused_message_is_explained() -> None:
     """Nor is a reason explained that no longer exists."""
-    reasons = words(MESSAGES, "wire", "machine") | {STRANGER, FLOOD}
+    reasons = words(MESSAGES, "wire.py", "machine") | {STRANGER, FLOOD}
     assert {"late", "replay", "bad-signature", "other-configuration", "absurd"} <= reasons
     assert table("Messages that are refused") == reasons
 

@@ -77,7 +77,7 @@ class Decision:
 
 def new_horizon(file: Path) -> Decision:
     """Prepare a new horizon of a finite guarantee for pinned users; the node has to be stopped."""
-    from dpcrowd.node.live.horizon import horizon_text, paid_before
+    from dpcrowd.node.live.decisions import horizon_text, paid_before
     from dpcrowd.privacy.account import EVER
     from dpcrowd.privacy.allowance import new_horizon_by_revision
 

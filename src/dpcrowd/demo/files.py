@@ -17,10 +17,9 @@ from dpcrowd.node.config.kinds import SECOND
 from dpcrowd.node.config.samples import sample_names, sample_network, sample_node
 from dpcrowd.node.config.tokens import token_hash
 from dpcrowd.node.config.values import duration
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
-from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.slots import SlotClock, rfc3339
 
 __all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
 

@@ -57,7 +57,7 @@ class Forecast:
 
 
 def forecast(network: NetworkConfig, server: str) -> Forecast | None:
-    """How an adaptive scheme will spread the samples of a server; None if the configuration itself says when to."""
+    """Return how an adaptive scheme will spread a server's samples; None if the configuration says when to sample."""
     scheme, guarantee = network.scheme(), network.guarantee()
     adaptive = isinstance(scheme, RescueScheme) or (isinstance(scheme, SampledScheme) and scheme.interval is None)
     if not adaptive:
@@ -87,7 +87,7 @@ def forecast(network: NetworkConfig, server: str) -> Forecast | None:
 
 
 def schedule_warning(network: NetworkConfig, server: str) -> str | None:
-    """A sentence on what will happen and what to write instead, if the budget will be spent long before its time."""
+    """Return what will happen and what to write instead, if the budget will be spent long before its time."""
     expected = forecast(network, server)
     guarantee = network.guarantee()
     length = guarantee.length
@@ -106,7 +106,7 @@ def schedule_warning(network: NetworkConfig, server: str) -> str | None:
 
 
 def best_interval(network: NetworkConfig, server: str) -> int:
-    """The fixed interval with the smallest mean error variance, by the filter's own model in its steady state.
+    """Return the fixed interval with the smallest mean error variance, by the filter's own model in its steady state.
 
     A sample every I slots gets epsilon / ceil(w/I), hence the variance R(I) of what it says about the population, and I
     slots add I Q. The variance after a sample solves P^2 + I Q P = I Q R(I); over the slots that follow it grows by Q
@@ -121,9 +121,9 @@ def best_interval(network: NetworkConfig, server: str) -> int:
     for interval in range(1, min(length, _SLOTS) + 1):
         price = guarantee.total // samples_in_window(length, interval)
         noise = float(noise_var(max(price, 1), guarantee.sensitivity))
-        known = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
+        information = sum(share * share / (noise + share * (1 - share) * people) for share in shares)
         added = interval * process_var
-        after = (math.sqrt(added * added + 4 * added / known) - added) / 2
+        after = (math.sqrt(added * added + 4 * added / information) - added) / 2
         mean = after + (interval - 1) * process_var / 2
         if mean < least:
             best, least = interval, mean
@@ -131,7 +131,7 @@ def best_interval(network: NetworkConfig, server: str) -> int:
 
 
 def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The population's counts, (slots, regions), and Q by region: a daily wave, and a random walk for the rest of Q."""
+    """Return counts, (slots, regions), and Q by region: a daily wave, and a random walk for the rest of Q."""
     count = min(len(network.regions), _REGIONS)
     variance = np.broadcast_to(np.asarray(network.method.process_var, dtype=np.float64), len(network.regions))[:count]
     people = network.population / len(network.regions)
@@ -147,7 +147,7 @@ def _crowd(network: NetworkConfig, slots: int) -> tuple[NDArray[np.int64], NDArr
 
 
 def _until_end(length: int, slots: int, still: int) -> int:
-    """How long a standstill lasts that goes on after the last slot that was looked at: nothing comes back sooner."""
+    """Return the length of a standstill that goes on after the forecast's last slot: nothing comes back sooner."""
     return max(still, length - (slots - still)) if length > slots else still
 
 

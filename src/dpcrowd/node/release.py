@@ -41,7 +41,7 @@ class SlotRelease:
 
     @classmethod
     def of(cls, release: Release, clock: SlotClock, regions: tuple[str, ...], heard: int) -> SlotRelease:
-        """What a server released, with the time of its slot and the names of its regions."""
+        """Return what a server released, with the time of its slot and the names of its regions."""
         return cls(
             slot=release.slot,
             opens_ns=clock.opens(release.slot),
@@ -61,8 +61,8 @@ class SlotRelease:
         return self.estimate - half, self.estimate + half
 
     def only(self, regions: Sequence[str]) -> SlotRelease:
-        """The same for some regions, in the order given; regions that it does not have are left out."""
+        """Return the same for some regions, in the order given; regions that it does not have are left out."""
         places = {name: place for place, name in enumerate(self.regions)}
-        kept = [name for name in regions if name in places]
-        at = [places[name] for name in kept]
-        return replace(self, regions=tuple(kept), estimate=self.estimate[at], variance=self.variance[at])
+        names = [name for name in regions if name in places]
+        at = [places[name] for name in names]
+        return replace(self, regions=tuple(names), estimate=self.estimate[at], variance=self.variance[at])

@@ -10,7 +10,7 @@ __all__ = ["make_noise"]
 
 
 def make_noise(node: NodeConfig) -> Noise:
-    """Noise that is private; refused if the library that draws it is not installed."""
+    """Return noise that is private; refused if the library that draws it is not installed."""
     if node.noise.sampler == "exact":
         return SecureNoise()
     try:

@@ -25,7 +25,7 @@ class SlotClock:
             raise BadInput(f"a slot of {self.length_ns / SECOND:g} s; allowed: 1 s to 1 day.")
 
     def slot_of(self, at_ns: int) -> int:
-        """The slot that is open at a time; negative before the epoch."""
+        """Return the slot that is open at a time; negative before the epoch."""
         return (at_ns - self.epoch_ns) // self.length_ns
 
     def opens(self, slot: int) -> int:
@@ -36,5 +36,5 @@ class SlotClock:
 
 
 def rfc3339(at_ns: int) -> str:
-    """A time in UTC, with as much of a fraction as it has; for times from the years 1 to 9999."""
+    """Return a time in UTC as text, with as much of a fraction as it has; for the years 1 to 9999."""
     return utc_text(at_ns, exact=True)

@@ -209,17 +209,6 @@ class Release:
         """`nano` in units of epsilon."""
         return from_nano(self.nano)
 
-    def of(self, server: int) -> Release:
-        """Return what one server publishes, one number per region, as a copy: the scheme still changes its own."""
-        return Release(
-            slot=self.slot,
-            estimate=self.estimate[server].copy(),
-            variance=self.variance[server].copy(),
-            sampled=np.array(np.broadcast_to(self.sampled[server], self.estimate.shape[1:])),
-            charge=self.charge[server].copy(),
-            speaks=np.array(self.speaks[server]),
-        )
-
 
 class Scheme(ABC):
     """A composition of privacy, filters, sampling, grouping and network."""

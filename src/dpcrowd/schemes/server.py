@@ -207,21 +207,8 @@ class Server:
 
         room  deprecated: what the slot may cost at most, in nano-epsilon; an account knows that
         """
-        if room is None:
-            return self._observe(slot, counts)
-        _deprecated("room of Server.observe", "make the server with account=..., which knows what a slot may cost")
-        ledger = getattr(self._state, "ledger", None)
-        if not isinstance(ledger, BatchLedger):
-            raise BadInput("a server that spends from an account takes no room: the account knows.")
-        total = ledger.total
-        ledger.remaining(slot)  # what leaves the window is given back first
-        ledger.total = min(total, int(ledger.spent.max()) + room)
-        try:
-            return self._observe(slot, counts)
-        finally:
-            ledger.total = total
-
-    def _observe(self, slot: int, counts: object | None) -> Messages | None:
+        if room is not None:
+            return self._observe_with_room(slot, counts, room)
         if self._pending is not None:
             raise BadInput(f"slot {self._slot} is still open: call hear() before observing slot {slot}.")
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer) or slot < 0:
@@ -238,6 +225,21 @@ class Server:
         self._slot = slot
         self._pending = plan, self.scheme.perturb(self._state, plan, checked, self._noise)
         return self.pending_message()
+
+    def _observe_with_room(self, slot: int, counts: object | None, room: int) -> Messages | None:
+        _deprecated(
+            "room of Server.observe", "make the server with account=..., which knows what a slot may cost", stacklevel=4
+        )
+        ledger = getattr(self._state, "ledger", None)
+        if not isinstance(ledger, BatchLedger):
+            raise BadInput("a server that spends from an account takes no room: the account knows.")
+        total = ledger.total
+        ledger.remaining(slot)  # what leaves the window is given back first
+        ledger.total = min(total, int(ledger.spent.max()) + room)
+        try:
+            return self.observe(slot, counts)
+        finally:
+            ledger.total = total
 
     @property
     def open_slot(self) -> int | None:
@@ -293,7 +295,14 @@ class Server:
         if self._blank.any():
             self._blank &= ~measured(inbox)
             release = silent_on(release, self._blank)
-        return release.of(0)
+        return Release(  # one number per region; copies, since the scheme goes on with its own
+            slot=release.slot,
+            estimate=release.estimate[0].copy(),
+            variance=release.variance[0].copy(),
+            sampled=np.array(np.broadcast_to(release.sampled[0], release.estimate.shape[1:])),
+            charge=release.charge[0].copy(),
+            speaks=np.array(release.speaks[0]),
+        )
 
     def _check_neighbours(self, neighbours: int) -> None:
         if self._gain * neighbours * self.setting.model.growth > 0.5:
@@ -385,8 +394,8 @@ class Server:
             self._ledger.go_to(self._slot)
 
 
-def _deprecated(what: str, instead: str) -> None:
-    warnings.warn(f"{what} goes in version 0.3: {instead}.", DeprecationWarning, stacklevel=3)
+def _deprecated(what: str, instead: str, stacklevel: int = 3) -> None:
+    warnings.warn(f"{what} goes in version 0.3: {instead}.", DeprecationWarning, stacklevel=stacklevel)
 
 
 def _live_ledger(account: Account, scheme: Scheme, setting: Setting) -> AccountLedger:

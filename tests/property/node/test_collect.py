@@ -1,4 +1,4 @@
-"""The collector against the plainest thing that does the same, and the journal's blobs there and back."""
+"""The collector against the plainest thing that does the same, and the journal's records there and back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dpcrowd.node.collect import HASH_BYTES, Collector, HashedRows, count_distinct, pack_batch, unpack_batch
-from dpcrowd.node.ingest.blobs import checkins_blob, names_blob, replay
+from dpcrowd.node.collect import (
+    HASH_BYTES,
+    Collector,
+    HashedRows,
+    checkins_record,
+    count_distinct,
+    names_record,
+    replay,
+)
 
 REGIONS, CAPACITY = 3, 5
 NAMES = ("north", "south", "west")
@@ -22,14 +29,25 @@ slots = st.integers(0, 4)
 Row = tuple[bytes, int]
 
 
-def hashed(blob: bytes) -> tuple[list[bytes], list[int]]:
+MANY_NAMES = [f"region-{number}" for number in range(1000)]
+
+
+def unpacked(record: bytes) -> HashedRows:
+    """Users and regions of one record of check-ins, by the numbers with which it was written."""
+    numbers = {name: number for number, name in enumerate(MANY_NAMES)}
+    (rows,) = replay([names_record(MANY_NAMES), record], numbers)
+    assert not isinstance(rows, dict)
+    return rows
+
+
+def hashed(record: bytes) -> tuple[list[bytes], list[int]]:
     """What the journal holds, as a collector takes it."""
-    found, regions = unpack_batch(blob)
-    return [user.tobytes() for user in found], regions.tolist()
+    hashes, regions = unpacked(record)
+    return [user.tobytes() for user in hashes], regions.tolist()
 
 
 def packed(batch: list[Row]) -> bytes:
-    return pack_batch([user for user, _ in batch], [at for _, at in batch])
+    return checkins_record([user for user, _ in batch], [at for _, at in batch])
 
 
 class Reference(RuleBasedStateMachine):
@@ -76,7 +94,7 @@ class Reference(RuleBasedStateMachine):
         held = self.users.get(slot, {})
         if len(held) > CAPACITY:
             assert found is None
-            found = count_distinct(lambda: map(unpack_batch, self.journal[slot]), REGIONS, CAPACITY)
+            found = count_distinct(lambda: map(unpacked, self.journal[slot]), REGIONS, CAPACITY)
         assert found is not None
         assert found.dtype == np.int64
         places = list(held.values())
@@ -96,9 +114,9 @@ class Reference(RuleBasedStateMachine):
         self.collector = Collector(REGIONS, CAPACITY)
         if self.sealed >= 0:
             self.collector.seal(self.sealed)
-        for slot, blobs in self.journal.items():
-            for blob in blobs:
-                self.collector.add(slot, *hashed(blob))
+        for slot, records in self.journal.items():
+            for record in records:
+                self.collector.add(slot, *hashed(record))
         self.fed = {slot for slot in self.fed if slot > self.sealed and slot in self.journal}
         self.counts.clear()
 
@@ -120,12 +138,12 @@ TestReference = pytest.mark.slow(Reference.TestCase)
 """Without it: a user counted twice, in a slot that is over, lost by a restart, or for lack of memory."""
 
 
-@given(st.lists(st.tuples(st.binary(min_size=HASH_BYTES, max_size=HASH_BYTES), st.integers(0, 2**32 - 1))))
+@given(st.lists(st.tuples(st.binary(min_size=HASH_BYTES, max_size=HASH_BYTES), st.integers(0, len(MANY_NAMES) - 1))))
 def test_a_batch_there_and_back(batch: list[Row]) -> None:
     """An acknowledged check-in survives a crash as it was, also a hash that ends in zeros."""
-    blob = packed(batch)
-    assert len(blob) == 20 * len(batch)
-    assert hashed(blob) == ([user for user, _ in batch], [at for _, at in batch])
+    record = packed(batch)
+    assert len(record) == 1 + 20 * len(batch)
+    assert hashed(record) == ([user for user, _ in batch], [at for _, at in batch])
 
 
 any_hash = st.one_of(
@@ -146,8 +164,8 @@ def test_counting_the_journal_is_counting_in_memory(given_batches: list[list[Row
     expected = memory.seal(0)
     assert expected is not None
 
-    blobs = [packed(batch) for batch in given_batches]
-    found = count_distinct(lambda: map(unpack_batch, blobs), REGIONS, capacity)
+    records = [packed(batch) for batch in given_batches]
+    found = count_distinct(lambda: map(unpacked, records), REGIONS, capacity)
     assert found.dtype == np.int64
     assert found.tolist() == expected.tolist()
 
@@ -157,14 +175,14 @@ def test_the_journal_is_counted_by_the_names_of_regions(
     given_batches: list[list[Row]], capacity: int, order: list[str]
 ) -> None:
     """After a restart regions may have other numbers: counted by the old ones, people would change places."""
-    blobs = [
-        names_blob(NAMES),
-        *(checkins_blob([u for u, _ in batch], [at for _, at in batch]) for batch in given_batches),
+    records = [
+        names_record(NAMES),
+        *(checkins_record([u for u, _ in batch], [at for _, at in batch]) for batch in given_batches),
     ]
     numbers = {name: number for number, name in enumerate(order)}
 
     def read() -> Iterator[HashedRows]:
-        for content in replay(blobs, numbers):
+        for content in replay(records, numbers):
             assert not isinstance(content, dict)
             yield content
 
@@ -181,7 +199,7 @@ def test_the_journal_is_read_once_for_each_part(hashes: list[bytes], capacity: i
     def read() -> Iterator[HashedRows]:
         nonlocal reads
         reads += 1
-        yield unpack_batch(pack_batch(hashes, [0] * len(hashes)))
+        yield unpacked(checkins_record(hashes, [0] * len(hashes)))
 
     assert count_distinct(read, REGIONS, capacity).tolist() == [len(set(hashes)), 0, 0]
     assert reads == 1 + max(1, -(-len(hashes) // capacity))

@@ -67,21 +67,25 @@ def assert_same_bits(singles: list[list[Release]], batch: list[Release]) -> None
             assert one.slot == release.slot
 
 
-def test_what_one_server_released_is_its_own() -> None:
+def test_what_one_server_released_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are computed when they are asked for: of a later slot, if the scheme wrote into its arrays meanwhile."""
+    world = make_world(2, regions=2, slots=1, changing=False)
+    server = make_server(world, "dpcrowd-w", make_setting(SERVERS, 2, Guarantee.window(6, 2.0)), 0)
     batch = Release(
         slot=7,
-        estimate=np.array([[1.0, 2.0], [3.0, np.nan]]),
-        variance=np.array([[4.0, 9.0], [16.0, np.inf]]),
-        sampled=np.array([[True], [False]]),
-        charge=np.array([[5], [12_000_000_001]]),
-        speaks=np.array([True, False]),
+        estimate=np.array([[3.0, np.nan]]),
+        variance=np.array([[16.0, np.inf]]),
+        sampled=np.array([[False]]),
+        charge=np.array([[12_000_000_001]]),
+        speaks=np.array([False]),
     )
+    monkeypatch.setattr(server.scheme, "release", lambda *_: batch)
     low, high = batch.interval
-    one = batch.of(1)
+    server.observe(0, world.counts[0, 0])
+    one = server.hear()
     for values in (batch.estimate, batch.variance, batch.sampled, batch.charge, batch.speaks):
         values[:] = 0
-    assert (bits(one.low), bits(one.high)) == (bits(low[1]), bits(high[1]))
+    assert (bits(one.low), bits(one.high)) == (bits(low[0]), bits(high[0]))
     assert one.estimate.tolist()[0] == 3.0
     assert one.sampled.tolist() == [False, False]
     assert (one.slot, one.nano, one.epsilon, bool(one.speaks)) == (7, 12_000_000_001, 12.000000001, False)

@@ -17,7 +17,7 @@ from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.rights import guarded
 from dpcrowd.node.api.rows import ENCODERS
 from dpcrowd.node.api.service import Context
-from dpcrowd.node.ingest.times import LAST_NS, parse_time
+from dpcrowd.node.ingest.batch import LAST_NS, parse_time
 from dpcrowd.node.release import SlotRelease
 
 __all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes", "slot_number"]

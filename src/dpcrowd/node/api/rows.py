@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dpcrowd.errors import MissingExtra
 from dpcrowd.node.api.views import EstimateRow
 from dpcrowd.node.ingest import lean
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.slots import rfc3339
 
 __all__ = ["ARROW", "CSV", "ENCODERS", "JSON", "PARQUET", "rows_of", "to_json"]
 

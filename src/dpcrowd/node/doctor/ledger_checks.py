@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.storage.failures import RESTORE
 from dpcrowd.privacy.account import Account, sharing_problem

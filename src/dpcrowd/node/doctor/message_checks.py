@@ -21,7 +21,7 @@ from dpcrowd.node.keys.signing import verifier
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
-from dpcrowd.node.wire import Body, Refused, Verify, decode, peek, proven
+from dpcrowd.node.wire import Body, MessageRefused, Verify, decode, peek, proven
 
 __all__ = ["Received", "check_messages"]
 
@@ -70,7 +70,7 @@ def _judge(
             yield problem("digest", text, fix)
             return
         body = _decode(network, name, payload, message_slot)
-    except Refused as refusal:
+    except MessageRefused as refusal:
         fix = "Compare keys and versions with that organisation; docs/failures.md explains each reason."
         yield problem("neighbours", f"a message of '{name}' would be refused ({refusal.reason}): {refusal}", fix)
         return

@@ -3,10 +3,16 @@
 Arrow bodies come from outside: columns are checked in full before they are read, and nothing is unpacked that could be
 far larger than the body. Compressed buffers are refused, the values of a dictionary become Python objects once, and
 texts have a largest length, since many rows may point at one long text.
+
+A compressed buffer says itself how large it becomes, so that a small body could ask for any amount of memory; pyarrow
+has no setting that refuses it. Whether a message has such buffers stands in its metadata, a FlatBuffer: `Message` has
+its header as field 2, `DictionaryBatch` its `RecordBatch` as field 1, `RecordBatch` its compression as field 3
+(Message.fbs of the format).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -17,18 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.node.ingest import lean
-from dpcrowd.node.ingest.arrow_messages import compressed, stream_of_file
 from dpcrowd.node.ingest.batch import (
     ALLOWED,
     ARRIVAL,
+    LAST_NS,
+    LONGEST_USER,
+    MILLISECOND,
     MOST_ROWS,
+    SECONDS,
     Batch,
     BodyRefused,
+    Zoned,
+    are_plain,
     keep_rows,
+    nanoseconds,
     refuse_malformed,
+    user_bytes,
 )
-from dpcrowd.node.ingest.times import LAST_NS, MILLISECOND, SECONDS, Zoned, nanoseconds
-from dpcrowd.node.ingest.users import LONGEST_USER, are_plain, user_bytes
 
 __all__ = ["decode_arrow"]
 
@@ -38,10 +49,12 @@ _MOST_TEXT = 64 << 20
 """Bytes of all texts of a column, since any number of its rows may be views of the same one."""
 _UNITS = {"s": 1_000_000_000, "ms": MILLISECOND, "us": 1_000, "ns": 1}
 _COLUMNS = (["region", "user"], ["region", "time", "user"])
+_MAGIC = b"ARROW1"
+_HEADER, _DICTIONARY_DATA, _COMPRESSION = 2, 1, 3
 
 
 def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batch:
-    """Check-ins of an Arrow stream or file with the columns user, region and, if wanted, time."""
+    """Return the check-ins of an Arrow stream or file with the columns user, region and, if wanted, time."""
     try:
         pyarrow = lean.load()
     except ImportError:
@@ -60,10 +73,10 @@ def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batc
 
 
 def _read(pyarrow: Any, body: bytes, *, file: bool) -> dict[str, Any] | BodyRefused:
-    """The columns, {} without rows, or a refusal; pyarrow has errors of many kinds for bytes that are not Arrow's."""
+    """Return the columns, {} without rows, or a refusal; pyarrow has many kinds of errors for such bytes."""
     try:
-        stream = pyarrow.py_buffer(stream_of_file(body) if file else body)
-        if compressed(pyarrow, stream):
+        stream = pyarrow.py_buffer(_stream_of_file(body) if file else body)
+        if _has_compression(pyarrow, stream):
             return BodyRefused(400, "malformed", "compressed Arrow buffers are not taken; write them uncompressed.")
         with pyarrow.ipc.open_stream(stream) as reader:
             refusal = _check_schema(pyarrow, reader.schema)
@@ -89,12 +102,12 @@ def _check_schema(pyarrow: Any, schema: Any) -> BodyRefused | None:
         kind = schema.field(name).type
         if types.is_dictionary(kind) and name != "time":
             kind = kind.value_type
-        taken = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        allowed = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
         if name != "region":
-            taken = taken or types.is_integer(kind)
+            allowed = allowed or types.is_integer(kind)
         if name == "time":
-            taken = taken or types.is_null(kind) or (types.is_timestamp(kind) and kind.tz is not None)
-        if not taken:
+            allowed = allowed or types.is_null(kind) or (types.is_timestamp(kind) and kind.tz is not None)
+        if not allowed:
             return BodyRefused(400, "field", f"column {name}: a type that is not taken; allowed: {ALLOWED[name]}.")
     return None
 
@@ -111,7 +124,7 @@ def _users(pyarrow: Any, column: Any, wrong: dict[int, str]) -> list[bytes]:
 
 
 def _text_users(pyarrow: Any, values: Any, missing: NDArray[np.bool_]) -> tuple[list[bytes], NDArray[np.bool_]]:
-    """Users, and which of them are none."""
+    """Return the users, and which of them are not valid."""
     lengths = _lengths(pyarrow, values, "user")
     if not missing.any() and lengths.min() > 0 and lengths.max() <= LONGEST_USER:
         users: list[bytes] = values.view(_bytes_of(pyarrow, values.type)).to_pylist()
@@ -129,12 +142,12 @@ def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[
     _refuse(wrong, bad, places, "region")
     numbers = np.array([regions.get(name, -1) for name in _texts(values, bad)], dtype=np.int64)
     _refuse(wrong, numbers < 0, places, "unknown-region")
-    found: list[int] = (numbers if places is None else numbers[places]).tolist()
-    return found
+    result: list[int] = (numbers if places is None else numbers[places]).tolist()
+    return result
 
 
 def _texts(values: Any, bad: NDArray[np.bool_]) -> list[str]:
-    """Texts of a column, together hardly larger than the body (`_lengths`); empty where they are bad."""
+    """Return the texts of a column, together hardly larger than the body (`_lengths`); empty where they are bad."""
     texts: list[str] = values.to_pylist()
     return texts if not bad.any() else ["" if wrong else text for text, wrong in zip(texts, bad.tolist(), strict=True)]
 
@@ -158,10 +171,10 @@ def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64
 def _text_times(
     texts: list[str], missing: NDArray[np.bool_], bad: NDArray[np.bool_], wrong: dict[int, str]
 ) -> NDArray[np.int64] | None:
-    given = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
-    moments = _all_moments(given)
+    usable = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
+    moments = _all_moments(usable)
     if moments is None:
-        moments = [None if text is None else _moment(text) for text in given]
+        moments = [None if text is None else _moment(text) for text in usable]
     _refuse(wrong, np.array([moment is None for moment in moments], dtype=np.bool_) & ~missing, None, "time")
     times, out_of_range = nanoseconds(moments)
     for row in out_of_range:
@@ -182,7 +195,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tuple[Any, NDArray[np.int64] | None]:
-    """A dictionary's values and where each row's is; a plain column and None."""
+    """Return a dictionary's values and where each row's is; a plain column and None."""
     if not pyarrow.types.is_dictionary(column.type):
         return column, None
     missing = lean.nulls(column.indices)
@@ -195,23 +208,23 @@ def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tup
 
 
 def _bytes_of(pyarrow: Any, kind: Any) -> Any:
-    """The type of the same texts as bytes."""
+    """Return the type of the same texts as bytes."""
     if pyarrow.types.is_string_view(kind):
         return pyarrow.binary_view()
     return pyarrow.large_binary() if pyarrow.types.is_large_string(kind) else pyarrow.binary()
 
 
 def _wrong_lengths(pyarrow: Any, values: Any, field: str) -> NDArray[np.bool_]:
-    """Where texts are empty, or longer than any that is allowed."""
+    """Return where texts are empty, or longer than any that is allowed."""
     lengths = _lengths(pyarrow, values, field)
     return np.asarray(((lengths < 1) | (lengths > _LONGEST)) & ~lean.nulls(values))
 
 
 def _lengths(pyarrow: Any, values: Any, field: str) -> NDArray[Any]:
-    """Bytes of each text, before any is copied; where a row is null, anything."""
+    """Return the bytes of each text, before any is copied; where a row is null, anything."""
     begin, end = values.offset, values.offset + len(values)
     if pyarrow.types.is_string_view(values.type):
-        # 16 bytes a row, the first 4 of them its length.
+        # 16 bytes per row, the first 4 of them its length.
         lengths = np.frombuffer(values.buffers()[1], dtype="<i4", count=4 * end)[::4][begin:]
         lengths = np.where(lean.nulls(values), 0, lengths)  # a null may say that it is of any length, below 0 too
         if lengths.sum(dtype=np.int64) > _MOST_TEXT:
@@ -226,3 +239,47 @@ def _refuse(wrong: dict[int, str], bad: NDArray[np.bool_], places: NDArray[np.in
     if bad.any():
         for row in np.flatnonzero(bad if places is None else bad[places]).tolist():
             wrong.setdefault(row, reason)
+
+
+# ---------------------------------------------------------------------------------------------------- framing
+
+
+def _stream_of_file(body: bytes) -> memoryview:
+    """Return what stands between the first mark of a file and its footer: a stream with the same batches."""
+    if len(body) < 24 or not body.startswith(_MAGIC) or not body.endswith(_MAGIC):
+        raise ValueError("not an Arrow file")
+    (footer,) = struct.unpack_from("<i", body, len(body) - 10)
+    end = len(body) - 10 - footer
+    if footer < 0 or end < 8:
+        raise ValueError("not an Arrow file")
+    return memoryview(body)[8:end]
+
+
+def _has_compression(pyarrow: Any, stream: Any) -> bool:
+    """Whether any message of a stream has compressed buffers; raises if it is not a stream."""
+    messages = pyarrow.ipc.MessageReader.open_stream(stream)
+    return any(_is_compressed(message.type, message.metadata.to_pybytes()) for message in messages)
+
+
+def _is_compressed(kind: str, metadata: bytes) -> bool:
+    if kind not in ("record batch", "dictionary"):
+        return False
+    (root,) = struct.unpack_from("<I", metadata, 0)
+    batch = _flat_table(metadata, root, _HEADER)
+    if kind == "dictionary" and batch is not None:
+        batch = _flat_table(metadata, batch, _DICTIONARY_DATA)
+    return batch is None or _flat_field(metadata, batch, _COMPRESSION) is not None
+
+
+def _flat_field(buffer: bytes, table: int, number: int) -> int | None:
+    """Return where a table's field is; None if it has none. Its vtable has the size first, then one u16 per field."""
+    vtable = table - int(struct.unpack_from("<i", buffer, table)[0])
+    (size,) = struct.unpack_from("<H", buffer, vtable)
+    at = 4 + 2 * number
+    offset = int(struct.unpack_from("<H", buffer, vtable + at)[0]) if at + 2 <= size else 0
+    return table + offset if offset else None
+
+
+def _flat_table(buffer: bytes, table: int, number: int) -> int | None:
+    at = _flat_field(buffer, table, number)
+    return None if at is None else at + int(struct.unpack_from("<I", buffer, at)[0])

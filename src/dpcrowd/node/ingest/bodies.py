@@ -14,9 +14,16 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from dpcrowd.node.ingest.batch import MOST_ROWS, Batch, BodyRefused, keep_rows, refuse_malformed
-from dpcrowd.node.ingest.times import nanoseconds
-from dpcrowd.node.ingest.users import LONGEST_USER, user_bytes
+from dpcrowd.node.ingest.batch import (
+    LONGEST_USER,
+    MOST_ROWS,
+    Batch,
+    BodyRefused,
+    keep_rows,
+    nanoseconds,
+    refuse_malformed,
+    user_bytes,
+)
 
 __all__ = ["CHECKIN_TYPES", "COUNTS_TYPES", "CheckIn", "Counts", "decode_checkins", "decode_counts"]
 
@@ -88,7 +95,7 @@ _ESCAPE = re.compile(
 
 
 def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str, int]) -> Batch:
-    """Check-ins of a body; `regions` gives each region's number. `BodyRefused` if it does not consist of rows."""
+    """Decode the check-ins of a body; `regions` gives each region's number. `BodyRefused`: it is not a list of rows."""
     kind = _kind(content_type, CHECKIN_TYPES)
     if kind in (_ARROW_STREAM, _ARROW_FILE):
         from dpcrowd.node.ingest.arrow import decode_arrow
@@ -111,17 +118,17 @@ def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str,
 
 
 def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, int]) -> tuple[int, dict[int, int]]:
-    """(slot, {number of a region: count}) of a body. Which region or count is wrong is not said."""
-    given = _decode_counts(_kind(content_type, COUNTS_TYPES), body)
-    if isinstance(given, BodyRefused):
-        raise given
-    if not regions.keys() >= given.counts.keys():
+    """Decode (slot, {number of a region: count}) of a body. A refusal does not say which region or count is wrong."""
+    decoded = _decode_counts(_kind(content_type, COUNTS_TYPES), body)
+    if isinstance(decoded, BodyRefused):
+        raise decoded
+    if not regions.keys() >= decoded.counts.keys():
         raise BodyRefused(400, "unknown-region", "counts: an unknown region; allowed: the regions of network.toml.")
-    return given.slot, {regions[region]: count for region, count in given.counts.items()}
+    return decoded.slot, {regions[region]: count for region, count in decoded.counts.items()}
 
 
 def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn] | BodyRefused:
-    """All rows; those that are added to `wrong`, with a reason, are placeholders."""
+    """Return all rows; those that are added to `wrong`, with a reason, are placeholders."""
     # A refusal is returned, not raised: raised here, it would carry the decoder's error, which may hold the body.
     good = _good_rows(kind, body)
     if good is not None:
@@ -146,7 +153,7 @@ def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn]
 
 
 def _good_rows(kind: str, body: bytes) -> list[CheckIn] | None:
-    """All rows at once; None if they have to be looked at one by one."""
+    """Decode all rows at once; None if they have to be decoded one by one."""
     try:
         if kind != _LINES:
             return (_json_rows if kind == _JSON else _msgpack_rows).decode(body)
@@ -159,7 +166,7 @@ def _good_rows(kind: str, body: bytes) -> list[CheckIn] | None:
 
 
 def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefused:
-    """The rows of a body, not decoded."""
+    """Return the rows of a body, not decoded."""
     if kind == _LINES:
         return [line for line in body.split(b"\n") if line.strip()]
     try:
@@ -175,9 +182,9 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
 
 
 def _field(problem: str) -> str:
-    """Which field msgspec means; the match is with our own names of fields only."""
-    found = _MISSING.search(problem) or _PLACE.search(problem)
-    return found[1] if found and not problem.startswith(_UNKNOWN) else "malformed"
+    """Return which field msgspec means; the match is with our own names of fields only."""
+    match = _MISSING.search(problem) or _PLACE.search(problem)
+    return match[1] if match and not problem.startswith(_UNKNOWN) else "malformed"
 
 
 def _too_many() -> BodyRefused:

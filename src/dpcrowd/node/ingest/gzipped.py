@@ -21,14 +21,14 @@ _MOST_MEMBERS = 1_000
 
 
 class Unpacker:
-    """Of one body. `BodyRefused` if it is not gzip; nothing of it is in the text."""
+    """Unpacks one body. `BodyRefused` if it is not gzip; nothing of it is in the text."""
 
     def __init__(self) -> None:
         self._decoder = zlib.decompressobj(_GZIP)
         self._members = 1
 
     def unpack(self, packed: bytes) -> Generator[bytes]:
-        """What a piece holds, in steps of at most 256 KiB; whoever has enough does not ask for the next."""
+        """Give what a piece holds, in steps of at most 256 KiB; a caller who has enough does not ask for the next."""
         while packed:
             if self._decoder.eof:
                 self._members += 1
@@ -46,6 +46,6 @@ class Unpacker:
                 yield step
 
     def end(self) -> None:
-        """After the last piece: refuse a body that was cut off."""
+        """Refuse, after the last piece, a body that was cut off."""
         if not self._decoder.eof:
             raise refuse_malformed("complete gzip; it ends too early")

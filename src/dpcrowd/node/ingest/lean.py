@@ -16,7 +16,7 @@ __all__ = ["integers", "load", "nulls", "packed"]
 
 
 def load() -> Any:
-    """pyarrow; ImportError without it."""
+    """Import pyarrow; ImportError without it."""
     import pyarrow
 
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
@@ -24,7 +24,7 @@ def load() -> Any:
 
 
 def integers(pyarrow: Any, column: Any) -> NDArray[Any]:
-    """The values of a column of whole numbers or timestamps; where a row is null, anything."""
+    """Return the values of a column of whole numbers or timestamps; where a row is null, anything."""
     kind, end = column.type, column.offset + len(column)
     if not len(column):
         return np.empty(0, dtype=np.int64)
@@ -33,15 +33,15 @@ def integers(pyarrow: Any, column: Any) -> NDArray[Any]:
 
 
 def nulls(column: Any) -> NDArray[np.bool_]:
-    """Which rows are null."""
+    """Return which rows are null."""
     if column.null_count in (0, len(column)):
         return np.full(len(column), column.null_count > 0)
     bits = np.frombuffer(column.buffers()[0], dtype=np.uint8)
     valid = np.unpackbits(bits, count=column.offset + len(column), bitorder="little")
-    found: NDArray[np.bool_] = valid[column.offset :] == 0
-    return found
+    result: NDArray[np.bool_] = valid[column.offset :] == 0
+    return result
 
 
 def packed(pyarrow: Any, flags: NDArray[np.bool_]) -> Any:
-    """A buffer of bits."""
+    """Return flags as a buffer of bits."""
     return pyarrow.py_buffer(np.packbits(flags, bitorder="little"))

@@ -7,33 +7,20 @@ from collections import deque
 from contextlib import suppress
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
 from dpcrowd.privacy.network_guarantee import Slots
 
-__all__ = ["AccountLoader", "configured_slots", "load_account"]
+__all__ = ["AccountLoader"]
 
 log = logging.getLogger("dpcrowd.node")
 
 
-def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:
-    """The account of a network's server, with all that counts against a slot, or a later one."""
-    slots = configured_slots(network)
-    return storage.ledger.account(slots.opens(slot), slots)
-
-
-def configured_slots(network: NetworkConfig) -> Slots:
-    """A network's slots, and how many are in its window or horizon."""
-    clock = network.clock()
-    return Slots(clock.epoch_ns, clock.length_ns, network.guarantee().length)
-
-
 class AccountLoader:
-    """Of one life of a node; `load` and `book` write and read files.
+    """Loads the account for one life of a node; `load` and `book` write and read files.
 
     storage_log  of the node, see `StorageLog`
     """
@@ -42,10 +29,10 @@ class AccountLoader:
         self._storage, self._slots, self._storage_log = storage, slots, storage_log or StorageLog()
         self._steps = ClockSteps()
         self._waiting: deque[tuple[int, int]] = deque()
-        self._told = ""
+        self._shortage_logged = ""
 
     def clock_set(self, at_ns: int, moved_ns: int) -> None:
-        """The clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
+        """Note that the clock said `at_ns` and was set by `moved_ns`: nothing is paid before the ledger knows.
 
         At a start, when nobody has seen what it did before, it says `at_ns`, and `moved_ns` is 0.
         """
@@ -54,7 +41,7 @@ class AccountLoader:
     @property
     def short(self) -> bool:
         """Whether the budget allowed no sample when it was asked last."""
-        return bool(self._told)
+        return bool(self._shortage_logged)
 
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
@@ -62,7 +49,7 @@ class AccountLoader:
             self._book()
 
     def load(self, slot: int) -> Account | None:
-        """What the slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
+        """Return what a slot is paid from; None: nothing may be paid, since the ledger cannot be asked."""
         opens_ns, closes_ns = self._slots.opens(slot), self._slots.opens(slot + 1)
         try:
             self._storage.check_files()
@@ -78,7 +65,7 @@ class AccountLoader:
             text = "slot %d is not sampled: it was before, by a clock that was ahead, or is declared lost."
             log.info(text, slot, extra={"event": "not-sampled", "slot": slot})
             return account
-        self._tell(allowance)
+        self._log_shortage(allowance)
         return account
 
     def _book(self) -> None:
@@ -86,11 +73,11 @@ class AccountLoader:
             self._steps = self._storage.ledger.set_clock(*self._waiting[0], self._steps)
             self._waiting.popleft()
 
-    def _tell(self, allowance: Allowance) -> None:
-        """Once when sampling ends for want of budget, or for another reason than before; once when it can go on."""
+    def _log_shortage(self, allowance: Allowance) -> None:
+        """Log once when sampling ends for want of budget, or for another reason, and once when it can go on."""
         whose = allowance.guarantee.network if allowance.is_short else ""
-        before, self._told = self._told, "over" if allowance.is_over else whose
-        if self._told == before:
+        before, self._shortage_logged = self._shortage_logged, "over" if allowance.is_over else whose
+        if self._shortage_logged == before:
             return
         if allowance.is_short:
             log.warning("no sample for now: %s", allowance.shortage, extra={"event": "budget-spent"})

@@ -27,16 +27,16 @@ Said = Mapping[str, int]
 
 
 class Certificates:
-    """Of one node. Files are read by `read` alone; everything else is arithmetic."""
+    """The certificates of one node. Files are read by `read` alone; everything else is arithmetic."""
 
     def __init__(self, node: NodeConfig) -> None:
         self._own: tuple[Expiry, ...] = ()
-        self._told: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
+        self._reported: dict[tuple[Holder, str], tuple[datetime, int, bool]] = {}
         self.read(node)
 
     def read(self, node: NodeConfig) -> None:
-        """Take the files as they are now; whatever there is to tell of them is told again."""
-        found = []
+        """Read the files as they are now; whatever there is to report of them is reported again."""
+        expiries = []
         for path, holder, name in (
             (node.keys.certificate, "server", node.server),
             (node.keys.ca, "authority", None),
@@ -44,11 +44,11 @@ class Certificates:
         ):
             try:
                 if path is not None:
-                    found.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
+                    expiries.append(read_expiry(path, holder, name))  # type: ignore[arg-type]
             except BadInput as error:  # a start refuses such a file; a node that runs has the one before in use
                 log.error(str(error), extra={"event": "certificate"})
-        self._own = tuple(found)
-        self._told.clear()
+        self._own = tuple(expiries)
+        self._reported.clear()
 
     @property
     def expires(self) -> int:
@@ -56,7 +56,7 @@ class Certificates:
         return next((int(one.at.timestamp()) for one in self._own if one.holder == "server"), 0)
 
     def known(self, said: Said) -> tuple[Expiry, ...]:
-        """All of them; what neighbours say is taken as far as it can be a date."""
+        """Return all certificates; what neighbours say of theirs is used as far as it can be a date."""
         others = (
             Expiry("neighbour", name, datetime.fromtimestamp(at, UTC))
             for name, at in sorted(said.items())
@@ -70,39 +70,39 @@ class Certificates:
         return any(one.is_over(now) for one in self._own if one.holder in ("server", "authority"))
 
     def problems(self, now_ns: int) -> list[str]:
-        """For what has expired of this node's own."""
+        """Return a sentence for each of this node's own certificates that has expired."""
         return [text for over, text in self._texts(now_ns, self._own) if over]
 
     def warnings(self, now_ns: int, said: Said | None = None) -> list[str]:
-        """For what will expire soon of this node's own, or of a neighbour's, or has expired there.
+        """Return a sentence for each own certificate that expires soon, and each neighbour's that does or has expired.
 
         A neighbour without a link is no reason to call this node not ready.
         """
         own = len(self._own)
-        known = self.known(said or {})
-        others = [text for _, text in self._texts(now_ns, known[own:])]
-        return [text for over, text in self._texts(now_ns, known[:own]) if not over] + others
+        certificates = self.known(said or {})
+        others = [text for _, text in self._texts(now_ns, certificates[own:])]
+        return [text for over, text in self._texts(now_ns, certificates[:own]) if not over] + others
 
     def _texts(self, now_ns: int, certificates: Sequence[Expiry]) -> Iterator[tuple[bool, str]]:
         now = utc(now_ns)
         for one in certificates:
-            found = one.problem(now)
-            if found is not None:
-                yield one.is_over(now), f"{found.what} {found.fix}"
+            problem = one.problem(now)
+            if problem is not None:
+                yield one.is_over(now), f"{problem.what} {problem.fix}"
 
     def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
-        """What is to be told now: each certificate once per day, and whenever it is new or has just expired."""
+        """Return what is to be logged now: each certificate once per day, and when it is new or has just expired."""
         now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
-        told = []
+        news = []
         for one in self.known(said):
             state, kind = (one.at, day, one.is_over(now)), (one.holder, one.name)
-            if self._told.get(kind) == state:
+            if self._reported.get(kind) == state:
                 continue
-            self._told[kind] = state
-            found = one.problem(now)
-            if found is not None:
-                told.append((one, found))
-        return told
+            self._reported[kind] = state
+            problem = one.problem(now)
+            if problem is not None:
+                news.append((one, problem))
+        return news
 
 
 def utc(now_ns: int) -> datetime:

@@ -1,6 +1,6 @@
 """Whether the parts of a node still work: systemd's watchdog is told so only while they do.
 
-    keeper      takes what it is given: the state machine and storage go on
+    executor      takes what it is given: the state machine and storage go on
     transport   its port is looked after, and Zenoh answers
     API         somebody who connects gets an answer
 
@@ -14,16 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from dpcrowd.node.config.node import ListenSection
 from dpcrowd.node.connections.descriptors import limit, open_files
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Health", "api_check", "node_health", "watchdog_seconds"]
+__all__ = ["Health", "api_check", "node_health", "notify", "watchdog_seconds"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -58,7 +59,7 @@ class Health:
         self._reopened = float("-inf")
 
     async def run(self) -> None:
-        """For ever."""
+        """Check the parts again and again, for ever."""
         watchdog = watchdog_seconds(os.environ)
         pause = _EVERY if watchdog is None else min(_EVERY, watchdog / 3)
         while True:
@@ -90,11 +91,11 @@ class Health:
         self._full_before = full
 
 
-def node_health(listen: ListenSection, keeper: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
-    """Of a node with these parts."""
+def node_health(listen: ListenSection, executor: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
+    """Return the checks of a node with these parts."""
     host, port = listen.http_address
     checks = {
-        "keeper": keeper,
+        "executor": executor,
         "transport": transport.check_alive,
         "API": api_check(host, port, https=listen.http_certificate is not None),
     }
@@ -102,7 +103,7 @@ def node_health(listen: ListenSection, keeper: Check, transport: Transport, reop
 
 
 def api_check(host: str, port: int, *, https: bool) -> Check:
-    """It answers a request of this machine, whatever the answer is."""
+    """Return a check that the API answers a request from this machine, whatever the answer is."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if https else None
     if context is not None:  # nothing is told to it, and nothing believed
@@ -120,11 +121,21 @@ def api_check(host: str, port: int, *, https: bool) -> Check:
 
 
 def watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """After how long without a sign of life systemd ends this process; None if it does not."""
+    """Return after how many seconds without a sign of life systemd ends this process; None if it does not."""
     text, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not text.isdecimal() or int(text) == 0 or (process and process != str(os.getpid())):
         return None
     return int(text) / 1e6
+
+
+def notify(text: str) -> None:
+    """Tell systemd, where it has asked to be told (Type=notify)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address or not hasattr(socket, "AF_UNIX"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.connect("\0" + address[1:] if address.startswith("@") else address)
+        out.send(text.encode())
 
 
 def _share_of_descriptors() -> float:

@@ -8,6 +8,8 @@ A check-in that was counted and then could not be written is not acknowledged; w
 once. A check-in whose slot is sealed while it is being written is acknowledged if it is among the sealed counts:
 whether it is on disk is then moot, since a slot that was sealed is never restored from the journal. If it is not among
 them, it is late. What happens to one slot never touches a request of another.
+
+Requests that arrive while the disk is busy share the next commit (`Writer`): the flush is what costs, not the bytes.
 """
 
 from __future__ import annotations
@@ -16,42 +18,39 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import Collector, HashedRows, NotTaken, count_distinct
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
-from dpcrowd.node.ingest.blobs import checkins_blob, counts_blob, replay
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import rfc3339, slots_of
-from dpcrowd.node.live.writer import Writer
-from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.collect import (
+    Collector,
+    HashedRows,
+    NotTaken,
+    count_distinct,
+    counts_record,
+    names_record,
+    replay,
+)
+from dpcrowd.node.ingest.batch import Batch, HashedPart, RefusedRow, slots_of
+from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "Writer"]
 
 _ATTEMPTS = 3
 _SEALED_KNOWN = 100
-_LARGEST_HASH = 1 << 64
 
 _STEP = 10_000  # rows that are hashed and counted in one go: some milliseconds
+_MOST_WAITING = 10_000
+_SECONDS_TO_CLOSE = 10.0
 _hashers = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-hash")
 
 SlotRows = dict[int, NDArray[np.intp]]
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Rows of one slot: their numbers in the batch, as they are counted, and as the journal keeps them."""
-
-    rows: list[int]
-    users: Sequence[bytes]
-    regions: Sequence[int]
-    blob: bytes
+SlotRecord = tuple[int, bytes]
+"""A slot and a record of the journal."""
 
 
 class Intake:
@@ -88,7 +87,7 @@ class Intake:
         self.taken = 0  # a raw count: shown only to an operator who has asked for it
 
     def learn(self, regions: Sequence[str]) -> None:
-        """Regions of a revision. Their numbers here stay the same whatever revision a slot belongs to."""
+        """Add the regions of a revision. Their numbers here stay the same whatever revision a slot belongs to."""
         for name in regions:
             if name not in self.regions:
                 self.regions[name] = len(self._names)
@@ -96,7 +95,7 @@ class Intake:
         self._collector.regions = len(self._names)
 
     def restore(self, now_ns: int) -> None:
-        """After a start: count again what was acknowledged for slots that are not sealed; forget the rest.
+        """Count again, after a start, what was acknowledged for slots that are not sealed; forget the rest.
 
         By the names of regions, whatever their order is now: `learn` all that may be needed before.
         """
@@ -114,7 +113,7 @@ class Intake:
                     self._collector.add(slot, [user.tobytes() for user in users], numbers.tolist())
 
     def begin_after(self, slot: int) -> None:
-        """Slots up to this one were sealed in an earlier life, whatever the clock says now: none is opened again."""
+        """Never open slots up to this one again: they were sealed in an earlier life, whatever the clock says now."""
         self._collector.seal(slot)
 
     @property
@@ -123,7 +122,7 @@ class Intake:
         return self._collector.sealed
 
     def begin_again(self, slot: int) -> None:
-        """Slots after this one are opened again, by a clock that was ahead; what was taken for them is void."""
+        """Open slots after this one again, by a clock that was ahead; what was accepted for them is void."""
         self._collector = Collector(len(self._names), self._collector.capacity)
         self._collector.seal(slot)
         self._keys.clear()
@@ -136,7 +135,7 @@ class Intake:
         return self._collector.fed(slot)
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
-        """Take what can be taken; gives the rows of the body that were refused. An empty batch feeds the present slot.
+        """Accept what can be accepted; return the refused rows of the body. An empty batch feeds the open slot.
 
         `NotTaken`: nothing can be taken at present, whatever the rows.
         """
@@ -150,15 +149,16 @@ class Intake:
         if collector is not self._collector:
             raise NotTaken("unavailable", "the clock was accepted meanwhile: send this again.")
         try:
-            lost = self._uncounted(parts, await self._writer.write([(slot, part.blob) for slot, part in parts.items()]))
+            forgotten = await self._writer.write([(slot, part.record) for slot, part in parts.items()])
         except NotTaken:
             self.unkept |= parts.keys()
             raise
+        lost = self._uncounted(parts, forgotten)
         refused = sorted({*refused, *((row, "late") for slot in lost for row in slots[slot].tolist())})
         self.taken += len(batch) - len(refused)
         return batch.in_body(refused)
 
-    async def _count(self, collector: Collector, slot: int, part: _Part) -> list[int]:
+    async def _count(self, collector: Collector, slot: int, part: HashedPart) -> list[int]:
         """Count the rows of a slot, in steps, so that many rows do not keep other requests waiting.
 
         Gives the rows that are not among the slot's counts, because it was sealed in between.
@@ -173,19 +173,19 @@ class Intake:
         return []
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Counts by the numbers of regions; on disk when this returns."""
+        """Accept counts by the numbers of regions; they are on disk when this returns."""
         if slot > self._clock.slot_of(arrived_ns + self._future_ns):
             raise NotTaken("future", f"slot {slot} is not open yet.")
         if slot < self.first_open(arrived_ns) or await self._key(slot) is None:
             raise NotTaken("late", f"slot {slot} is sealed.")
         self._writer.check()
         self._collector.set_counts(slot, counts)
-        blob = counts_blob({self._names[region]: count for region, count in counts.items()})
-        if self._uncounted([slot], await self._writer.write([(slot, blob)])):
+        record = counts_record({self._names[region]: count for region, count in counts.items()})
+        if self._uncounted([slot], await self._writer.write([(slot, record)])):
             raise NotTaken("late", f"slot {slot} was passed over when the clock was set.")
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64] | None:
-        """The counts of a slot by the regions of its revision, once; they go to the machine and nowhere else.
+        """Return the counts of a slot by the regions of its revision, once; they go to the machine and nowhere else.
 
         None: there are more users than memory holds; `count_journal` counts them.
         """
@@ -197,7 +197,7 @@ class Intake:
         return None if counts is None else counts[self._places(regions)]
 
     async def count_journal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64]:
-        """The counts of a sealed slot from the disk, before it is forgotten there."""
+        """Count a sealed slot from the disk, before it is forgotten there."""
         await self._writer.flush()
         opens_ns, numbers = self._clock.opens(slot), dict(self.regions)
 
@@ -217,13 +217,13 @@ class Intake:
         await self._writer.close()
 
     def first_open(self, at_ns: int) -> int:
-        """The first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
+        """Return the first slot whose grace is not over. A grace is shorter than a slot: at most one slot is in it."""
         return self._clock.slot_of(at_ns - self._grace_of(self._clock.slot_of(at_ns) - 1))
 
     async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
-    ) -> tuple[SlotRows, dict[int, _Part], list[RefusedRow]]:
-        """The rows of each slot, hashed with the keys of these slots, which are all open now, and the other rows.
+    ) -> tuple[SlotRows, dict[int, HashedPart], list[RefusedRow]]:
+        """Return the rows of each slot, hashed with the keys of these slots, all open now, and the refused rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
         then belong to the slot that is open now; they are never late.
@@ -241,7 +241,7 @@ class Intake:
             )
             keys = {slot: key for slot in slots if (key := await self._key(slot)) is not None}
             if len(keys) == len(slots):
-                hashing = partial(self._hashed, batch, slots, keys)
+                hashing = partial(self._hash, batch, slots, keys)
                 many = len(batch) > _STEP
                 parts = await asyncio.get_running_loop().run_in_executor(_hashers, hashing) if many else hashing()
                 if all(slot > self._collector.sealed for slot in slots):
@@ -250,23 +250,12 @@ class Intake:
         opens = rfc3339(self._clock.opens(self.sealed + 1))
         raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
-    def _hashed(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, _Part]:
-        """In a thread, if there are many. Of a slot whose load is shed, the rows of users below the public rate."""
-        parts = {}
-        for slot, chosen in slots.items():
-            names, regions = batch.part(chosen)
-            users: Sequence[bytes] = hash_users(names, keys[slot])
-            rows, keep = chosen.tolist(), self._keep_of(slot)
-            if keep < 1.0:
-                below = int(keep * _LARGEST_HASH)
-                kept = [place for place, user in enumerate(users) if int.from_bytes(user[:8], "little") < below]
-                rows, regions = [rows[place] for place in kept], [regions[place] for place in kept]
-                users = [users[place] for place in kept]
-            parts[slot] = _Part(rows, users, regions, checkins_blob(users, regions))
-        return parts
+    def _hash(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, HashedPart]:
+        """Hash the users of each slot with its key; in a thread, if there are many."""
+        return {slot: batch.hashed(rows, keys[slot], self._keep_of(slot)) for slot, rows in slots.items()}
 
     async def _key(self, slot: int) -> bytes | None:
-        """With which the users of a slot are hashed; None if the slot is over."""
+        """Return the key with which the users of a slot are hashed; None if the slot is over."""
         if slot <= self._collector.sealed:
             return None
         if slot not in self._keys:
@@ -280,6 +269,79 @@ class Intake:
         return self._keys[slot]
 
     def _uncounted(self, slots: Iterable[int], forgotten: set[int]) -> set[int]:
-        """After a write: whatever is neither on disk for an open slot nor among the counts of a sealed one is late."""
+        """Return the late ones of slots: neither on disk while open nor among the counts of a sealed slot."""
         over = {slot for slot in slots if slot <= self._collector.sealed} | forgotten
         return over - set(self._counted)
+
+
+class Writer:
+    """Writes to the journal; used from one event loop. A slot that was forgotten meanwhile is passed over and told.
+
+    opens  when a slot opens
+    names  of the regions by their number; grows when a revision is learnt
+    """
+
+    def __init__(self, journal: Journal, opens: Callable[[int], int], names: Sequence[str]) -> None:
+        self._journal, self._opens, self._names = journal, opens, names
+        self._named: dict[int, int] = {}  # how many names the journal has of a slot
+        self._waiting: list[tuple[Sequence[SlotRecord], asyncio.Future[set[int]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def check(self) -> None:
+        """Refuse before anything is counted if the disk is too far behind: a limit on requests, not on people."""
+        if len(self._waiting) >= _MOST_WAITING:
+            raise NotTaken("unavailable", "the disk is behind; try again in a moment.")
+
+    async def flush(self) -> None:
+        """Wait until everything that was to be written by now is on disk, or could not be written."""
+        with suppress(NotTaken):
+            await self.write([])
+
+    def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
+        """Write records in one commit; the result, once they are on disk, is the slots that were forgotten before."""
+        written: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parts, written))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_all())
+        return written
+
+    def forget(self, slot: int) -> None:
+        """Forget what is known of a sealed slot, and of all before it."""
+        self._named = {later: number for later, number in self._named.items() if later > slot}
+
+    def forget_all(self) -> None:
+        """Forget what is known of all slots: they are opened anew."""
+        self._named.clear()
+
+    async def close(self) -> None:
+        """Wait for what is being written, but not for ever."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_SECONDS_TO_CLOSE)
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            parts = [part for request, _ in group for part in request]
+            try:
+                forgotten = await self._write_group(parts)
+            except Exception as error:
+                for _, answer in group:
+                    if not answer.done():
+                        answer.set_exception(error)
+            else:
+                for request, answer in group:
+                    if not answer.done():
+                        answer.set_result({slot for slot, _ in request if slot in forgotten})
+
+    async def _write_group(self, parts: Sequence[SlotRecord]) -> set[int]:
+        size = len(self._names)
+        unnamed = {slot for slot, _ in parts if self._named.get(slot, 0) < size}
+        named = [(slot, names_record(self._names[:size])) for slot in sorted(unnamed)]
+        batches = [(self._opens(slot), record) for slot, record in (*named, *parts)]
+        try:
+            forgotten_ns = await asyncio.to_thread(self._journal.append_all, batches)
+        except StorageFailed as failure:
+            raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
+        forgotten = {slot for slot, _ in parts if self._opens(slot) in forgotten_ns}
+        self._named |= dict.fromkeys(unnamed - forgotten, size)
+        return forgotten

@@ -18,15 +18,15 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import Link
 from dpcrowd.node.transport.base import OnMessage, Peer, Transport, TransportFailed
 
-__all__ = ["Links"]
+__all__ = ["LinkState"]
 
 log = logging.getLogger("dpcrowd.node")
 
 HandBack = Callable[[on.Stimulus], Awaitable[None]]
 
 
-class Links:
-    """Of one node.
+class LinkState:
+    """Opens and closes the links of one node.
 
     on_presence  called with the number of the session, a neighbour, and whether it hears this server now
     on_closed    called when this server has closed all links; `reopen`: they are to be asked for again, a little later
@@ -51,13 +51,13 @@ class Links:
     async def carry_out(
         self, asked: Link, network: NetworkConfig, view: NetworkView, at_ns: int, hand_back: HandBack
     ) -> None:
-        """Have the links that are asked for; a port that is not free is a reason to end only where it is `required`."""
+        """Open the links of an instruction; a port that is not free ends the node only where they are `required`."""
         try:
             await self._open(asked, network, view, at_ns, hand_back)
         except TransportFailed as failure:
             if asked.required:
                 raise
-            text = "no links to neighbours, next try with the next slot: %s"
+            text = "the links to neighbours could not be opened; they are tried again with the next slot: %s"
             log.error(text, failure, extra={"event": "links-failed"})
 
     async def _open(

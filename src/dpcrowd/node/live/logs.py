@@ -30,7 +30,7 @@ LIBRARY = "library"
 
 
 class JsonLines(logging.Formatter):
-    """{"time", "level", "logger", "message", "event", ...other fields of `extra`}."""
+    """Formats a record as {"time", "level", "logger", "message", "event", ...other fields of `extra`}."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -46,7 +46,7 @@ class JsonLines(logging.Formatter):
 
 
 class PrettyLines(logging.Formatter):
-    """time LEVEL message key=value ..., with nothing in it that moves the cursor of a terminal."""
+    """Formats a record as time LEVEL message key=value ..., without anything that moves the cursor of a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [_time(record), f"{record.levelname:<7}", _message(record)]
@@ -55,7 +55,7 @@ class PrettyLines(logging.Formatter):
 
 
 def set_up(form: Literal["json", "pretty"], level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Send everything to `stream` (standard error) in one form; libraries speak from warnings on."""
+    """Send everything to `stream` (standard error) in one form; of libraries, warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else PrettyLines())
     root = logging.getLogger()
@@ -70,7 +70,7 @@ def set_up(form: Literal["json", "pretty"], level: str, stream: TextIO | None = 
 
 
 def set_level(level: str) -> None:
-    """From now on."""
+    """Set the level of dpcrowd's own lines."""
     logging.getLogger("dpcrowd").setLevel(level.upper())
 
 
@@ -80,7 +80,7 @@ def _time(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     if isinstance(record.msg, BaseException):  # uvicorn logs exceptions as messages
-        return _said(record.msg)
+        return _safe_text(record.msg)
     return record.getMessage()
 
 
@@ -98,11 +98,11 @@ def _failure(record: logging.LogRecord) -> dict[str, str]:
         return {}
     frames = extract_tb(error.__traceback__)[-8:]
     place = " > ".join(f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames)
-    return {"error": _said(error), "place": place}
+    return {"error": _safe_text(error), "place": place}
 
 
-def _said(error: BaseException) -> str:
-    """Our own errors, and those of the system, never repeat what a user sent; others may."""
+def _safe_text(error: BaseException) -> str:
+    """Return an error's text where that is safe: our own errors and the system's never repeat what a user sent."""
     if isinstance(error, DpcrowdError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -111,5 +111,5 @@ def _said(error: BaseException) -> str:
 
 
 def _short(path: str) -> str:
-    """The last two parts: whose home folder the code is in is nobody's business."""
+    """Return the last two parts of a path: whose home folder the code is in is nobody's business."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])

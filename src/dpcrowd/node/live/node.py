@@ -1,4 +1,4 @@
-"""A running node: its parts put together, and what each of them is told. What the API asks of it is in `Served`."""
+"""A running node: its parts, put together, and what each of them is given. What the API asks is in `NodeService`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,21 @@ from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.serve import make_server
+from dpcrowd.node.build import configured_slots, make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.connections.descriptors import limit, shares
 from dpcrowd.node.live import decisions
-from dpcrowd.node.live.account_loader import AccountLoader, configured_slots
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
+from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.certificates import Certificates
-from dpcrowd.node.live.counting import Counting
-from dpcrowd.node.live.flood_log import FloodLog
+from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.health import node_health
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.link_log import LinkLog
-from dpcrowd.node.live.links import Links
+from dpcrowd.node.live.links import LinkState
+from dpcrowd.node.live.log_limits import FloodLog, LinkLog, StorageLog
 from dpcrowd.node.live.presence import Presence
-from dpcrowd.node.live.reload import Content
-from dpcrowd.node.live.renewing import CurrentTokens, Renewing, keep_served
+from dpcrowd.node.live.reload import Content, CurrentTokens, Renewing, keep_served
 from dpcrowd.node.live.revisions import take_next, text_of
-from dpcrowd.node.live.storage_log import StorageLog
-from dpcrowd.node.live.timekeeping import Timekeeper
+from dpcrowd.node.live.slot_cycle import Counting, Timekeeper
 from dpcrowd.node.live.timing import NAP, WallClock
 from dpcrowd.node.machine import Revision
 from dpcrowd.node.machine import instructions as do
@@ -55,7 +51,7 @@ _KINDS = ("checkins", "counts")  # as the journal numbers what a slot was opened
 
 
 class LiveNode(Renewing):
-    """`await node.run(stop)` until the event is set; then it ends cleanly, inside a slot too.
+    """Runs until the event of `await node.run(stop)` is set; then it ends cleanly, inside a slot too.
 
     before     the revision under which the folder was used last, if that is another one: its estimates are taken over
     following  the revision that takes over later
@@ -101,7 +97,7 @@ class LiveNode(Renewing):
         slots, storage_log = revision.view.clock, StorageLog()
         self._accounts = AccountLoader(storage, configured_slots(network), storage_log)
         self._accounts.clock_set(now, 0)
-        self.keeper = Keeper(
+        self.executor = Executor(
             machine, storage, transport, self.broadcast, self, self._wall, self.meter, storage_log, self._recorder
         )
         journal = storage.journal
@@ -122,7 +118,15 @@ class LiveNode(Renewing):
         given = node.ingest.max_downtime
         self.presence = Presence(journal, slots, slots.length_ns // 10 if given is None else int(given))
         self.presence.start(now, max(self.intake.first_open(now), machine.server.slot + 1))
-        self.counting = Counting(storage, self.intake, self.presence, self._accounts, slots, node.ingest.needs_feed)
+        self.counting = Counting(
+            storage,
+            self.intake,
+            self.presence,
+            self._accounts,
+            slots,
+            node.ingest.needs_feed,
+            self.executor.in_thread,
+        )
         self.time = Timekeeper(
             self._wall,
             slots,
@@ -132,16 +136,16 @@ class LiveNode(Renewing):
             self.counting,
             self.meter,
             self.revision_of,
-            self.keeper.give,
-            self.keeper.disturbed,
+            self.executor.give,
+            self.executor.disturbed,
         )
         self._link_log = LinkLog()
-        self.links = Links(
+        self.links = LinkState(
             node.server,
             transport,
             self.certificates,
             self._wall,
-            self._message_arrived,
+            self.executor.message_arrived,
             self._presence_changed,
             self._links_closed,
         )
@@ -160,7 +164,7 @@ class LiveNode(Renewing):
         )
 
     def _make_revision(self, network: NetworkConfig) -> Revision:
-        """Reads the private key, as it is now."""
+        """Make a revision; reads the private key, as it is now."""
         view = make_view(self.config, network, self.certificates.expires)
         view = replace(view, sign=self._signing(view.sign))
         return revision_of(network, view, self._noise, allow_simulated_noise=self._allow_simulated_noise)
@@ -169,14 +173,14 @@ class LiveNode(Renewing):
         return sign if self._recorder is None else self._recorder.sign(sign)
 
     def revision_of(self, slot: int) -> NetworkConfig:
-        """The revision that is valid in a slot."""
+        """Return the revision that is valid in a slot."""
         following = self.following
         return following if following is not None and slot >= following.valid_from_slot else self.revision
 
     # ------------------------------------------------------------------------------------------------- running
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Everything; raises what breaks any part of it."""
+        """Run all parts; raise what breaks any of them."""
         host, port = self.config.listen.http_address
         app = make_app(
             self,
@@ -194,10 +198,10 @@ class LiveNode(Renewing):
             most_connections=shares(limit(), self.revision.max_degree()).http,
         )
         await asyncio.to_thread(keep_served, self.config)
-        await self.keeper.handle(on.Started(self._wall.now()))
-        view, sealed = self.keeper.machine.view, self.keeper.machine.server.slot
+        await self.executor.handle(on.Started(self._wall.now()))
+        view, sealed = self.executor.machine.view, self.executor.machine.server.slot
         parts = [
-            asyncio.create_task(self.keeper.run(), name="keeper"),
+            asyncio.create_task(self.executor.run(), name="executor"),
             asyncio.create_task(self.time.end_slots(max(view.next_seal(self._wall.now()), 0)), name="slots"),
             asyncio.create_task(
                 self.time.open_slots(max(self.clock.slot_of(self.started_ns), sealed)), name="presence"
@@ -207,7 +211,7 @@ class LiveNode(Renewing):
             asyncio.create_task(self._keep_watch(), name="watch"),
             asyncio.create_task(self._look_for_strangers(), name="strangers"),
             asyncio.create_task(
-                node_health(self.config.listen, self.keeper.check_alive, self._transport, self._reopen).run(),
+                node_health(self.config.listen, self.executor.check_alive, self._transport, self._reopen).run(),
                 name="health",
             ),
         ]
@@ -231,8 +235,8 @@ class LiveNode(Renewing):
                 task.cancel()
             await asyncio.gather(waiting, *parts, *self._tasks, return_exceptions=True)
             await self._transport.close()
-            await self.keeper.forget_sealed()
-            self.keeper.close()
+            await self.executor.forget_sealed()
+            self.executor.close()
             self.time.leave()
             log.info("node stopped", extra={"event": "stopped", "server": self.config.server})
 
@@ -254,15 +258,15 @@ class LiveNode(Renewing):
             await asyncio.sleep(_RETENTION_EVERY)
 
     async def _look_for_strangers(self) -> None:
-        """Once per slot. Whoever has a certificate of the authority can call; the transport turns it away."""
+        """Count strangers once per slot: whoever has a certificate of the authority can call, and is turned away."""
         while True:
             await asyncio.sleep(self.clock.length_ns / 1e9)
             for name in (await self._transport.strangers())[:_MOST_STRANGERS]:
-                self.keeper.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
+                self.executor.stranger(max(self.clock.slot_of(self._wall.now()), 0), name)
 
     def _reopen(self) -> None:
-        """Give back whatever the links hold."""
-        self.keeper.give(on.LinksExpired(self._wall.now(), anew=True))
+        """Have all links opened anew, which gives back whatever they hold."""
+        self.executor.give(on.LinksExpired(self._wall.now(), anew=True))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -271,43 +275,35 @@ class LiveNode(Renewing):
 
     # -------------------------------------------------------------------------------- what the transport tells
 
-    def _message_arrived(self, sender: str, payload: bytes) -> None:
-        now = self._wall.now()
-        self.meter.arrived(sender, payload, now, self.keeper.machine.view)
-        self.keeper.give(on.MessageArrived(now, sender, payload))
-
     def _links_closed(self, *, reopen: bool) -> None:
-        """The node itself has closed all links; with `reopen` they are due again after a pause."""
+        """Note that the node itself has closed all links; with `reopen` they are due again after a pause."""
         self._link_log.closed()
         if reopen:
             self._start(self._open_links_later())
 
     async def _open_links_later(self) -> None:
         await asyncio.sleep(_APART)
-        self.keeper.give(on.LinksExpired(self._wall.now()))
+        self.executor.give(on.LinksExpired(self._wall.now()))
 
     def _presence_changed(self, session: int, neighbour: str, up: bool) -> None:
         self.time.look()
         self._link_log.change(neighbour, up)
         kind = on.NeighbourUp if up else on.NeighbourDown
-        self.keeper.give(kind(self._wall.now(), neighbour, session))
+        self.executor.give(kind(self._wall.now(), neighbour, session))
 
     # ------------------------------------------------------------------------------ what the machine instructs
 
-    async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed:
-        return await self.counting.count(asked, at_ns, self.keeper.in_thread)
-
     async def link(self, asked: do.Link, at_ns: int) -> None:
-        await self.links.carry_out(asked, self.revision, self.keeper.machine.view, at_ns, self.keeper.handle)
+        await self.links.carry_out(asked, self.revision, self.executor.machine.view, at_ns, self.executor.handle)
 
     async def decide(self, asked: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int) -> on.Stimulus:
-        call, storage = self.keeper.in_thread, self._storage
+        call, storage = self.executor.in_thread, self._storage
         match asked:
             case do.TakeOver(revision):
                 network = self.networks[revision]
-                taken = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
+                stimulus = await call(decisions.take_over, asked, at_ns, network, storage, self._make_revision)
                 await asyncio.to_thread(take_next, self.config, network)
-                return taken
+                return stimulus
             case do.BookLoss():
                 return await call(decisions.book_loss, asked, self.revision, storage)
             case do.LookBack():
@@ -319,17 +315,17 @@ class LiveNode(Renewing):
         self.time.begin_again(last)
         self.refusals.clear()
         with suppress(StorageFailed):  # what is left of slots to come is not counted: see `Journal.attend`
-            await self.keeper.in_thread(self.time.void_check_ins)
+            await self.executor.in_thread(self.time.void_check_ins)
 
     async def book_clock_step(self, step: do.BookClockStep) -> None:
         self._accounts.clock_set(step.at_ns, step.moved_ns)
-        await self.keeper.in_thread(self._accounts.book)
+        await self.executor.in_thread(self._accounts.book)
 
     def schedule(self, slot: int, at_ns: int) -> None:
         async def tell() -> None:
             await self._wall.sleep_until(at_ns)
             self.time.look()  # whoever stood still has not read everything that has come by now
-            self.keeper.give(on.DeadlinePassed(self._wall.now(), slot))
+            self.executor.give(on.DeadlinePassed(self._wall.now(), slot))
 
         self._start(tell())
 

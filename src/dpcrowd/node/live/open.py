@@ -28,33 +28,33 @@ log = logging.getLogger("dpcrowd.node")
 
 @contextmanager
 def open_node(path: Path) -> Iterator[LiveNode]:
-    """The node that a node.toml describes, with its folder locked."""
+    """Open the node that a node.toml describes, with its folder locked."""
     node, network = load_pair(path)
     noise = make_noise(node)  # before the folder: where the sampler is missing, nothing is made
     with Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared) as storage:
         tls = TlsFiles(key=node.keys.key, certificate=node.keys.certificate, ca=node.keys.ca)
         transport = ZenohTransport(network.id, tls, node.listen.transport)
-        found = current_revision(node, network, time.time_ns())
-        _tell_damage(storage.journal, found.current)
+        revisions = current_revision(node, network, time.time_ns())
+        _log_damage(storage.journal, revisions.current)
         live = LiveNode(
             node,
-            found.current,
+            revisions.current,
             storage,
             transport,
             noise,
-            before=found.before,
-            following=found.following,
+            before=revisions.before,
+            following=revisions.following,
             path=path.absolute(),
         )
         with translated(node.data):
-            keep_current(node, found.current)
-            if found.following is not None:
-                keep_next(node, found.following)
+            keep_current(node, revisions.current)
+            if revisions.following is not None:
+                keep_next(node, revisions.following)
         yield live
 
 
-def _tell_damage(journal: Journal, network: NetworkConfig) -> None:
-    """Before the node begins to stamp. Of records nothing is said: how they end tells whether somebody checked in."""
+def _log_damage(journal: Journal, network: NetworkConfig) -> None:
+    """Log damaged files. Of records nothing is said: how they end tells whether somebody checked in."""
     for opens_ns in journal.damaged:
         slot, path = network.clock().slot_of(opens_ns), journal.folder / f"{opens_ns}.slot"
         text = "%s was damaged: the check-ins of slot %d in it are lost, and it is not sampled. Check the disk."

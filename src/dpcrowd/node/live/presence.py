@@ -21,7 +21,7 @@ _STAMP_SHORTEST, _STAMP_LONGEST = 500_000_000, 5_000_000_000
 
 
 class Presence:
-    """Of one node; every method that changes something writes to the disk.
+    """Records when one node was there; every method that changes something writes to the disk.
 
     most_ns  what may be missed of a slot
     """
@@ -32,7 +32,7 @@ class Presence:
         self.stamp_every_ns = min(max(most_ns // 4, _STAMP_SHORTEST), _STAMP_LONGEST)
 
     def start(self, now_ns: int, first: int) -> None:
-        """The node begins to run; `first` is the first slot that is not sealed yet."""
+        """Begin to run; `first` is the first slot that is not sealed yet."""
         alive = self._journal.last_stamp()
         for slot in range(max(first, 0), self._clock.slot_of(now_ns) + 1):
             opens_ns = self._clock.opens(slot)
@@ -43,30 +43,30 @@ class Presence:
         self._journal.stamp(now_ns)
 
     def open(self, slot: int, now_ns: int) -> None:
-        """A slot opens, or should have opened before now; once."""
+        """Open a slot, which opens now or should have opened before; once per slot."""
         opens_ns = self._clock.opens(slot)
         self._journal.attend(opens_ns, now_ns - opens_ns)
 
     def stamp(self, now_ns: int) -> None:
-        """The node runs; to be told every `stamp_every_ns`, and at its end."""
+        """Leave a sign of life; to be called every `stamp_every_ns`, and at the end."""
         self._journal.stamp(now_ns)
 
     def stood_still(self, now_ns: int, still_ns: int) -> None:
-        """Nothing ran for so long."""
+        """Note that nothing ran for this long."""
         for opens_ns in self._journal.pending():
             self._journal.add_missed(opens_ns, min(still_ns, now_ns - opens_ns))
 
     def distrust(self, now_ns: int) -> None:
-        """Nothing is known of the slots that are open now."""
+        """Count the slots that are open now as missed: nothing is known of them."""
         current = self._clock.opens(max(self._clock.slot_of(now_ns), 0))
         for opens_ns in {*self._journal.pending(), current}:
             if opens_ns <= now_ns:
                 self._journal.attend(opens_ns, MISSED_ALL)
 
     def missed(self, slot: int) -> int:
-        """Nanoseconds that were missed of a slot; far too many if nothing is known of it."""
+        """Return how many nanoseconds of a slot were missed; far too many if nothing is known of it."""
         return self._journal.missed(self._clock.opens(slot))
 
     def complete(self, slot: int) -> bool:
-        """Whether so little was missed of a slot that it may be sampled."""
+        """Whether little enough was missed of a slot for it to be sampled."""
         return self.missed(slot) <= self.most_ns

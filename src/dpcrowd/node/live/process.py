@@ -23,8 +23,8 @@ from dpcrowd.errors import DpcrowdError
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_node, load_pair
 from dpcrowd.node.connections.descriptors import raise_limit
 from dpcrowd.node.forecast import schedule_warning
+from dpcrowd.node.live.health import notify
 from dpcrowd.node.live.logs import set_up
-from dpcrowd.node.live.notify import notify
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.transport.base import TransportFailed
 
@@ -55,7 +55,7 @@ class _CannotLink(DpcrowdError):
 
 
 def run_node(path: Path, say: Callable[[str], None]) -> int:
-    """Run the node of a node.toml until a signal; the exit code.
+    """Run the node of a node.toml until a signal; return the exit code.
 
     `say` gets the one line on why it did not work, unless the log is one of JSON: then that line is JSON, too.
     """
@@ -120,8 +120,8 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
             signal.signal(number, lambda *_, handler=handler: loop.call_soon_threadsafe(handler))
     with open_node(path) as live:
         check_port(node)  # after the folder: a second start of the same node is told of the first one
-        ready = asyncio.create_task(_tell_when_ready(node))
-        reloading = asyncio.create_task(_reload_when_told(live, ready, hung_up))
+        ready = asyncio.create_task(_notify_when_ready(node))
+        reloading = asyncio.create_task(_reload_on_signal(live, ready, hung_up))
         try:
             await live.run(stop)
         except TransportFailed as error:
@@ -131,8 +131,8 @@ async def _until_signal(path: Path, node: NodeConfig) -> None:
             ready.cancel()
 
 
-async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
-    """By SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
+async def _reload_on_signal(live: LiveNode, ready: asyncio.Task[None], hung_up: asyncio.Event) -> None:
+    """Reload at every SIGHUP, as `dpcrowd node reload` does; the log has the answer."""
     await ready
     while True:
         await hung_up.wait()
@@ -140,9 +140,9 @@ async def _reload_when_told(live: LiveNode, ready: asyncio.Task[None], hung_up: 
         try:
             await live.reload()
         except Exception as error:
-            known = isinstance(error, DpcrowdError)
-            text = f"nothing was reloaded: {error}" if known else "nothing was reloaded"
-            log.error(text, exc_info=None if known else error, extra={"event": "reload"})
+            own = isinstance(error, DpcrowdError)
+            text = f"nothing was reloaded: {error}" if own else "nothing was reloaded"
+            log.error(text, exc_info=None if own else error, extra={"event": "reload"})
 
 
 def check_keys(node: NodeConfig, network: NetworkConfig, now: datetime) -> None:
@@ -162,13 +162,13 @@ def check_http_files(node: NodeConfig, now: datetime) -> None:
     from dpcrowd.node.keys.checks import https_problem
 
     certificate, key = node.listen.http_certificate, node.listen.http_key
-    found = None if certificate is None or key is None else https_problem(certificate, key, now)
-    if found is not None:
-        raise _CannotLink(f"{found.what} {found.fix}")
+    problem = None if certificate is None or key is None else https_problem(certificate, key, now)
+    if problem is not None:
+        raise _CannotLink(f"{problem.what} {problem.fix}")
 
 
 def check_port(node: NodeConfig) -> None:
-    """Refuse a port of the HTTP API that somebody else has."""
+    """Refuse a port of the HTTP API that another program has."""
     host, port = node.listen.http_address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
@@ -183,8 +183,8 @@ def check_port(node: NodeConfig) -> None:
             ) from None
 
 
-async def _tell_when_ready(node: NodeConfig) -> None:
-    """Ready is when the API answers: by then the transport is open, too."""
+async def _notify_when_ready(node: NodeConfig) -> None:
+    """Tell systemd when the API answers: by then the transport is open, too."""
     host, port = node.listen.http_address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     while True:
@@ -199,7 +199,7 @@ async def _tell_when_ready(node: NodeConfig) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed, the standard loop elsewhere."""
+    """Return uvloop where it is installed; None, the standard loop, elsewhere."""
     try:
         import uvloop
     except ImportError:

@@ -24,7 +24,7 @@ BEFORE, CURRENT, NEXT = "network.before.toml", "network.current.toml", "network.
 
 @dataclass(frozen=True)
 class Revisions:
-    """At a start.
+    """The revisions that a node starts with.
 
     before     the revision whose state may still be in the folder
     following  what network.toml holds already, if it is not valid yet
@@ -36,7 +36,7 @@ class Revisions:
 
 
 def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Revisions:
-    """What is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
+    """Return what is valid now: network.toml, or the copy beside the ledger while network.toml is ahead of time."""
     used, older = _kept(node, CURRENT, network), _kept(node, BEFORE, network)
     if used is None or digest(used) == digest(network):
         return Revisions(network, before=older)
@@ -48,13 +48,13 @@ def current_revision(node: NodeConfig, network: NetworkConfig, now_ns: int) -> R
 
 def _kept(node: NodeConfig, name: str, network: NetworkConfig) -> NetworkConfig | None:
     path = node.data / name
-    found = load_network(path) if path.exists() else None
-    return found if found is not None and found.id == network.id else None
+    network_of_file = load_network(path) if path.exists() else None
+    return network_of_file if network_of_file is not None and network_of_file.id == network.id else None
 
 
 def differences(before: NetworkConfig, after: NetworkConfig) -> str:
-    """What comes and goes, for the operator to see: a renamed region or server is a new one, and loses the old."""
-    told = []
+    """Return what comes and goes, for the operator: a renamed region or server is a new one, and loses the old."""
+    parts = []
     for what, old, new in (
         ("regions", before.regions, after.regions),
         ("servers", [one.name for one in before.servers], [one.name for one in after.servers]),
@@ -65,38 +65,38 @@ def differences(before: NetworkConfig, after: NetworkConfig) -> str:
         ):
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                told.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
+                parts.append(f"; {way} {what}: {', '.join(names[:_NAMED])}{more}")
     if after.guarantee_section.horizon_from_slot > before.guarantee_section.horizon_from_slot:
-        told.append(
+        parts.append(
             f"; a new horizon of {after.guarantee_section.length} slots begins with it, a promise on top of the old one"
         )
-    return "".join(told)
+    return "".join(parts)
 
 
 def keep_current(node: NodeConfig, network: NetworkConfig) -> None:
-    """After a start, which has taken over what an older one left."""
+    """Keep a copy of the revision in use, after a start has taken over what an older one left."""
     _keep(node, network, CURRENT)
 
 
 def keep_next(node: NodeConfig, network: NetworkConfig) -> None:
-    """After a reload."""
+    """Keep a copy of the next revision, after a reload."""
     _keep(node, network, NEXT)
 
 
 def take_next(node: NodeConfig, network: NetworkConfig) -> None:
-    """The next revision is the one in use now."""
-    kept = node.data / NEXT
+    """Make the copy of the next revision the one in use."""
+    path = node.data / NEXT
     try:
-        if digest(parse_network(kept.read_text(encoding="utf-8"))) == digest(network):
+        if digest(parse_network(path.read_text(encoding="utf-8"))) == digest(network):
             if (node.data / CURRENT).exists():
                 (node.data / CURRENT).replace(node.data / BEFORE)
-            kept.replace(node.data / CURRENT)
+            path.replace(node.data / CURRENT)
     except OSError as error:  # a start would begin estimates anew; no reason to end
-        log.error("%s: %s", kept, error.strerror, extra={"event": "revision"})
+        log.error("%s: %s", path, error.strerror, extra={"event": "revision"})
 
 
 def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
-    """The text of a revision's network.toml, from whichever file holds it; None: none does."""
+    """Return the text of a revision's network.toml, from whichever file holds it; None: none does."""
     for path in (node.network, *(node.data / name for name in (CURRENT, NEXT, BEFORE))):
         try:
             text = path.read_text(encoding="utf-8")

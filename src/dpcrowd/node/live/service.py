@@ -16,9 +16,9 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RefusedRow
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
-from dpcrowd.node.live.counting import Counting
+from dpcrowd.node.live.executor import FLOOD, Executor
 from dpcrowd.node.live.intake import Intake
-from dpcrowd.node.live.keeper import FLOOD, Keeper
+from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import sender_text, wait_text
@@ -32,14 +32,14 @@ from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Served"]
+__all__ = ["NodeService"]
 
 log = logging.getLogger("dpcrowd.node")
 
 _MOST_REFUSALS = 100  # slots of which it is kept
 
 
-class Served:
+class NodeService:
     """The API's `Service`, for a node that has these parts.
 
     networks  by the number of a revision: the one in use now, and the one that takes over at its first slot, if any
@@ -47,7 +47,7 @@ class Served:
 
     config: NodeConfig
     networks: dict[int, NetworkConfig]
-    keeper: Keeper
+    executor: Executor
     counting: Counting
     certificates: Certificates
     intake: Intake
@@ -63,12 +63,12 @@ class Served:
     @property
     def revision(self) -> NetworkConfig:
         """The revision in use now."""
-        return self.networks[self.keeper.machine.view.revision]
+        return self.networks[self.executor.machine.view.revision]
 
     @property
     def following(self) -> NetworkConfig | None:
         """The one that takes over at its first slot, if any."""
-        following = self.keeper.machine.following
+        following = self.executor.machine.following
         return None if following is None else self.networks[following[0]]
 
     @property
@@ -77,7 +77,7 @@ class Served:
 
     @property
     def clock(self) -> SlotClock:
-        return self.keeper.machine.view.clock
+        return self.executor.machine.view.clock
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
         self._accepts("checkins")
@@ -90,15 +90,15 @@ class Served:
     def _accepts(self, kind: str) -> None:
         accepts = self.config.ingest.accepts
         if accepts != kind:
-            raise NotTaken("off", f'this node takes {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+            raise NotTaken("off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
             raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
         # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
-        if wait := sender_text(self.keeper.machine.view, self.intake.sealed, self._wall.now()):
+        if wait := sender_text(self.executor.machine.view, self.intake.sealed, self._wall.now()):
             raise NotTaken("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
-        """Kept in memory, for the operator alone: it may be one person's check-in."""
+        """Keep the reason of a refusal in memory, for the operator alone: it may be one person's check-in."""
         self.refusals.setdefault(max(self.clock.slot_of(at_ns), 0), set()).add(reason)
         while len(self.refusals) > _MOST_REFUSALS:
             del self.refusals[min(self.refusals)]
@@ -110,15 +110,15 @@ class Served:
     @property
     def _last_sealed(self) -> int:
         """The last slot that is never opened again; -1: none."""
-        return max(self.keeper.machine.server.slot, self.intake.sealed)
+        return max(self.executor.machine.server.slot, self.intake.sealed)
 
     def _clock_wait(self, now_ns: int) -> str:
-        """Until when nothing happens because the clock went back; empty if it is not so."""
-        return wait_text(self.keeper.machine.view, self._last_sealed, now_ns, self.keeper.machine.went_back)
+        """Return until when nothing happens because the clock went back; empty if it did not."""
+        return wait_text(self.executor.machine.view, self._last_sealed, now_ns, self.executor.machine.went_back)
 
     async def latest(self) -> SlotRelease | None:
-        if self.keeper.last is not None:
-            return self.keeper.last
+        if self.executor.last is not None:
+            return self.executor.last
         return await asyncio.to_thread(self._storage.releases.latest)
 
     async def estimates(
@@ -137,16 +137,16 @@ class Served:
 
     async def budget(self) -> BudgetView:
         now = self._wall.now()
-        machine = self.keeper.machine
+        machine = self.executor.machine
         early = status.opening(self.clock, machine.server.slot, now) or self._clock_wait(now)
         return await asyncio.to_thread(status.budget, self.revision, self._storage, machine.trust, now, early)
 
     async def network(self, *, operator: bool = False) -> NetworkStatus:
         now = self._wall.now()
-        refused = self.keeper.refused + Counter(
+        refused = self.executor.refused + Counter(
             {(name, FLOOD): count for name, count in self._transport.dropped().items() if count}
         )
-        machine = self.keeper.machine
+        machine = self.executor.machine
         return status.network_status(
             self.revision,
             self.config.server,
@@ -156,7 +156,7 @@ class Served:
             self.refusals if operator else {},
             now,
             self.following,
-            self.keeper.refused_last,
+            self.executor.refused_last,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
@@ -164,7 +164,7 @@ class Served:
         if self._storage.failure is not None:
             by_itself = " The node then goes on by itself." if self._storage.failure.kind == "full" else ""
             problems.append(f"{self._storage.failure}{by_itself}")
-        machine, now = self.keeper.machine, self._wall.now()
+        machine, now = self.executor.machine, self._wall.now()
         last = machine.server.slot
         early = "" if status.needs_operator(machine.trust) else status.opening(self.clock, last, now)
         wait = self._clock_wait(now)
@@ -186,8 +186,8 @@ class Served:
         return warnings
 
     def expiries(self) -> dict[str, int]:
-        """When the certificates of neighbours expire, by their own words: seconds since 1970."""
-        machine = self.keeper.machine
+        """Return when the certificates of neighbours expire, as they say, in seconds since 1970."""
+        machine = self.executor.machine
         now = machine.view.links(max(self.clock.slot_of(self._wall.now()), 0))
         near = {machine.view.names[number] for number in now}
         return {name: at for name, at in machine.expires.items() if name in near}
@@ -200,40 +200,40 @@ class Served:
         return render_all([self.meter.registry, await self._gauges()], "operator")
 
     async def _gauges(self) -> Registry:
-        """What is read when somebody asks."""
+        """Return the gauges, which are read when they are asked for."""
         gauges = Registry()
         set_budget(gauges, await self.budget())
         set_network(gauges, await self.network(), self.meter.clock_offsets())
         set_storage(gauges, self._storage.failure, await asyncio.to_thread(free_bytes, self.config.data))
         read_process(gauges, self.started_ns)
         gauges.set(families.READY, self.ready()[0])
-        gauges.set(families.MESSAGES_SENT, self.keeper.sent)
-        gauges.set(families.MESSAGES_LATE, self.keeper.late)
+        gauges.set(families.MESSAGES_SENT, self.executor.sent)
+        gauges.set(families.MESSAGES_LATE, self.executor.late)
         for reason, count in self._transport.refused_connections().items():
             gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
         gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
         for one in self.certificates.known(self.expiries()):
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
-        if self.keeper.last is not None:
-            gauges.set(families.RELEASED_SLOT, self.keeper.last.slot)
+        if self.executor.last is not None:
+            gauges.set(families.RELEASED_SLOT, self.executor.last.slot)
         if self.config.ingest.exact_counters:
             gauges.set(families.CHECKINS_TAKEN, self.intake.taken)
         return gauges
 
     async def confirm_loss(self) -> str:
-        """Have what the folder does not know of counted as fully spent."""
-        return await self.keeper.ask(on.LossConfirmed(self._wall.now()))
+        """Have samples that the folder has lost counted as a fully spent budget."""
+        return await self.executor.ask(on.LossConfirmed(self._wall.now()))
 
     async def accept_clock(self) -> str:
         """Let slots begin again that a clock which was ahead has sealed; see `clock_return`."""
-        return await self.keeper.ask(on.ClockAccepted(self._wall.now()))
+        return await self.executor.ask(on.ClockAccepted(self._wall.now()))
 
     async def expect(self, following: NetworkConfig) -> None:
-        """Take the next revision when its first slot is sealed; check-ins for its regions are taken from now on."""
+        """Use the next revision once its first slot is sealed; check-ins for its regions are accepted from now on."""
         self.networks[following.revision] = following
         self.intake.learn(following.regions)
-        await self.keeper.ask(on.RevisionExpected(self._wall.now(), following.revision, following.valid_from_slot))
+        await self.executor.ask(on.RevisionExpected(self._wall.now(), following.revision, following.valid_from_slot))
 
     def set_log_level(self, level: Level) -> None:
         logging.getLogger("dpcrowd").setLevel(level.upper())

@@ -8,11 +8,10 @@ from typing import Literal
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
+from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, digest
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
-from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.units import from_nano
 
@@ -23,7 +22,7 @@ Waits = Literal["vouching", "operator", "budget"] | None
 
 
 def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, early: str = "") -> BudgetView:
-    """From the account.
+    """Return what was spent and what remains, from the account.
 
     early  that the network has not begun, see `opening`, or that slots are waited for, see `clock_return`
     """
@@ -65,9 +64,9 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
 
 
 def opening(clock: SlotClock, sealed: int, now_ns: int) -> str:
-    """When the network begins; empty if it has. If a slot was `sealed` (-1: none) it has, whatever the clock says."""
-    begun = sealed >= 0 or now_ns >= clock.epoch_ns
-    return "" if begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
+    """Return when the network begins; empty if it has: by the clock, or because a slot was `sealed` (-1: none)."""
+    has_begun = sealed >= 0 or now_ns >= clock.epoch_ns
+    return "" if has_begun else f"the network's first slot opens at {rfc3339(clock.epoch_ns)}."
 
 
 def network_status(
@@ -81,7 +80,7 @@ def network_status(
     following: NetworkConfig | None = None,
     refused_last: Mapping[tuple[str, str], int] | None = None,
 ) -> NetworkStatus:
-    """A node and its neighbours.
+    """Return the state of a node and of its neighbours.
 
     heard     name -> (slot, time) of the last message that was used
     checkins  slot -> reasons for which check-ins were refused in it

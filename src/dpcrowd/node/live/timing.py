@@ -24,14 +24,14 @@ class WallClock:
         return time.time_ns()
 
     def elapsed(self) -> int:
-        """Since some moment. A sleeping machine goes on counting, where the system lets it."""
+        """Return nanoseconds since some moment. A sleeping machine goes on counting, where the system lets it."""
         clock = getattr(time, "CLOCK_BOOTTIME", None)
         return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
 
     async def sleep_until(self, at_ns: int) -> None:
-        """In short naps: the clock may be set forward or back meanwhile."""
-        while (left := at_ns - self.now()) > 0:
-            await asyncio.sleep(min(left / SECOND, NAP))
+        """Sleep in short naps: the clock may be set forward or back meanwhile."""
+        while (remaining_ns := at_ns - self.now()) > 0:
+            await asyncio.sleep(min(remaining_ns / SECOND, NAP))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ClockWatch:
         self.patience_ns = max(_FROZEN, slot_ns // _FROZEN_PART)
 
     def look(self) -> Look:
-        """To be called often: how long nobody has is how long the process, or the machine, stood still."""
+        """Compare the clocks; to be called often, since the time between two calls shows a process that stood still."""
         now = self._clock.elapsed()
         away, self._last = now - self._last, now
         moved = self._jumped()
@@ -72,7 +72,7 @@ class ClockWatch:
         )
 
     def _jumped(self) -> int:
-        """By how many nanoseconds UTC was set since the last jump; 0 if by less than a second: small ones add up."""
+        """Return by how many nanoseconds UTC was set since the last jump; 0 below a second: small steps add up."""
         moved = self._clock.now() - self._clock.elapsed() - self._offset
         if abs(moved) < _JUMP:
             return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dpcrowd.node.machine.machine import Machine
-from dpcrowd.node.machine.revision import Revision
-from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.machine.revision import NetworkView, Revision
 
 __all__ = ["Machine", "NetworkView", "Revision"]

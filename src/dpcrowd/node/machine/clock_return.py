@@ -28,7 +28,7 @@ Estimates go on. Releases of slots to come are deleted: they would be released a
 from __future__ import annotations
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.machine.revision import NetworkView
 from dpcrowd.node.slots import rfc3339
 
 __all__ = ["check_acceptable", "sender_text", "wait_text"]
@@ -38,17 +38,17 @@ _SHORT = 2  # slots: whoever waits for no longer has nothing to accept
 
 
 def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int, int] | None) -> str:
-    """That slots up to `sealed` were sealed by another clock, and until when nothing happens; empty if it is not so.
+    """Return that slots up to `sealed` were sealed by another clock, and until when nothing happens; empty if not.
 
     went_back  when the clock was set back, and by how much, if this life has seen that
     """
     if not _is_behind(view, sealed, now_ns):
         return ""
-    seen = ""
+    step = ""
     if went_back is not None:
-        seen = f" by {_duration(went_back[1])} at {rfc3339(went_back[0] // _SECOND * _SECOND)}"
+        step = f" by {_duration(went_back[1])} at {rfc3339(went_back[0] // _SECOND * _SECOND)}"
     text = (
-        f"the clock went back{seen}: slot {sealed} was sealed already, and the next one is due at "
+        f"the clock went back{step}: slot {sealed} was sealed already, and the next one is due at "
         f"{rfc3339(view.seals(sealed + 1))}."
     )
     if not _is_far(view, sealed, now_ns):
@@ -57,7 +57,7 @@ def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int,
 
 
 def sender_text(view: NetworkView, sealed: int, now_ns: int) -> str:
-    """The same for whoever sends check-ins or counts: when it may try again; empty if it need not wait."""
+    """Return when a sender of check-ins or counts may try again; empty if it need not wait."""
     if not _is_behind(view, sealed, now_ns):
         return ""
     text = f"the clock went back: the next slot opens at {rfc3339(view.clock.opens(sealed + 1))}"
@@ -91,7 +91,7 @@ def _is_far(view: NetworkView, sealed: int, now_ns: int) -> bool:
 
 
 def _duration(nanoseconds: int) -> str:
-    """For people."""
+    """Return a duration for people to read."""
     seconds = round(nanoseconds / _SECOND)
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "less than 1 s"

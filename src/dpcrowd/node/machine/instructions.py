@@ -81,7 +81,7 @@ class CountSlot:
 
 @dataclass(frozen=True)
 class StoreSample:
-    """One durable transaction: what the slot cost, its noisy values, the whole state. Before anything leaves."""
+    """Store, in one durable transaction, what the slot cost, its noisy values and the complete state."""
 
     slot: int
     nano_epsilon: int
@@ -92,7 +92,7 @@ class StoreSample:
 
 @dataclass(frozen=True)
 class NotSampled:
-    """A slot was sealed without a sample: count it by its reason, and say why if there is a text."""
+    """Count a slot that was sealed without a sample by its reason, and log the text if there is one."""
 
     slot: int
     why: Unsampled
@@ -111,7 +111,7 @@ class ForgetCheckIns:
 
 @dataclass(frozen=True)
 class Send:
-    """To neighbours, by name. Sending the same payload twice is harmless.
+    """Send a payload to neighbours, by name. Sending the same payload twice is harmless.
 
     at_ns  not before this time, and as soon after it as can be; meanwhile other instructions and stimuli go on. When it
            has left, the machine is told (`MessageSent`). None: now.
@@ -133,7 +133,7 @@ class ScheduleDeadline:
 
 @dataclass(frozen=True)
 class StoreRelease:
-    """The release and the state after it.
+    """Store the release and the state after it.
 
     heard           names of the neighbours whose messages are in it
     counters        what neighbours said of their own ledgers since the last time, by name
@@ -149,21 +149,21 @@ class StoreRelease:
 
 @dataclass(frozen=True)
 class Publish:
-    """Tell everyone who listens at the API."""
+    """Publish a release to everyone who listens at the API."""
 
     release: SlotRelease
 
 
 @dataclass(frozen=True)
 class StoreCounters:
-    """What neighbours said of their own ledgers, by name, and their signatures under that. Before it is echoed."""
+    """Store what neighbours sent of their own ledgers, by name, and their signatures, before it is echoed."""
 
     counters: Mapping[str, Remembered]
 
 
 @dataclass(frozen=True)
 class RefuseMessage:
-    """A message was not used: count it by its reason, and say why."""
+    """Count a message that is not used by its reason, and log why."""
 
     slot: int
     sender: str
@@ -173,7 +173,7 @@ class RefuseMessage:
 
 @dataclass(frozen=True)
 class Report:
-    """Something that an operator should know: a short name, and a sentence."""
+    """Log what an operator should know: a short name, and a sentence."""
 
     event: str
     text: str
@@ -182,7 +182,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the operator who has decided something is told."""
+    """Reply to the operator who has decided something."""
 
     text: str
 
@@ -202,7 +202,7 @@ class TakeOver:
 
 @dataclass(frozen=True)
 class BookLoss:
-    """Durably: what neighbours remember and the ledger does not counts as a whole budget, until the open slot ends.
+    """Book durably that what the ledger has lost counts as a complete budget, until the open slot ends.
 
     So does whatever there may be that none of them remembers.
 
@@ -219,7 +219,7 @@ class BookLoss:
 
 @dataclass(frozen=True)
 class LookBack:
-    """Say what is known of slots up to `last`, after which slots begin again, and give the account; see `clock_return`.
+    """Look up what is known of slots up to `last`, after which slots begin again, and the account; see `clock_return`.
 
     sealed  the last slot that was sealed by the clock that was ahead
     """
@@ -230,7 +230,7 @@ class LookBack:
 
 @dataclass(frozen=True)
 class StoreReturn:
-    """One durable transaction: slots after `last` begin again with this state. Logged for good with the text."""
+    """Store, in one durable transaction, that slots after `last` begin again with this state, and the text."""
 
     at_ns: int
     last: int
@@ -241,14 +241,14 @@ class StoreReturn:
 
 @dataclass(frozen=True)
 class BeginAgain:
-    """Slots after `last` are opened and sealed again: whatever waits for slots by the other clock is void."""
+    """Open and seal slots after `last` again: whatever waits for slots by the other clock is void."""
 
     last: int
 
 
 @dataclass(frozen=True)
 class BookClockStep:
-    """The clock said `at_ns` and was set by `moved_ns`: tell the ledger, before anything more is paid."""
+    """Tell the ledger, before anything more is paid, that the clock said `at_ns` and was set by `moved_ns`."""
 
     at_ns: int
     moved_ns: int

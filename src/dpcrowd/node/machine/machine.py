@@ -2,9 +2,9 @@
 
 Theory of operation. Time is cut into slots. Check-ins of slot t are collected while it is open and during its grace;
 then it is sealed, and its counts reach the machine as `SlotSealed`. The server behind the machine decides whether to
-sample. If it does, one durable transaction stores the price, the noisy values and the whole state; only then does the
-message leave. Without a sample a heartbeat leaves, so that nobody waits. Slot t is then in exchange: neighbours'
-messages are checked and kept until all have spoken or the deadline passes, then they are fused, and the release is
+sample. If it does, one durable transaction stores the price, the noisy values and the complete state; only then does
+the message leave. Without a sample a heartbeat leaves, so that nobody waits. Slot t is then in exchange: neighbours'
+messages are checked and kept until all have arrived or the deadline passes, then they are fused, and the release is
 stored and published. Meanwhile slot t + 1 collects.
 
 How long counting, drawing and storing take depends on what was counted, which is nobody's business. So the message of a
@@ -34,14 +34,24 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
-from dpcrowd.node.machine.gate import check, fuse
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
-from dpcrowd.node.machine.revision import Revision, begin_horizon, go_on
+from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.machine.view import NetworkView
 from dpcrowd.node.release import SlotRelease
-from dpcrowd.node.wire import VERSION, Body, Heard, Record, Refused, encode, peek, proven, record_of, same_words
+from dpcrowd.node.wire import (
+    VERSION,
+    Body,
+    CheckedMessage,
+    MessageRefused,
+    Record,
+    decode,
+    encode,
+    peek,
+    proven,
+    record_of,
+    same_content,
+)
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
@@ -52,12 +62,12 @@ _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer ab
 
 
 class Machine:
-    """One node: everything that its protocol knows.
+    """The state machine of one node: everything that its protocol knows.
 
     revision  of the network, in use now
     server    fresh, or restored from the state that was stored last
     counter   samples that the ledger has paid for
-    heard     what neighbours said of their own ledgers, by name; all of it is on disk
+    heard     what neighbours sent of their own ledgers, by name; all of it is on disk
     vouched   whether the ledger is known to be complete, so that no neighbour has to say so first
     complete_until  the last slot up to which it was known to be complete; None: as far as the server's state goes
     following the next revision, if there is one: its number and its first slot
@@ -68,7 +78,7 @@ class Machine:
     present    names of those who can be reached now
     session    the number of times that links were opened
     used       by name: slot and time of the last message that was used
-    expires    by name: when the neighbour's certificate expires, by its own words
+    expires    by name: when the neighbour's certificate expires, as it says itself
     went_back  when the clock was set, and by how much, if that was back
     """
 
@@ -98,7 +108,7 @@ class Machine:
         self._early = Early()
         self._newcomers = Newcomers()
         self._before: bytes | None = None  # the state before a draw that is not yet stored
-        self._own: tuple[int, InfoMessages | None] = -1, None  # the last slot that was told, and the sample in it
+        self._own: tuple[int, InfoMessages | None] = -1, None  # the slot of the last own message, and the sample in it
         self._last_payloads: dict[str, bytes] = {}
         self._unsent: int | None = None  # the slot that was released before its message left
         self._renewed: tuple[int, on.KeyRenewed] | None = None  # a key that waits for the end of a slot's exchange
@@ -116,31 +126,26 @@ class Machine:
 
     @property
     def remembered(self) -> Mapping[str, Remembered]:
-        """What neighbours said of their own ledgers, by name."""
+        """What neighbours sent of their own ledgers, by name."""
         return self._memory.known
 
-    def handle(self, stimulus: on.Stimulus) -> list[Instruction]:
-        """What has to be done about it, in this order, and before the next stimulus is given.
+    def handle(self, stimulus: on.Stimulus) -> list[Instruction]:  # noqa: PLR0912
+        """Return what has to be done about a stimulus, in this order, and before the next stimulus is given.
 
         `BadInput` refuses a decision of the operator; nothing has changed then.
         """
-        match stimulus:
-            case on.SampleStored() | on.LinksClosed() | on.LinksOpened():
-                pass  # in the middle of instructions, some of which are still to be carried out
-            case on.StorageFailed():
-                self._memory.storing_failed()
-            case _:
-                self._memory.storing_done()
-        return self._answer(stimulus)
-
-    def _answer(self, stimulus: on.Stimulus) -> list[Instruction]:  # noqa: PLR0912
+        if isinstance(stimulus, on.StorageFailed):
+            self._memory.storing_failed()
+        elif not isinstance(stimulus, on.SampleStored | on.LinksClosed | on.LinksOpened):
+            # Those come in the middle of instructions, some of which are still to be carried out.
+            self._memory.storing_done()
         match stimulus:
             case on.SlotEnded(at_ns, slot):
                 return self._end_slot(at_ns, slot)
             case on.SlotSealed(at_ns, slot, counts, account, why):
                 return self._seal(at_ns, slot, counts, account, why)
             case on.SampleStored(_, counter):
-                self.trust.stored(counter)
+                self.trust.set_counter(counter)
             case on.MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
             case on.MessageSent(at_ns, slot):
@@ -173,7 +178,7 @@ class Machine:
     # --------------------------------------------------------------------------------------------- starts, decisions
 
     def _decide(self, stimulus: on.Stimulus) -> list[Instruction]:
-        """A start, and what only the operator can decide."""
+        """Handle a start, and what only the operator can decide."""
         match stimulus:
             case on.Started(at_ns):
                 following = self.view.next_seal(at_ns)
@@ -204,15 +209,16 @@ class Machine:
         raise AssertionError(stimulus)
 
     def _set_clock(self, at_ns: int, moved_ns: int) -> list[Instruction]:
+        """Book a step of the clock, and report if slots that it has sealed have to be waited for."""
         self.went_back = (at_ns, -moved_ns) if moved_ns < 0 else None
         wait = wait_text(self.view, self.server.slot, at_ns, self.went_back)
         step = do.BookClockStep(at_ns - moved_ns, moved_ns)
         return [Report("clock", wait, grave=True), step] if wait else [step]
 
     def _begin_again(self, at_ns: int) -> list[Instruction]:
-        """Slots begin again, after a clock that was ahead and has come back; see `clock_return`.
+        """Let slots begin again, after a clock that was ahead and has come back; see `clock_return`.
 
-        What is remembered of neighbours stays. What they, or this node, said for slots that are still to come is void.
+        What is remembered of neighbours stays. What they, or this node, sent for slots that are still to come is void.
         """
         assert self._returning is not None
         (looked_up, self.server), self._returning = self._returning, None
@@ -231,24 +237,25 @@ class Machine:
         """Whether the next revision is valid in a slot."""
         return self.following is not None and slot >= self.following[1]
 
-    def _take_over(self, taken: on.RevisionTaken) -> list[Instruction]:
-        """Filters go on; a new region has no information yet. Neighbours are known by their names."""
-        server, text = go_on(taken.revision, self.server.save(), self.revision, taken.account)
+    def _take_over(self, stimulus: on.RevisionTaken) -> list[Instruction]:
+        """Go on under the next revision: estimates stay; a new region has no information yet."""
+        server, text = go_on(stimulus.revision, self.server.save(), self.revision, stimulus.account)
         text += begin_horizon(server)
-        self.revision, self.server, self.following = taken.revision, server, None
+        self.revision, self.server, self.following = stimulus.revision, server, None
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
         self._newcomers = Newcomers()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
-        return [report, *self._count(taken.slot, self.view.regions)]
+        return [report, do.Link(stimulus.slot), do.CountSlot(stimulus.slot, self.view.regions)]
 
     def _last_slot(self, at_ns: int) -> int:
-        """The last slot that was observed, or, if there was none, the last one that is over."""
+        """Return the last slot that was observed, or, if there was none, the last one that is over."""
         return self.server.slot if self.server.slot >= 0 else max(self.view.next_seal(at_ns) - 1, -1)
 
     # --------------------------------------------------------------------------------------------------------- links
 
     def _change_links(self, stimulus: on.Stimulus) -> list[Instruction]:
+        """Follow which links there are, and who can be reached over them."""
         match stimulus:
             case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:
                 self.present.add(neighbour)
@@ -267,7 +274,7 @@ class Machine:
         return []
 
     def _renew(self, at_ns: int, renewed: on.KeyRenewed) -> list[Instruction]:
-        """Not in the middle of an exchange, whose messages would be lost with its links."""
+        """Use a renewed key, but not in the middle of an exchange, whose messages would be lost with its links."""
         self._renewed = -1 if self._exchange is None or not self.linked else self._exchange.slot, renewed
         return self._use_renewed_key(at_ns) if self._renewed[0] < 0 else []
 
@@ -282,7 +289,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------------- the slot
 
     def _resume(self, at_ns: int) -> list[Instruction]:
-        """After a restart: a slot that was sampled and not released is still to be told and fused."""
+        """After a restart, send and fuse a slot that was sampled and not released."""
         slot = self.server.open_slot
         if slot is None:
             return []
@@ -292,39 +299,38 @@ class Machine:
         return self._open_exchange(at_ns, slot, self.server.pending_message(), again=True)
 
     def _end_slot(self, at_ns: int, slot: int) -> list[Instruction]:
-        """Have it counted, under the revision that is valid in it."""
+        """Have a slot counted, under the revision that is valid in it."""
         if not self._is_due(slot):
-            return self._count(slot, self.view.regions)
+            return [do.Link(slot), do.CountSlot(slot, self.view.regions)]
         assert self.following is not None
-        done = [] if self._exchange is None else self._fuse()
-        return [*done, do.TakeOver(self.following[0], slot, self._last_slot(at_ns))]
-
-    def _count(self, slot: int, regions: tuple[str, ...] | None) -> list[Instruction]:
-        return [do.Link(slot), do.CountSlot(slot, regions)]
+        instructions = [] if self._exchange is None else self._fuse()
+        return [*instructions, do.TakeOver(self.following[0], slot, self._last_slot(at_ns))]
 
     def _pass_deadline(self, at_ns: int, slot: int) -> list[Instruction]:
-        done = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
+        """Release a slot with what was heard by now, and do what had to wait for the end of its exchange."""
+        instructions = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
         if self._renewed is not None and slot >= self._renewed[0]:
-            done = [*done, *self._use_renewed_key(at_ns)]
+            instructions = [*instructions, *self._use_renewed_key(at_ns)]
         if self._links_change_after(slot):  # before the next seal, so that its message finds them
-            done = [*done, do.Link(slot + 1)]
-        return [*done, *self._tell_newcomers(at_ns)]
+            instructions = [*instructions, do.Link(slot + 1)]
+        return [*instructions, *self._tell_newcomers(at_ns)]
 
     def _links_change_after(self, slot: int) -> bool:
-        """Whether a timed link begins or ends."""
+        """Whether a timed link begins or ends with the slot after this one."""
         return slot == self.server.slot and self.view.links(slot + 1) != self.view.links(slot)
 
     def _seal(
         self, at_ns: int, slot: int, counts: object | None, account: Account | None, why: Unsampled | None
     ) -> list[Instruction]:
+        """Sample a slot that is over, if it may be sampled, and open its exchange: payment first, then the message."""
         if slot <= self.server.slot:
             text = f"slot {slot} was sealed again after slot {self.server.slot}: the clock went back; nothing is drawn."
             return [do.ForgetCheckIns(slot), Report("clock-behind", text)]
-        done: list[Instruction] = []
+        instructions: list[Instruction] = []
         if self._exchange is not None:  # its deadline has passed, and the timer is late
             # Its check-ins are forgotten with those of this slot, whose message must not wait for that.
-            done += [one for one in self._fuse() if not isinstance(one, do.ForgetCheckIns)]
-        done += self._catch_up(slot)
+            instructions += [one for one in self._fuse() if not isinstance(one, do.ForgetCheckIns)]
+        instructions += self._catch_up(slot)
         self._newcomers.sealed(slot)
         obstacle, text = self._obstacle(slot, why if counts is None else None)
         if obstacle is not None:
@@ -336,18 +342,18 @@ class Machine:
         sample = self.server.open_sample()
         if sample is not None:
             nano, noisy = sample
-            counter = self.trust.paid(slot)
-            done.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
+            counter = self.trust.add_payment(slot)
+            instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
         else:
-            done.append(do.NotSampled(slot, obstacle or why or "schedule", text))
-        return [*done, *self._open_exchange(at_ns, slot, message)]
+            instructions.append(do.NotSampled(slot, obstacle or why or "schedule", text))
+        return [*instructions, *self._open_exchange(at_ns, slot, message)]
 
     def _obstacle(self, slot: int, why: Unsampled | None) -> tuple[Unsampled | None, str]:
-        """Why a slot, the next one, may not be sampled, and a text where nobody has said so yet; None: it may be.
+        """Return why the next slot may not be sampled, and a text where none was logged yet; None: it may be.
 
-        why  for which reason it could not be counted
+        why  the reason for which it could not be counted
         """
-        self.trust.sealing(self.view.names[number] for number in self.view.links(slot))
+        self.trust.before_seal(self.view.names[number] for number in self.view.links(slot))
         if why is not None:
             return why, ""
         if self._is_due(slot):
@@ -358,12 +364,12 @@ class Machine:
         return (None, "") if self.can_store else ("storage", "")
 
     def _catch_up(self, slot: int) -> list[Instruction]:
-        """Slots that nobody was there for pass without a sample: the estimate is predicted, its interval widens."""
+        """Let slots that were missed pass without a sample: the estimate is predicted, and its interval widens."""
         last = self.server.slot
         if last < 0 or slot == last + 1:
             return []
-        for missed in range(max(last + 1, slot - _MOST_MISSED), slot):
-            self.server.observe(missed, None)
+        for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
+            self.server.observe(absent, None)
             self.server.hear()
         text = f"slots {last + 1} to {slot - 1} ended while this node was not there: no samples of them."
         if slot == last + 2:
@@ -371,63 +377,68 @@ class Machine:
         return [Report("slots-missed", text)]
 
     def _open_exchange(self, at_ns: int, slot: int, message: object, *, again: bool = False) -> list[Instruction]:
-        """again: after a restart; whatever was to be kept from telling by its time has been told or is over."""
+        """Send the own message of a slot, and hear what neighbours have sent for it already.
+
+        again  after a restart: a message whose time has passed leaves at once
+        """
         view, expected = self.view, self.view.links(slot)
-        done: list[Instruction] = []
+        instructions: list[Instruction] = []
         if self.can_store and self._memory.unsaved().keys() & {view.names[number] for number in expected}:
-            done.append(do.StoreCounters(self._memory.store()))
+            instructions.append(do.StoreCounters(self._memory.store()))
         self._own = slot, message if isinstance(message, InfoMessages) else None
         waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
-        self.trust.told(slot)
+        self.trust.note_message(slot)
         if expected or waits:
             to = tuple(view.names[number] for number in sorted(expected))
-            done.append(do.Send(slot, own, to, view.sends(slot) if waits else None))
+            instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None))
         if expected or waits or self._links_change_after(slot):
-            done.append(do.ScheduleDeadline(slot, view.ends(slot)))
+            instructions.append(do.ScheduleDeadline(slot, view.ends(slot)))
         for name, payload in self._early.take(slot):
-            done += self._hear(at_ns, name, payload)
-        return done if self._exchange is None or not self._exchange.complete else [*done, *self._fuse()]
+            instructions += self._hear(at_ns, name, payload)
+        return instructions if self._exchange is None or not self._exchange.complete else [*instructions, *self._fuse()]
 
     def _own_payload(self, newcomers: tuple[str, ...] = ()) -> bytes:
-        """The own message of the last slot, with what is remembered of its neighbours as far as that is stored.
+        """Return the own message of the last slot, with what is remembered of its neighbours as far as that is stored.
 
         newcomers  to whom it is written again, after its exchange
         """
         view, (slot, message) = self.view, self._own
         records: tuple[Record, ...] = ()
-        prior, known = b"", b""
+        prior, prior_known = b"", b""
         if message is not None:
             records = (record_of(message, digest=view.digest, origin=view.me, slot=slot, sign=view.sign),)
             prior = message.prior[0].astype("<f8").tobytes()
-            known = message.prior_known[0].astype("u1").tobytes()
+            prior_known = message.prior_known[0].astype("u1").tobytes()
         numbers = {view.names[number]: number for number in view.links(slot)}
         numbers |= {name: view.names.index(name) for name in newcomers}
         echoes = self._memory.echoes(slot, numbers, prove_to=newcomers)
         head, after = (VERSION, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
-        body = Body(*head, echoes.heard, prior, known, records, echoes.proofs, echoes.since, view.expires, after)
+        body = Body(*head, echoes.heard, prior, prior_known, records, echoes.proofs, echoes.since, view.expires, after)
         return encode(body, view.sign)
 
     def _fuse(self) -> list[Instruction]:
+        """End the exchange: fuse what was heard, store the release, and publish it."""
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        fused, unfit = fuse(self.server, exchange.messages())
+        fused, unfit = exchange.fuse(self.server)
         view, names = self.view, self.view.names
-        heard = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
-        release = SlotRelease.of(fused, view.clock, view.regions, len(heard))
-        done: list[Instruction] = [
+        senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
+        release = SlotRelease.of(fused, view.clock, view.regions, len(senders))
+        refusals: list[Instruction] = [
             do.RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
         ]
-        unproven = self.trust.passed(exchange.slot)
+        unproven = self.trust.end_exchange(exchange.slot)
         state, counters = self.server.save(), self._memory.store()
-        done += [do.StoreRelease(release, state, heard, counters, self.trust.complete_until), do.Publish(release)]
+        store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
-        return [*done, *map(_unproven, unproven), *forget]
+        return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]
 
     def _sent(self, slot: int) -> list[Instruction]:
+        """The own message has left: fuse if all neighbours were heard, or forget the check-ins of a released slot."""
         exchange = self._exchange
         if exchange is not None and exchange.slot == slot:
             exchange.sent = True
@@ -440,57 +451,72 @@ class Machine:
     # ------------------------------------------------------------------------------------------------- messages
 
     def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
+        """Check a message, remember what it says of ledgers, and use it if it is of the slot in exchange."""
         view, exchange = self.view, self._exchange
         number = view.number(sender)
         following = view.next_seal(at_ns) if exchange is None else exchange.slot + 1
         slot = following if exchange is None else exchange.slot
         if number is None or number not in view.links(slot) | view.links(following):
             return [do.RefuseMessage(slot, sender, "not-a-neighbour", f"'{sender}' is not a neighbour in slot {slot}.")]
-        done: list[Instruction] = []
+        instructions: list[Instruction] = []
         try:
             if len(payload) > view.most_bytes:
-                raise Refused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
-            said, under = peek(payload)
-            heard = check(view, number, said, payload) if under == view.digest else None
-            if heard is not None:
+                raise MessageRefused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
+            message_slot, digest = peek(payload)
+            checked = self._check(number, message_slot, payload) if digest == view.digest else None
+            if checked is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
-                done += self._learn(number, heard, following)
+                instructions += self._learn(number, checked, following)
             sealed = self.server.slot if exchange is None else exchange.slot
-            if sealed < said <= following:
-                self._early.keep(sender, said, payload, read=heard is not None)
-                return done
-            if said > following:
-                raise Refused("wrong-slot", f"{sender} sent slot {said}, which is not open yet.")
-            if exchange is None or said < exchange.slot:
+            if sealed < message_slot <= following:
+                self._early.keep(sender, message_slot, payload, read=checked is not None)
+                return instructions
+            if message_slot > following:
+                raise MessageRefused("wrong-slot", f"{sender} sent slot {message_slot}, which is not open yet.")
+            if exchange is None or message_slot < exchange.slot:
                 last = self._last_payloads.get(sender)
-                if (last is not None and same_words(last, payload)) or (heard is not None and heard.body.after):
-                    return done  # used already, and sent again because one of us came up
-                raise Refused("late", f"{sender} sent slot {said}, which is over.")
+                if (last is not None and same_content(last, payload)) or (checked is not None and checked.body.after):
+                    return instructions  # used already, and sent again because one of us came up
+                raise MessageRefused("late", f"{sender} sent slot {message_slot}, which is over.")
             if number in exchange.heard:
-                if same_words(exchange.payloads[sender], payload):
-                    return done  # sent again because one of us came up
-                heard or check(view, number, said, payload)
-                raise Refused("replay", f"{sender} sent two different messages for slot {said}.")
+                if same_content(exchange.payloads[sender], payload):
+                    return instructions  # sent again because one of us came up
+                checked or self._check(number, message_slot, payload)
+                raise MessageRefused("replay", f"{sender} sent two different messages for slot {message_slot}.")
             if number not in exchange.expected:
-                raise Refused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
-            heard = heard or check(view, number, said, payload)
-        except Refused as refused:
-            return [*done, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
-        except BadInput as error:
-            return [*done, do.RefuseMessage(slot, sender, "absurd", str(error))]
-        exchange.take(sender, heard, payload)
-        self.used[sender] = said, at_ns
-        return [*done, *self._fuse()] if exchange.complete else done
+                raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
+            checked = checked or self._check(number, message_slot, payload)
+        except MessageRefused as refused:
+            return [*instructions, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
+        exchange.heard[number], exchange.payloads[sender] = checked.message, payload
+        self.used[sender] = message_slot, at_ns
+        return [*instructions, *self._fuse()] if exchange.complete else instructions
 
-    def _learn(self, number: int, heard: Heard, following: int) -> list[Instruction]:
-        """Counters: remember the neighbour's, and see whether it remembers more of ours than we do.
+    def _check(self, number: int, slot: int, payload: bytes) -> CheckedMessage:
+        """Check a neighbour's message for a slot under the revision in use; `MessageRefused` says what is wrong."""
+        view = self.view
+        return decode(
+            payload,
+            sender=number,
+            digest=view.digest,
+            slot=slot,
+            regions=len(view.regions),
+            form=view.form,
+            verify=view.verify,
+            names=dict(enumerate(view.names)),
+            population=view.population,
+            coarsest=view.coarsest,
+        )
 
-        following  the next slot to be sealed; what is said for a later one vouches for nothing
+    def _learn(self, number: int, checked: CheckedMessage, following: int) -> list[Instruction]:
+        """Remember a neighbour's counter, and see whether it remembers more of this node's than the ledger has.
+
+        following  the next slot to be sealed; a message for a later one vouches for nothing
         """
-        view, body, name = self.view, heard.body, self.view.names[number]
-        done: list[Instruction] = []
-        self._memory.hear(name, heard, ahead=body.slot > following)
+        view, body, name = self.view, checked.body, self.view.names[number]
+        instructions: list[Instruction] = []
+        self._memory.hear(name, checked, ahead=body.slot > following)
         after = body.after and body.slot + 1 == following
         slot = None if body.slot > following else following if after else body.slot
         if body.expires:
@@ -498,72 +524,72 @@ class Machine:
         ago = body.heard.get(view.me)
         echoed = None if ago is None else (body.slot - ago[0], ago[1])
         since = body.slot - body.since[view.me] if view.me in body.since else None
-        shown = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
-        match self.trust.echo(name, slot, echoed, shown, since, after=after):
+        proof = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
+        match self.trust.echo(name, slot, echoed, proof, since, after=after):
             case "lost":
-                assert shown is not None
-                done.append(
+                assert proof is not None
+                instructions.append(
                     Report(
                         "ledger-rolled-back",
-                        f"{name} remembers {shown[1]} samples of this node by slot {shown[0]} and shows its signature; "
+                        f"{name} remembers {proof[1]} samples of this node by slot {proof[0]} and shows its signature; "
                         f"the ledger of {self.trust.counter} does not know them: the folder is an old copy. No sample "
                         "until the loss is confirmed.",
                         grave=True,
                     )
                 )
             case "unproven":
-                done.append(_unproven(name))
-        return done
+                instructions.append(_unproven(name))
+        return instructions
 
     def _send_again(self, neighbour: str) -> list[Instruction]:
-        """To whoever came up inside the exchange."""
+        """Send the own message once more to a neighbour that came up inside the exchange."""
         exchange, number = self._exchange, self.view.number(neighbour)
         if exchange is None or number not in exchange.expected or not exchange.sent:
             return []
         return [do.Send(exchange.slot, exchange.payload, (neighbour,))]
 
     def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
-        """Neighbours that have come up are told what is remembered of them, when it can be told."""
+        """Tell neighbours that have come up what is remembered of them, as soon as it can be told."""
         slot = self._own[0]
         due = self._newcomers.due(self.view, slot, at_ns)
-        done: list[Instruction] = []
+        instructions: list[Instruction] = []
         if not due or self._exchange is not None or self._unsent is not None:
-            return done
+            return instructions
         if self._memory.unsaved().keys() & set(due):
             if not self.can_store:
-                return done  # an echo of less than was heard would vouch for too much
-            done.append(do.StoreCounters(self._memory.store()))
+                return instructions  # an echo of less than was heard would vouch for too much
+            instructions.append(do.StoreCounters(self._memory.store()))
         self._newcomers.waiting -= set(due)
-        return [*done, do.Send(slot, self._own_payload(due), due)]
+        return [*instructions, do.Send(slot, self._own_payload(due), due)]
 
     # ------------------------------------------------------------------------------------------------------- storage
 
     def _stop_paying(
         self, at_ns: int, failed: Instruction, text: str, rest: tuple[Instruction, ...]
     ) -> list[Instruction]:
-        """A price that is not on disk is not paid: the draw of this slot is thrown away, unseen by anybody.
+        """Stop sampling: a price that is not on disk is not paid, and the draw of this slot is thrown away, unseen.
 
-        What was to be done after the failure is still to be done: what could not be kept can be told. But a sample
-        among it was not paid for either, whatever it was that failed before it. A revision, or a decision, that cannot
-        be stored changes nothing.
+        The instructions after the failure are still to be carried out: what could not be stored can be sent. But a
+        sample among them was not paid for either, whatever it was that failed before it. A revision, or a decision,
+        that cannot be stored changes nothing.
         """
         match failed:
             case do.TakeOver(revision, slot):
-                text = f"revision {revision} cannot take over yet, next try with the next slot: {text}"
-                return [Report("revision", text, grave=True), *self._count(slot, None)]
+                text = f"revision {revision} cannot take over yet; it is tried again with the next slot: {text}"
+                return [Report("revision", text, grave=True), do.Link(slot), do.CountSlot(slot, None)]
             case do.BookLoss() | do.LookBack() | do.StoreReturn():
                 self._returning = None
                 return []
         self.can_store = False
         failure = f"{text} The node has no samples of its own until storing works."
-        done: list[Instruction] = [Report("storage-failed", failure, grave=True)]
-        for place, left in enumerate((failed, *rest)):
-            if isinstance(left, do.StoreSample):
-                return [*done, *rest[: max(place - 1, 0)], *self._undraw(at_ns, left.slot)]
-        return [*done, *map(self._without_unsaved, rest)]
+        instructions: list[Instruction] = [Report("storage-failed", failure, grave=True)]
+        for place, dropped in enumerate((failed, *rest)):
+            if isinstance(dropped, do.StoreSample):
+                return [*instructions, *rest[: max(place - 1, 0)], *self._undraw(at_ns, dropped.slot)]
+        return [*instructions, *map(self._without_unsaved, rest)]
 
     def _without_unsaved(self, instruction: Instruction) -> Instruction:
-        """The same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
+        """Return the same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
         if not isinstance(instruction, do.Send) or instruction.slot != self._own[0]:
             return instruction
         payload = self._own_payload()
@@ -572,12 +598,12 @@ class Machine:
         return replace(instruction, payload=payload)
 
     def _undraw(self, at_ns: int, slot: int) -> list[Instruction]:
-        """Go on as if nothing had been sampled in this slot; what neighbours have said of it stays said."""
+        """Go on as if nothing had been sampled in this slot; what neighbours have sent for it is heard again."""
         assert self._before is not None
         payloads = self._last_payloads if self._exchange is None else self._exchange.payloads
         self._last_payloads = {}  # they are to be heard again
         self.server.restore(self._before)
-        self.trust.unpaid()
+        self.trust.undo_payment()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]

@@ -2,7 +2,7 @@
 
 Four parts of the state machine, which are read together:
 
-    Exchange         one slot's exchange with the neighbours
+    Exchange         one slot's exchange with the neighbours, and what is fused of it
     Early            messages that came before the own seal of their slot
     NeighbourMemory  what neighbours have said of their own ledgers, remembered for them
     Newcomers        neighbours whose links have come up, and are told at once what is remembered of them
@@ -13,17 +13,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from dpcrowd.node.machine.view import NetworkView
-from dpcrowd.node.wire import Heard, Refused, proof_digest, same_words
+import numpy as np
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.revision import NetworkView
+from dpcrowd.node.wire import CheckedMessage, MessageRefused, proof_digest, same_content
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.server import Server
 
 __all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remembered"]
 
 
 @dataclass
 class Exchange:
-    """One slot's exchange with the neighbours: who is expected, and who has spoken.
-
+    """One slot's exchange with the neighbours: who is expected, and whose message has arrived.
 
     payload   the own message, to be sent again to a neighbour that comes up
     expected  numbers of the neighbours in this slot
@@ -44,21 +48,51 @@ class Exchange:
         """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
         return self.sent and self.expected <= self.heard.keys()
 
-    def take(self, name: str, heard: Heard, payload: bytes) -> None:
-        self.heard[heard.body.server] = heard.message
-        self.payloads[name] = payload
+    def fuse(self, server: Server) -> tuple[Release, list[int]]:
+        """Return the release of the server's open slot, and the numbers of neighbours whose messages were left out.
 
-    def messages(self) -> dict[int, InfoMessages]:
-        """Those that have data, for the scheme."""
-        return {number: message for number, message in self.heard.items() if message is not None}
+        Every message was checked before, number by number. But a filter inverts matrices of all of them together, and a
+        neighbour that seeks the one which cannot be inverted may find it. That must cost its message, not the node.
+        """
+        messages = {number: message for number, message in self.heard.items() if message is not None}
+        if not messages:
+            return server.hear(), []
+        before = server.save()
+        release = _try_to_fuse(server, messages)
+        if release is not None:
+            return release, []
+        usable: dict[int, InfoMessages] = {}
+        for number, message in messages.items():
+            server.restore(before)
+            if _try_to_fuse(server, {number: message}) is not None:
+                usable[number] = message
+        server.restore(before)
+        release = _try_to_fuse(server, usable)
+        if release is None:  # each alone can be fused, all together cannot
+            usable = {}
+            server.restore(before)
+            release = server.hear()
+        return release, sorted(messages.keys() - usable.keys())
+
+
+def _try_to_fuse(server: Server, messages: Mapping[int, InfoMessages]) -> Release | None:
+    """Return the release with these messages; None if no estimate comes of them."""
+    try:
+        with np.errstate(all="ignore"):
+            release = server.hear(messages)
+    except (BadInput, ArithmeticError, ValueError):  # numpy.linalg.LinAlgError is a ValueError
+        return None
+    estimate, variance = release.estimate, release.variance
+    unknown = np.isnan(estimate) & ~np.isfinite(variance) & ~release.sampled
+    return release if (np.isfinite(estimate) | unknown).all() and not (variance < 0.0).any() else None
 
 
 @dataclass
 class Early:
     """Messages that came before the own seal of their slot: a neighbour whose clock is a little ahead seals first.
 
-    They wait, at most one a neighbour. One of another revision waits apart: it may be of the next one, which this node
-    will have taken by then, and no message of the present one has to give way to it.
+    They wait, at most one per neighbour. One of another revision waits apart: it may be of the next one, which this
+    node will have taken by then, and no message of the present one has to give way to it.
 
     By the neighbours' names: slot and payload.
     """
@@ -67,29 +101,29 @@ class Early:
     unread: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def keep(self, name: str, slot: int, payload: bytes, *, read: bool) -> None:
-        """read: it is of the present revision, and was checked."""
+        """Keep a message; `read`: it is of the present revision, and was checked."""
         if not read:
             self.unread[name] = slot, payload
             return
         before = self.read.get(name)
-        if before is not None and before[0] == slot and not same_words(before[1], payload):
-            raise Refused("replay", f"{name} sent two different messages for slot {slot}.")
+        if before is not None and before[0] == slot and not same_content(before[1], payload):
+            raise MessageRefused("replay", f"{name} sent two different messages for slot {slot}.")
         if before is None or before[0] < slot:
             self.read[name] = slot, payload
 
     def take(self, slot: int) -> list[tuple[str, bytes]]:
-        """What waited for this slot; what waited for one before it is gone."""
+        """Return what waited for this slot; what waited for an earlier one is dropped."""
         waiting = [*self.read.items(), *self.unread.items()]
         self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
         self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
         return [(name, payload) for name, (of, payload) in waiting if of == slot]
 
     def again(self, slot: int, payloads: Mapping[str, bytes]) -> None:
-        """These were heard already, and are to be heard once more."""
+        """Keep messages that were heard already, to be heard once more."""
         self.read |= {name: (slot, payload) for name, payload in payloads.items()}
 
     def check_again(self) -> None:
-        """Another revision has taken over: all is to be checked anew."""
+        """Have all messages checked anew: another revision has taken over."""
         self.unread = self.read | self.unread
         self.read = {}
 
@@ -114,7 +148,7 @@ class Echoes:
 
 @dataclass
 class NeighbourMemory:
-    """What neighbours have said of their own ledgers: remembered for them, and told to them again.
+    """What neighbours have sent of their own ledgers: remembered for them, and sent to them again.
 
     Of each the highest counter that it ever said is kept, the slot in which it first said so, and a proof that it did:
     its own signature, which it can check by its own key. The counter is echoed in every message. The proof is long and
@@ -145,7 +179,7 @@ class NeighbourMemory:
     def __post_init__(self) -> None:
         self.stored, self._on_disk = dict(self.known), dict(self.known)
 
-    def hear(self, name: str, heard: Heard, *, ahead: bool) -> None:
+    def hear(self, name: str, heard: CheckedMessage, *, ahead: bool) -> None:
         """Learn from a message that was checked.
 
         ahead  of a slot that is not to come yet: its sender's clock is wrong, and its next word will be of another slot
@@ -163,45 +197,45 @@ class NeighbourMemory:
             self.known[name] = first, counter, heard.proof, since
 
     def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
-        """For the own message of a slot to these neighbours; some of them get their proof in any case."""
-        known = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
+        """Return the echoes of the own message to these neighbours; those of `prove_to` get their proof in any case."""
+        memories = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
         return Echoes(
-            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in known.items()},
+            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in memories.items()},
             proofs={
                 numbers[name]: proof
-                for name, (_, _, proof, _) in known.items()
+                for name, (_, _, proof, _) in memories.items()
                 if proof and (name in prove_to or self._doubtful(name, slot))
             },
-            since={numbers[name]: slot - since for name, (first, _, _, since) in known.items() if since < first},
+            since={numbers[name]: slot - since for name, (first, _, _, since) in memories.items() if since < first},
         )
 
     def _doubtful(self, name: str, slot: int) -> bool:
-        """Whether its last word, before it hears this slot's, leaves open that it knows what is remembered of it."""
+        """Whether a neighbour's last message leaves open that it knows what is remembered of it."""
         if name not in self.last:
             return True
         first, counter, _, _ = self.stored[name]
-        said, below, sampled = self.last[name]
+        last_slot, below, sampled = self.last[name]
         # A sample raises the counter: as many as before, a later sample among them, are fewer of those before.
-        return said < slot - 1 or -below < counter or (-below == counter and sampled and said > first)
+        return last_slot < slot - 1 or -below < counter or (-below == counter and sampled and last_slot > first)
 
     # ---------------------------------------------------------------------------------------------------- storing
 
     def unsaved(self) -> dict[str, Remembered]:
-        """What is remembered and was not given to be stored yet."""
-        return {name: said for name, said in self.known.items() if self.stored.get(name) != said}
+        """Return what is remembered and was not given to be stored yet."""
+        return {name: memory for name, memory in self.known.items() if self.stored.get(name) != memory}
 
     def store(self) -> dict[str, Remembered]:
-        """What has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
+        """Return what has to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
         unsaved = self.unsaved()
         self.stored |= unsaved
         return unsaved
 
     def storing_done(self) -> None:
-        """All instructions that were given have been carried out."""
+        """Note that all instructions that were given have been carried out."""
         self._on_disk = dict(self.stored)
 
     def storing_failed(self) -> None:
-        """One of them could not be: of what they were to store nothing is relied upon."""
+        """Note that an instruction failed: of what was to be stored nothing is relied upon."""
         self.stored = dict(self._on_disk)
 
 
@@ -228,16 +262,16 @@ class Newcomers:
     attended: int = -1
 
     def sealed(self, slot: int) -> None:
-        """A slot is sealed: its message, which is about to leave, tells everybody who waits."""
+        """Note that a slot is sealed: its message, which is about to leave, tells everybody who waits."""
         self.attended = slot
         self.waiting.clear()
 
     def missed(self) -> None:
-        """Time has passed in which nothing was heard, or read."""
+        """Note that time has passed in which nothing was heard, or read."""
         self.attended = -1
 
     def due(self, view: NetworkView, slot: int, at_ns: int) -> tuple[str, ...]:
-        """Whom to tell now what is remembered after the exchange of a slot; in the order of their numbers."""
+        """Return whom to tell now what is remembered after the exchange of a slot, in the order of their numbers."""
         if not (self.attended == slot >= 0 and view.ends(slot) <= at_ns < view.seals(slot + 1)):
             return ()
         near = [view.names[number] for number in sorted(view.links(slot + 1))]

@@ -1,4 +1,7 @@
-"""One revision of the network as a server needs it, and how its estimates pass from one revision to the next."""
+"""One revision of the network as a server sees it, and how its estimates pass from one revision to the next.
+
+The view holds what the protocol needs of the configuration: numbers and names, links, times, and how to sign.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,91 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.machine.view import NetworkView
+from dpcrowd.node.slots import SlotClock
+from dpcrowd.node.wire import Sign, Verify, most_bytes
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Revision", "begin_horizon", "go_on"]
+__all__ = ["NetworkView", "Revision", "begin_horizon", "go_on"]
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """One revision of the network as one of its servers sees it.
+
+    me          its own number
+    names       of all servers, by number
+    digest      of the revision
+    grace_ns    how long after its close a slot takes late check-ins
+    deadline_ns how long after the seal neighbours are waited for
+    send_offset_ns  how long after the seal the own message leaves
+    regions     their names, in the order of the vectors
+    links       the numbers of the neighbours in a slot
+    sign        with the own key; what is signed, or verified, is of this network alone: its id is signed with it
+    population  people at most, in all regions; None: not known, and no sample is too large
+    coarsest    standard deviation of the noisiest honest sample of any server, in people
+    expires     when the own certificate expires, in seconds since 1970; 0: not known
+    revision    its number
+    first_slot  the first slot in which it is valid
+    """
+
+    me: int
+    names: tuple[str, ...]
+    digest: bytes
+    clock: SlotClock
+    grace_ns: int
+    deadline_ns: int
+    regions: tuple[str, ...]
+    form: str
+    links: Callable[[int], frozenset[int]]
+    sign: Sign
+    verify: Verify
+    population: int | None = None
+    coarsest: float = 0.0
+    send_offset_ns: int = 0
+    expires: int = 0
+    revision: int = 1
+    first_slot: int = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """Upper bound on the size of a message."""
+        return most_bytes(len(self.names), len(self.regions), self.form)
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a server by its name; None for a stranger."""
+        return self.names.index(name) if name in self.names else None
+
+    def seals(self, slot: int) -> int:
+        """Return when a slot accepts no more check-ins."""
+        return self.clock.closes(slot) + self.grace_ns
+
+    def sends(self, slot: int) -> int:
+        """Return when the own message leaves, however soon it is ready."""
+        return self.seals(slot) + self.send_offset_ns
+
+    def ends(self, slot: int) -> int:
+        """Return when neighbours are not waited for any longer."""
+        return self.seals(slot) + self.deadline_ns
+
+    def next_seal(self, at_ns: int) -> int:
+        """Return the first slot that is not sealed yet at a time."""
+        return self.clock.slot_of(at_ns - self.grace_ns)
 
 
 @dataclass(frozen=True)
 class Revision:
-    """make_server: a server that knows nothing yet, as this revision describes it, and spends from an account."""
+    """One revision of the network.
+
+    make_server  makes a server that knows nothing yet, as this revision describes it, and spends from an account
+    """
 
     view: NetworkView
     make_server: Callable[[Account | None], Server]
 
 
 def go_on(revision: Revision, state: bytes, before: Revision | None, account: Account | None) -> tuple[Server, str]:
-    """A server with a saved state, as far as that fits this revision, and a sentence on it.
+    """Return a server with a saved state, as far as that fits this revision, and a sentence on it.
 
     before  the revision under which the state was saved, if that is another one
     """
@@ -45,7 +116,7 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
 
 
 def begin_horizon(server: Server) -> str:
-    """If its account is in another horizon than a server, let it sample for that one; then a sentence on it."""
+    """Let a server sample for its account's horizon, if that is a new one; return a sentence on it, or nothing."""
     account = server.account
     if account is None or account.own.span_ns is not None or server.horizon == account.first_slot:
         return ""

@@ -58,7 +58,7 @@ class Started:
 
 @dataclass(frozen=True)
 class SlotEnded:
-    """The grace of a slot has ended: it takes no more check-ins."""
+    """The grace of a slot has ended: it accepts no more check-ins."""
 
     at_ns: int
     slot: int
@@ -191,7 +191,7 @@ class StorageRecovered:
 
 @dataclass(frozen=True)
 class ClockSet:
-    """The clock, which says `at_ns` now, was set by so much, ahead or (below 0) back."""
+    """The clock, which says `at_ns` now, was set by this much, ahead or (below 0) back."""
 
     at_ns: int
     moved_ns: int

@@ -4,15 +4,15 @@ A node tells its ledger's counter in every message, and neighbours echo the high
 in which they first heard it. After a start the node samples only when a neighbour has vouched for it: one that
 remembers the node from before, and echoes no more than the node itself knows, shows that nothing is lost.
 
-One that echoes more says that something is lost. Organisations do not trust one another: its word alone would let it
-stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
+One that echoes more claims that something is lost. Organisations do not trust one another: its claim alone would let
+it stop the node for good. So only its *proof* counts, the node's own signature under the higher counter; then sampling
 waits until the operator has confirmed the loss. A neighbour sends the proof with its echo when the node's last message
 told less than it remembers, or when it has not heard of the node in the slot before.
 
-A word without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
+A claim without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
 The node samples only when an exchange of slot h or later is over, so that all have had their say, whoever was quick to
-vouch. If somebody has said "more" by then, or says so later, it does not sample until an exchange of slot h + 2 or
-later is over. Then the word is worth nothing in this life, and who gave it cannot vouch either; a proof counts at any
+vouch. If a neighbour has claimed more by then, or does so later, it does not sample until an exchange of slot h + 2 or
+later is over. Then the claim is worth nothing in this life, and its sender cannot vouch either; a proof counts at any
 time. So a liar costs two slots after a start, and nothing later.
 
 Why an old copy is exposed in time. Say that an honest neighbour remembers more than the copy knows, and is heard in
@@ -88,7 +88,7 @@ __all__ = ["Trust", "distrust", "needs_operator"]
 _REMEMBERED = 1000
 _PATIENCE = 2
 _MOST_UNPROVEN = 1 << 40
-"""Nobody counts on from more than this on a mere word: it is a sample a second for thirty thousand years."""
+"""Nobody counts on from more than this on a mere claim: it is a sample a second for thirty thousand years."""
 
 Verdict = Literal["lost", "unproven"]
 
@@ -103,9 +103,9 @@ class Trust:
     since     the first slot whose messages can vouch; None before the start
     first     the earliest slot of a message that could vouch
     listened  whether all have had their say since then
-    words     neighbours that say more without proof, and how much
+    claims    counters beyond the ledger's that neighbours echo without proof, by name
     settled   whether the time to prove them is over
-    spoken    neighbours that have said what they remember between the start and the next seal
+    spoken    neighbours that have sent what they remember between the start and the next seal
     paid_in   slots of the last samples of this life, newest last
     complete_until  the last slot up to which the ledger was known to be complete; -1: never
     complete_ahead  the same by a clock that was ahead and has come back since; -1: there was none
@@ -117,7 +117,7 @@ class Trust:
     shown_by: str = "a neighbour"
     since: int | None = None
     first: int | None = None
-    words: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, int] = field(default_factory=dict)
     spoken: set[str] = field(default_factory=set)
     complete_until: int = -1
     complete_ahead: int = -1
@@ -130,22 +130,22 @@ class Trust:
 
     @property
     def may_sample(self) -> bool:
-        return self.vouched and self.lost_at is None and (self.settled or (self.listened and not self.words))
+        return self.vouched and self.lost_at is None and (self.settled or (self.listened and not self.claims))
 
     @property
     def lost_at(self) -> int | None:
         """The counter of a loss that only the operator can confirm.
 
-        A word without proof is one only if nobody vouches: it may be true, of a key that is no longer pinned.
+        A claim without proof is one only if nobody vouches: it may be true, of a key that is no longer pinned.
         """
         if self.shown_at is not None:
             return self.shown_at
-        return max(self.words.values(), default=None) if self.settled and not self.vouched else None
+        return max(self.claims.values(), default=None) if self.settled and not self.vouched else None
 
     @property
     def lost_by(self) -> str:
-        """The neighbour that remembers so many."""
-        return self.shown_by if self.shown_at is not None else max(self.words, key=self.words.__getitem__, default="")
+        """The neighbour that remembers this many."""
+        return self.shown_by if self.shown_at is not None else max(self.claims, key=self.claims.__getitem__, default="")
 
     @property
     def nobody_remembers(self) -> bool:
@@ -153,21 +153,21 @@ class Trust:
         return self.settled and not self.vouched and self.lost_at is None
 
     def start(self, last: int, following: int) -> None:
-        """The node runs: its folder knows slots up to `last`, the next one to be sealed is `following`."""
+        """Begin a life: the folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
         self.listened = self.settled = self.vouched
         self.first = None
-        self.words.clear()
+        self.claims.clear()
         self.spoken.clear()
 
     def doubt(self, last: int, following: int) -> None:
-        """Time has passed unseen: a neighbour has to vouch again, as after a start."""
+        """Have a neighbour vouch again, as after a start: time has passed unseen."""
         self.vouched = False
         self.complete_ahead = -1
         self.start(last, following)
 
     def begin_again(self, known: int, following: int, *, alone: bool) -> None:
-        """Slots begin again with `following`, the next one to be sealed; the last one released before it is `known`.
+        """Let slots begin again with `following`, the next one to be sealed; `known` is the last one released before.
 
         Whoever is `alone` in a network needs nobody to vouch.
         """
@@ -186,97 +186,97 @@ class Trust:
         *,
         after: bool = False,
     ) -> Verdict | None:
-        """A neighbour has spoken in a slot; what it remembers of this node, as (slot, counter), if anything.
+        """Take a neighbour's message of a slot; `echoed` is the (slot, counter) that it remembers of this node, if any.
 
         slot   None: its message cannot vouch for anything
         proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
         since  the slot to which its memory of this node reaches back; None: that of the echo
         after  it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
-        Says what is new: a loss, or a word that is worth nothing.
+        Returns what is new: a loss, or a claim without proof.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
         if fresh and slot is not None:
             self.first = slot if self.first is None else min(slot, self.first)
             self.spoken |= {who} if after else set()
-        if proof is not None and self._unknown(*proof):
-            return self._lost(who, proof[1])
-        if echoed is not None and self._unknown(*echoed):
-            return self._said(who, echoed[1])
-        if slot is not None and fresh and who not in self.words:
+        if proof is not None and self._is_unknown(*proof):
+            return self._note_loss(who, proof[1])
+        if echoed is not None and self._is_unknown(*echoed):
+            return self._note_unproven(who, echoed[1])
+        if slot is not None and fresh and who not in self.claims:
             self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
         return None
 
     def _reaches_back(self, slot: int, echoed: tuple[int, int] | None, since: int | None) -> bool:
-        """Whether a neighbour, that speaks in a slot, would know of a sample that this ledger has lost."""
+        """Whether a neighbour that sends a message in a slot would know of a sample that this ledger has lost."""
         if echoed is None:
             return False
         began = echoed[0] if since is None else since
         return began <= self.complete_until or slot < began <= self.complete_ahead
 
-    def _lost(self, who: str, counter: int) -> Verdict | None:
+    def _note_loss(self, who: str, counter: int) -> Verdict | None:
         anew = self.shown_at is None
         self.shown_by = who if counter > (self.shown_at or 0) else self.shown_by
         self.shown_at = max(counter, self.shown_at or 0)
-        self.words = {who: said for who, said in self.words.items() if said > self.shown_at}
+        self.claims = {who: count for who, count in self.claims.items() if count > self.shown_at}
         return "lost" if anew else None
 
-    def _said(self, who: str, counter: int) -> Verdict | None:
+    def _note_unproven(self, who: str, counter: int) -> Verdict | None:
         if self.shown_at is not None and counter <= self.shown_at:
             return None  # somebody has proven it
-        anew = who not in self.words
-        self.words[who] = min(max(counter, self.words.get(who, 0)), _MOST_UNPROVEN)
+        anew = who not in self.claims
+        self.claims[who] = min(max(counter, self.claims.get(who, 0)), _MOST_UNPROVEN)
         return "unproven" if anew and self.settled else None
 
-    def sealing(self, neighbours: Iterable[str]) -> None:
-        """A slot is about to be sealed; if all its neighbours have spoken early, all have had their say."""
+    def before_seal(self, neighbours: Iterable[str]) -> None:
+        """Before a slot is sealed: if all its neighbours have sent an early message, all have had their say."""
         expected = set(neighbours)
         self.listened |= bool(expected) and expected <= self.spoken
 
-    def told(self, slot: int) -> None:
-        """The node speaks of a slot, or has spoken of it: if the ledger is complete, it is so up to this slot."""
+    def note_message(self, slot: int) -> None:
+        """The own message of a slot leaves, or has left: if the ledger is complete, it is so up to this slot."""
         if self.may_sample:
             self.complete_until = max(slot, self.complete_until)
 
-    def passed(self, slot: int) -> list[str]:
-        """The exchange of a slot is over; neighbours whose words are worth nothing from now on."""
+    def end_exchange(self, slot: int) -> list[str]:
+        """End the exchange of a slot; return the neighbours whose claims are worth nothing from now on."""
         unproven: list[str] = []
         if not self.settled and self.first is not None and slot >= self.first:
             self.listened, self.settled = True, slot >= self.first + _PATIENCE
-            unproven = sorted(self.words) if self.settled else []
-        self.told(slot)
+            unproven = sorted(self.claims) if self.settled else []
+        self.note_message(slot)
         return unproven
 
-    def _unknown(self, slot: int, counter: int) -> bool:
-        """Whether this ledger had not paid for so many samples by that slot.
+    def _is_unknown(self, slot: int, counter: int) -> bool:
+        """Whether this ledger had not paid for this many samples by that slot.
 
         More than it has now, or as many, but in this life and later: then the neighbour heard them of another life.
         """
         newer = self.counter - counter
         return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])
 
-    def paid(self, slot: int) -> int:
-        """One more sample; the new counter."""
+    def add_payment(self, slot: int) -> int:
+        """Count one more sample; return the new counter."""
         self.counter += 1
         self.paid_in.append(slot)
         return self.counter
 
-    def unpaid(self) -> None:
-        """The last sample was not paid for after all."""
+    def undo_payment(self) -> None:
+        """Take the last sample back: it was not paid for after all."""
         self.counter -= 1
         self.paid_in.pop()
 
-    def stored(self, counter: int) -> None:
-        """The ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
+    def set_counter(self, counter: int) -> None:
+        """Take the ledger's own number of the last sample: a commit that had failed may be on the disk after all."""
         if counter != self.counter:
             self.counter = counter
             self.paid_in.clear()
 
     def confirm(self, counter: int, told: int) -> None:
-        """The loss is booked: the ledger goes on from a counter, and is complete up to the last slot that was told."""
+        """Go on from the counter of a booked loss; the ledger is complete up to the last slot that was told."""
         self.counter, self.complete_until = counter, told
         self.shown_at = None
         self.vouched = self.listened = self.settled = True
-        self.words.clear()
+        self.claims.clear()
         self.paid_in.clear()
 
 
@@ -286,7 +286,7 @@ def needs_operator(trust: Trust) -> bool:
 
 
 def distrust(trust: Trust) -> str:
-    """Why the ledger is not trusted; empty if it is."""
+    """Return why the ledger is not trusted; empty if it is."""
     if trust.may_sample:
         return ""
     if trust.lost_at is not None:
@@ -297,7 +297,7 @@ def distrust(trust: Trust) -> str:
     if trust.nobody_remembers:
         return (
             "no neighbour that was heard remembers this ledger from before: it may be an old copy. Wait for another "
-            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a whole budget spent."
+            "neighbour, or confirm that samples may be lost (confirm-loss), which counts as a complete budget spent."
         )
     if not trust.vouched:
         return "no neighbour has vouched for the ledger since the start, or since the clock jumped or the node froze."

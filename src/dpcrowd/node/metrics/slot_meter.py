@@ -18,7 +18,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.registry import Registry
 from dpcrowd.node.storage import StorageFailed
-from dpcrowd.node.wire import Refused, peek, written_after
+from dpcrowd.node.wire import MessageRefused, peek, written_after
 
 __all__ = ["COUNTED", "SlotMeter"]
 
@@ -93,7 +93,7 @@ class SlotMeter:
         """
         try:
             slot, _ = peek(payload)
-        except Refused:
+        except MessageRefused:
             return
         if at_ns >= view.ends(slot) and written_after(
             payload

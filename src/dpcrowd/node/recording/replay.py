@@ -20,8 +20,8 @@ import numpy as np
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.errors import BadInput
+from dpcrowd.node.build import revision_of, view_of
 from dpcrowd.node.config import parse_network
-from dpcrowd.node.live.build import revision_of, view_of
 from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on

@@ -5,7 +5,7 @@ counted. So nothing of a slot stays on the disk afterwards, not even the space t
 depends on who was there.
 
     head     magic (16 bytes), hash key (32), nanoseconds missed (8), flags (4), kind (4)
-    records  length (4), CRC-32 (4), content: opaque here (see `dpcrowd.node.ingest.blobs`)
+    records  length (4), CRC-32 (4), content: opaque here (see `dpcrowd.node.collect`)
 
 The hash key is new for each slot, from the operating system's generator. Forgetting a slot overwrites the key first, so
 that a partly deleted file identifies nobody; then the records are overwritten and the file is deleted. The node cannot

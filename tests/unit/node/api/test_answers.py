@@ -50,7 +50,7 @@ def app(tmp_path: Path) -> Iterator[Any]:
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
         live = LiveNode(node, network, storage, transport, SecureNoise(), clock)
         yield make_app(live, TOKENS, max_body=1000, now=clock.now, requests_per_second=0.0)
-        live.keeper.close()
+        live.executor.close()
 
 
 def kept(name: str) -> bytes:

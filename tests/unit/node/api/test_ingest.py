@@ -18,8 +18,7 @@ from dpcrowd.node.api import ingest as api_ingest
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.slots import SECOND
+from dpcrowd.node.slots import SECOND, rfc3339
 from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, Caller, Client, FakeService, app_of, bearer
 
 JSON = {"Content-Type": "application/json", **bearer(CHECKIN)}

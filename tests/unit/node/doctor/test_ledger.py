@@ -10,9 +10,9 @@ from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.config.samples import sample_network
 from dpcrowd.node.doctor import has_problem
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.status import budget
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy.network_guarantee import UserBounds
 from node_support_doctor import MINUTE, look, of, pay, problems

@@ -15,7 +15,7 @@ import pytest
 from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
-from dpcrowd.node.ingest.times import rfc3339
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.identity import restart_with_new_journal
 from node_support_cli import NETWORK, answering

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.ingest import bodies
-from dpcrowd.node.ingest.batch import ARRIVAL, BodyRefused, row_text
+from dpcrowd.node.ingest.batch import ARRIVAL, BodyRefused, hash_users, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
 
 REGIONS = {"north": 0, "süd": 1}
@@ -267,9 +267,12 @@ def test_wrong_counts(body: bytes, reason: str) -> None:
 def test_parts_and_repr() -> None:
     """A slot's part keeps users and regions together; formatting a batch into a log shows nobody."""
     batch = decode_checkins(JSON, encoded(JSON, ROWS), REGIONS)
-    assert batch.part(np.array([1, 3])) == ([b"42", "ünal".encode()], [1, 0])
-    assert batch.part([0]) == ([b"ann"], [0])
-    assert batch.part(np.arange(4)) == (batch.users, batch.regions)
+    key = bytes(32)
+    for rows in ([1, 3], [0], [0, 1, 2, 3]):
+        part = batch.hashed(np.array(rows), key)
+        assert part.rows == rows
+        assert part.users == hash_users([batch.users[row] for row in rows], key)
+        assert part.regions == [batch.regions[row] for row in rows]
     assert repr(batch) == f"{batch}" == "Batch(...)"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.account_loader import AccountLoader
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance

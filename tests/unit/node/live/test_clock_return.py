@@ -35,7 +35,7 @@ def live(net: Path) -> Iterator[LiveNode]:
     """A node that does not run, whose clock was ahead by a hundred slots and has come back."""
     with open_node(net / "server-1" / "node.toml") as node:
         last = node.clock.slot_of(time.time_ns())
-        machine = node.keeper.machine
+        machine = node.executor.machine
         machine.server.observe(last + AHEAD, None)
         machine.server.hear()
         machine.trust.complete_until = last + AHEAD
@@ -54,9 +54,9 @@ def _accept(node: LiveNode, now_ns: int) -> str:
     """As the node would, if it ran; what the operator is told."""
 
     async def run() -> str:
-        working = asyncio.create_task(node.keeper.run())
+        working = asyncio.create_task(node.executor.run())
         try:
-            return await node.keeper.ask(on.ClockAccepted(now_ns))
+            return await node.executor.ask(on.ClockAccepted(now_ns))
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
@@ -66,7 +66,7 @@ def _accept(node: LiveNode, now_ns: int) -> str:
 
 def test_slots_begin_again_on_disk_and_in_memory(live: LiveNode) -> None:
     """A restart right after it must not wait again, nor find releases of slots that are still to come."""
-    now, machine = time.time_ns(), live.keeper.machine
+    now, machine = time.time_ns(), live.executor.machine
     text, last = _accept(live, now), machine.server.slot
     assert last == machine.view.next_seal(now) - 1
     assert f"they begin again with slot {last + 1}" in text
@@ -83,7 +83,7 @@ def test_slots_begin_again_on_disk_and_in_memory(live: LiveNode) -> None:
 
 def test_a_disk_that_fails_leaves_everything_as_it_was(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun again in memory alone, a crash would find a later state, and slots would be told by two lives."""
-    machine = live.keeper.machine
+    machine = live.executor.machine
     before, slot = machine.server.save(), machine.server.slot
 
     def full(*_: object) -> None:
@@ -108,7 +108,7 @@ def test_what_was_paid_by_the_wrong_clock_is_told(live: LiveNode) -> None:
 )
 def test_when_there_is_something_to_accept(slots_behind: int, refusal: str | None, live: LiveNode) -> None:
     """Accepted by mistake, it would cost the open slot; and nobody has to decide about seconds."""
-    view, sealed = live.keeper.machine.view, live._last_sealed
+    view, sealed = live.executor.machine.view, live._last_sealed
     now = view.clock.closes(sealed) - slots_behind * view.clock.length_ns
     if refusal is None:
         check_acceptable(view, sealed, now)
@@ -121,7 +121,7 @@ def test_when_there_is_something_to_accept(slots_behind: int, refusal: str | Non
 
 def test_the_text_says_when_and_how_far(live: LiveNode) -> None:
     """What the operator has to compare with the log of NTP."""
-    view, sealed = live.keeper.machine.view, live._last_sealed
+    view, sealed = live.executor.machine.view, live._last_sealed
     now = view.clock.closes(sealed) - 50 * view.clock.length_ns
     text = wait_text(view, sealed, now, (1_800_000_000 * SECOND, 3725 * SECOND))
     assert "the clock went back by 1 h 2 min 5 s at 2027-01-15T08:00:00Z" in text
@@ -129,7 +129,7 @@ def test_the_text_says_when_and_how_far(live: LiveNode) -> None:
 
 def test_a_revision_that_took_over_too_early_is_waited_for(live: LiveNode) -> None:
     """The neighbours refuse its messages until its slot has come."""
-    view, sealed = live.keeper.machine.view, live._last_sealed
+    view, sealed = live.executor.machine.view, live._last_sealed
     ahead = replace(view, first_slot=sealed - 1, revision=2)
     with pytest.raises(BadInput, match="revision 2 took over by the clock that was ahead"):
         check_acceptable(ahead, sealed, time.time_ns())
@@ -140,7 +140,7 @@ def test_the_doctor_goes_by_what_was_accepted(net: Path) -> None:
     """What was paid ahead of time stays in the ledger: by that, the clock would look wrong for an hour."""
     with open_node(net / "server-1" / "node.toml") as node:
         slot = node.clock.slot_of(time.time_ns()) + AHEAD
-        machine = node.keeper.machine
+        machine = node.executor.machine
         machine.server.observe(slot, None)
         machine.server.hear()
         state = machine.server.save()

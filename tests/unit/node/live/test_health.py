@@ -42,9 +42,9 @@ def test_a_part_that_does_not_work_is_named(
     """A watchdog that is fed by a timer alone would keep a node running that does nothing any more."""
     monkeypatch.setattr(health, "_PATIENCE", 0.05)
     with caplog.at_level(logging.ERROR, logger="dpcrowd"):
-        assert asyncio.run(make({"keeper": works, "API": works})[0].alive())
+        assert asyncio.run(make({"executor": works, "API": works})[0].alive())
         assert not caplog.records
-        assert not asyncio.run(make({"keeper": works, "API": check})[0].alive())
+        assert not asyncio.run(make({"executor": works, "API": check})[0].alive())
     (record,) = caplog.records
     assert (record.__dict__["event"], record.__dict__["part"]) == ("not-alive", "API")
 
@@ -62,7 +62,7 @@ def test_systemd_is_told_only_while_all_parts_work(monkeypatch: pytest.MonkeyPat
 
     async def run() -> None:
         nonlocal broken
-        made, told, _ = make({"keeper": sometimes})
+        made, told, _ = make({"executor": sometimes})
         running = asyncio.create_task(made.run())
         while len(told) < 3:
             await asyncio.sleep(0.01)

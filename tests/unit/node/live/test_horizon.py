@@ -28,6 +28,7 @@ from dpcrowd.privacy.network_guarantee import NetworkGuarantee
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.units import NANO
 from node_support_live import write_network
+from node_support_pair import end_slot
 
 EPOCH = 1_800_000_000 * SECOND
 LENGTH = 8
@@ -93,8 +94,8 @@ class Pair:
             following=found.following,
         )
         keep_current(node, found.current)
-        live.keeper.give(on.Started(self.clock.at))
-        self.up[name] = live, storage, asyncio.create_task(live.keeper.run())
+        live.executor.give(on.Started(self.clock.at))
+        self.up[name] = live, storage, asyncio.create_task(live.executor.run())
         return live
 
     async def stop(self, *names: str) -> None:
@@ -105,7 +106,7 @@ class Pair:
             await asyncio.gather(task, *live._tasks, return_exceptions=True)
             await live.intake.close()
             await live._transport.close()
-            live.keeper.close()
+            live.executor.close()
             storage.close()
 
     async def live(self, slots: Iterable[int]) -> None:
@@ -117,10 +118,10 @@ class Pair:
         self.clock.set(max(node.time.ends(slot) for node in nodes))
         for node in nodes:
             node.presence.open(slot, node.clock.opens(slot))
-            node.time.end(slot)
-        await _until(lambda: all(node.keeper.machine.server.slot >= slot for node in nodes))
-        await _until(lambda: all(node.keeper.idle.is_set() for node in nodes))
-        self.clock.set(max(node.keeper.machine.view.ends(slot) for node in nodes))  # whoever is down is not heard
+            end_slot(node, slot)
+        await _until(lambda: all(node.executor.machine.server.slot >= slot for node in nodes))
+        await _until(lambda: all(node.executor.idle.is_set() for node in nodes))
+        self.clock.set(max(node.executor.machine.view.ends(slot) for node in nodes))  # whoever is down is not heard
         await _until(lambda: all(_released(node, slot) for node in nodes))
 
     def revise(self, revision: int, slot: int, horizon: int | None = None) -> None:
@@ -164,7 +165,7 @@ async def _until(what: Callable[[], bool]) -> None:
 
 
 def _released(node: LiveNode, slot: int) -> bool:
-    return node.keeper.last is not None and node.keeper.last.slot >= slot
+    return node.executor.last is not None and node.executor.last.slot >= slot
 
 
 def opens(slot: int) -> int:
@@ -207,14 +208,14 @@ def test_a_revision_begins_a_horizon_at_its_slot_at_all_servers(
             assert f"a new horizon of {LENGTH} slots begins" in told_reload
         await pair.live(range(LENGTH + 2, start))
         assert [pair.promise(name).since_ns for name in NAMES] == [0, 0], "not before its slot"
-        known = {name: pair.node(name).keeper.last for name in NAMES}
+        known = {name: pair.node(name).executor.last for name in NAMES}
         await pair.live([start])
         for name in NAMES:
             assert pair.promise(name).since_ns == opens(start)
             (text,) = pair.events(name)
             assert f"{LENGTH} slots from slot {start} on" in text
             assert "only the sum holds: ε=2." in text
-            last = pair.node(name).keeper.last
+            last = pair.node(name).executor.last
             assert last is not None
             assert np.isfinite(known[name].estimate).all()  # type: ignore[union-attr]
             assert np.isfinite(last.estimate).all(), "what was known stays known"
@@ -245,7 +246,7 @@ def test_a_server_that_was_down_takes_the_horizon_of_all_when_it_starts(tmp_path
         assert "A new horizon begins with slot 7" in b.found
         assert pair.promise("b").since_ns == opens(7)
         assert len(pair.events("b")) == 1
-        assert b.keeper.machine.server.horizon == 7
+        assert b.executor.machine.server.horizon == 7
         await pair.live(range(10, 19))
         assert all(slot < 7 + LENGTH for slot in pair.paid("b"))
         assert any(slot >= 10 for slot in pair.paid("b")), "it samples again"
@@ -268,7 +269,7 @@ def test_a_restart_begins_no_horizon_a_second_time(tmp_path: Path) -> None:
         spent = pair.paid("a")
         await pair.stop("a")
         pair.start("a")
-        assert pair.node("a").keeper.machine.server.horizon == 6
+        assert pair.node("a").executor.machine.server.horizon == 6
         assert pair.node("a").found.startswith("goes on after slot 7")
         assert len(pair.events("a")) == 1
         assert (await pair.node("a").budget()).spent == sum(nano for slot, nano in spent.items() if slot >= 6) / NANO
@@ -278,7 +279,7 @@ def test_a_restart_begins_no_horizon_a_second_time(tmp_path: Path) -> None:
         pair.start("b")
         await pair.stop("b")  # nothing was stored but the promise
         b = pair.start("b")
-        assert b.keeper.machine.server.horizon == 9
+        assert b.executor.machine.server.horizon == 9
         assert len(pair.events("b")) == 2
 
     run(scenario, tmp_path)
@@ -298,7 +299,7 @@ def test_a_revision_that_is_taken_late_counts_from_its_own_slot(tmp_path: Path) 
         await pair.node("a").reload()
         await pair.live(range(7, 8))
         assert pair.promise("a").since_ns == opens(4)
-        assert pair.node("a").keeper.machine.server.horizon == 4
+        assert pair.node("a").executor.machine.server.horizon == 4
         spent = round((await pair.node("a").budget()).spent * NANO)
         assert spent == sum(nano for slot, nano in pair.paid("a").items() if slot >= 4) >= sum(under_the_old.values())
         await pair.live(range(8, 14))

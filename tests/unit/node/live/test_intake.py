@@ -395,7 +395,7 @@ def test_a_disk_that_is_behind_is_told_before_anything_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused and counted all the same, a check-in that is sent again in the next slot would count twice."""
-    monkeypatch.setattr("dpcrowd.node.live.writer._MOST_WAITING", 1)
+    monkeypatch.setattr("dpcrowd.node.live.intake._MOST_WAITING", 1)
     with bench(tmp_path, monkeypatch) as made:
 
         async def story() -> None:

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.node.build import make_machine, make_view, revision_of
 from dpcrowd.node.config import NetworkConfig, NodeConfig, load_pair
-from dpcrowd.node.ingest.times import rfc3339
-from dpcrowd.node.live.build import make_machine, make_view, revision_of
-from dpcrowd.node.live.decisions import book_loss
-from dpcrowd.node.live.horizon import declare_promise
+from dpcrowd.node.live.decisions import book_loss, declare_promise
 from dpcrowd.node.live.status import budget, distrust
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import Storage
 from dpcrowd.privacy import SecureNoise
 from node_support_storage import release
@@ -58,7 +57,7 @@ def forgotten(counter: int, complete_until: int) -> Trust:
     trust.start(complete_until, 20)
     for slot in range(20, 23):
         trust.echo("server-2", slot, (20, counter) if slot > 20 else None, None)
-        trust.passed(slot)
+        trust.end_exchange(slot)
     return trust
 
 

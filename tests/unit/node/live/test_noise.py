@@ -43,7 +43,7 @@ def test_a_live_node_refuses_noise_of_a_simulation(tmp_path: Path) -> None:
             LiveNode(node, network, storage, transport, SIMULATED)
         assert storage.ledger.account(0).guarantees == ()
         live = LiveNode(node, network, storage, transport, SIMULATED, allow_simulated_noise=True)
-        assert live.keeper.machine.server.slot == -1
+        assert live.executor.machine.server.slot == -1
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_configured_sampler_is_the_one_that_draws(text: str, kind: type, tmp
     path = node_file(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
     with open_node(path) as live:
-        assert type(live.keeper.machine.server._noise) is kind
+        assert type(live.executor.machine.server._noise) is kind
 
 
 def test_a_missing_sampler_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.config import load_node
-from dpcrowd.node.ingest.times import rfc3339
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.process import STORAGE, run_node
 from dpcrowd.node.live.status import distrust, network_status
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage import lock as locks
 from node_support_config import changed, network_of, tables
@@ -68,7 +68,7 @@ def test_who_remembers_more_is_named_with_how_much() -> None:
     trust = Trust(97)
     trust.start(10, 11)
     trust.echo("clinic-c", 11, (9, 99), None)
-    trust.passed(20)
+    trust.end_exchange(20)
     assert distrust(trust).startswith("'clinic-c' remembers 99 samples of this server, and its ledger knows 97")
 
 
@@ -80,12 +80,12 @@ def test_before_the_first_slot_nobody_is_blamed(net: Path) -> None:
         assert (ready, budget.samples, budget.waits_for) == (False, False, None)
         assert problems == [f"the node may not sample yet (/v1/budget): the network's first slot opens at {FUTURE}."]
         assert budget.text == f"the network's first slot opens at {FUTURE}."
-        live.keeper.machine.server._slot = 3  # the clock was set back to before the epoch
+        live.executor.machine.server._slot = 3  # the clock was set back to before the epoch
         (problem,) = live.ready()[1]
         assert "the clock went back: slot 3 was sealed already" in problem
         assert "first slot" not in asyncio.run(live.budget()).text
-        live.keeper.machine.server._slot = -1
-        live.keeper.machine.trust.shown_at = 1  # a loss is the operator's business at any time
+        live.executor.machine.server._slot = -1
+        live.executor.machine.trust.shown_at = 1  # a loss is the operator's business at any time
         assert asyncio.run(live.budget()).waits_for == "operator"
         assert "confirm the loss first" in live.ready()[1][0]
 
@@ -109,7 +109,7 @@ def test_only_a_folder_that_this_start_has_made_is_called_new(net: Path) -> None
 def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
     """A monitor of /v1/budget alone would be content while the disk is full."""
     with open_node(net / "server-1" / "node.toml") as live:
-        live.keeper.machine.trust.vouched = live.keeper.machine.trust.settled = True
+        live.executor.machine.trust.vouched = live.executor.machine.trust.settled = True
         assert asyncio.run(live.budget()).samples
         live._storage._database.failure = StorageFailed("full", "the disk is full", "free some space")
         budget = asyncio.run(live.budget())

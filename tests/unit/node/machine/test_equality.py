@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcrowd.node.wire import same_words
+from dpcrowd.node.wire import same_content
 from dpcrowd.schemes.base import Release
 from node_support import Network, Node, make_view
 from schemes_support import SERVERS, Case, World, bits, make_server, make_world, play
@@ -72,7 +72,7 @@ def test_a_node_that_is_killed_after_it_paid_changes_no_bit() -> None:
                 said = [message.payload for message in node.outbox]
                 node.restart(node.view.seals(node.machine.server.slot) + 1, vouched=True)
                 (again,) = (message.payload for message in node.outbox)
-                assert same_words(again, said[-1]), "what it remembers of others it proves, not having heard them yet"
+                assert same_content(again, said[-1]), "what it remembers of others it proves, not having heard them yet"
                 restarts += 1
         plain()
 

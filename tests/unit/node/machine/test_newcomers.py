@@ -8,8 +8,7 @@ import pytest
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.slots import SECOND
-from dpcrowd.node.wire import Record, proven, same_words, written_after
-from dpcrowd.node.wire.format import envelopes
+from dpcrowd.node.wire import Record, _envelopes, proven, same_content, written_after
 from node_support import WRITING, FreshNoise, Network, Node, body_of, fake_verify, make_view
 from node_support_lone import COUNTS, REGIONS, Lone, beat, lived, make_server, restarted, sample
 
@@ -142,7 +141,7 @@ def test_whoever_comes_up_is_told_what_is_remembered_of_it() -> None:
     assert written_after(told.payload)
     assert body.heard[1] == (0, 1)
     assert proven(body.proofs[1], 1, fake_verify) == (4, 1)
-    assert same_words(told.payload, regular.payload)
+    assert same_content(told.payload, regular.payload)
     assert not written_after(regular.payload)
 
 
@@ -268,7 +267,7 @@ class RestOfVersion010(msgspec.Struct, array_like=True, frozen=True):
 
 def test_a_node_of_version_0_1_0_reads_it_as_what_was_said_before() -> None:
     """It compares slot, round, prior and records: a difference would be a second message for the same slot."""
-    before, again = (envelopes.decode(sample(1, 4, **other)) for other in ({}, {"after": True}))
+    before, again = (_envelopes.decode(sample(1, 4, **other)) for other in ({}, {"after": True}))
     assert before.head == again.head
     old, new = (msgspec.msgpack.decode(one.rest, type=RestOfVersion010) for one in (before, again))
     assert old == new

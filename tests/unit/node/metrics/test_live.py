@@ -22,6 +22,7 @@ from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
+from node_support_pair import end_slot
 
 SECOND = 1_000_000_000
 EPOCH = 1_800_000_000 * SECOND
@@ -52,16 +53,16 @@ class Driven:
             self.clock.at = self.node.clock.opens(slot)
             self.node.presence.open(slot, self.clock.at)
         self.clock.at = self.node.time.ends(slot)
-        self.node.time.end(slot)
+        end_slot(self.node, slot)
         await self.done()
-        self.clock.at = max(self.clock.at, self.node.keeper.machine.view.sends(slot))
-        while self.node.keeper._timers:  # the message leaves at its moment, and the release comes after it
+        self.clock.at = max(self.clock.at, self.node.executor.machine.view.sends(slot))
+        while self.node.executor._timers:  # the message leaves at its moment, and the release comes after it
             await asyncio.sleep(0.001)
         await self.done()
 
     async def done(self) -> None:
         await asyncio.sleep(0)
-        await asyncio.wait_for(self.node.keeper.idle.wait(), 30)
+        await asyncio.wait_for(self.node.executor.idle.wait(), 30)
 
     async def values(self, *, operator: bool = False) -> dict[str, float]:
         text = await (self.node.operator_metrics() if operator else self.node.metrics())
@@ -92,16 +93,16 @@ async def driven(folder: Path, *, settings: str = "", servers: tuple[str, ...] =
     with Storage.open(config.data, network_id=network.id) as storage:
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
         node = LiveNode(config, network, storage, transport, SecureNoise(), clock)
-        keeper = asyncio.create_task(node.keeper.run())
+        executor = asyncio.create_task(node.executor.run())
         try:
-            node.keeper.give(on.Started(clock.at))
+            node.executor.give(on.Started(clock.at))
             yield Driven(node, clock)
         finally:
-            keeper.cancel()
+            executor.cancel()
             with suppress(asyncio.CancelledError):
-                await keeper
+                await executor
             await transport.close()
-            node.keeper.close()
+            node.executor.close()
 
 
 def test_samples_are_counted_and_so_is_every_reason_for_none(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_samples_are_counted_and_so_is_every_reason_for_none(tmp_path: Path) -> 
             assert (values["dpcrowd_may_sample"], values["dpcrowd_epsilon_remaining"]) == (0, 0)
             assert values["dpcrowd_released_slot"] == 5
             assert values["dpcrowd_release_delay_seconds_count"] == 3
-            it.node.time.end(4)  # the clock went back: it was sealed before
+            end_slot(it.node, 4)  # the clock went back: it was sealed before
             await it.done()
             assert await it.reasons() == {"downtime": 1, "budget": 1}
 
@@ -230,18 +231,18 @@ def test_a_neighbours_message_is_timed(tmp_path: Path) -> None:
                                 SecureNoise(), it.clock)  # fmt: skip
                 sent: list[bytes] = []
                 for slot in (0, 1):
-                    done = peer.keeper.machine.handle(on.SlotSealed(it.clock.at, slot, None))
+                    done = peer.executor.machine.handle(on.SlotSealed(it.clock.at, slot, None))
                     sent += [one.payload for one in done if hasattr(one, "payload")]
-                    peer.keeper.machine.handle(on.DeadlinePassed(it.clock.at, slot))
-                peer.keeper.close()
+                    peer.executor.machine.handle(on.DeadlinePassed(it.clock.at, slot))
+                peer.executor.close()
             await it.seal(0)
             it.clock.at = it.node.time.ends(0) + SECOND * 3 // 10
-            it.node._message_arrived("b", sent[0])
+            it.node.executor.message_arrived("b", sent[0])
             await it.done()
             await it.seal(1)
             it.clock.at += 4 * SECOND  # the deadline is 1.5 s: it is late, and not used
-            it.node.keeper.give(on.DeadlinePassed(it.clock.at, 1))
-            it.node._message_arrived("b", sent[1])
+            it.node.executor.give(on.DeadlinePassed(it.clock.at, 1))
+            it.node.executor.message_arrived("b", sent[1])
             await it.done()
             values = await it.values()
             assert values['dpcrowd_message_delay_seconds_bucket{neighbour="b",le="0.5"}'] == 1
@@ -291,7 +292,7 @@ def test_who_sees_which_metrics(tmp_path: Path, exact: bool) -> None:
             assert ("dpcrowd_checkins_taken_total" in operator) == exact
             assert reader["process_start_time_seconds"] == EPOCH / SECOND
             info = next(name for name in reader if name.startswith("dpcrowd_network_info"))
-            assert f'digest="{it.node.keeper.machine.view.digest.hex()}"' in info
+            assert f'digest="{it.node.executor.machine.view.digest.hex()}"' in info
             assert 'revision="1"' in info
             assert any(name.startswith("dpcrowd_build_info{version=") for name in reader)
 

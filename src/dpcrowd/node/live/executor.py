@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.log_limits import StorageLog
+from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
 from dpcrowd.node.machine import instructions as do
@@ -30,7 +31,7 @@ from dpcrowd.node.storage import Refusal, Storage, StorageFailed
 from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
 
-__all__ = ["Keeper"]
+__all__ = ["Executor"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -44,16 +45,18 @@ T = TypeVar("T")
 
 
 class Outside(Protocol):
-    """What a node does that is not the keeper's own work; whatever comes back is a stimulus."""
+    """What a node does that is not the executor's own work; whatever comes back is a stimulus."""
 
-    async def count(self, asked: do.CountSlot, at_ns: int) -> on.SlotSealed: ...
+    @property
+    def counting(self) -> Counting:
+        """What was counted in slots that are over."""
 
-    async def link(self, asked: do.Link, at_ns: int) -> None:
-        """Tells the machine by itself (`Keeper.handle`), before links are closed and after they are opened."""
+    async def link(self, instruction: do.Link, at_ns: int) -> None:
+        """Tells the machine by itself (`Executor.handle`), before links are closed and after they are opened."""
         ...
 
     async def decide(
-        self, asked: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int
+        self, instruction: do.TakeOver | do.BookLoss | do.LookBack | do.StoreReturn, at_ns: int
     ) -> on.Stimulus: ...
 
     async def begin_again(self, last: int) -> None: ...
@@ -61,7 +64,7 @@ class Outside(Protocol):
     async def book_clock_step(self, step: do.BookClockStep) -> None: ...
 
     def schedule(self, slot: int, at_ns: int) -> None:
-        """The machine wants to be told of a deadline."""
+        """Tell the machine when a deadline has come."""
         ...
 
 
@@ -73,8 +76,8 @@ class _Queued:
     answer: asyncio.Future[str] | None = None
 
 
-class Keeper:
-    """The machine's hands. `give` queues a stimulus; `run` works the queue off, for ever.
+class Executor:
+    """Carries out what the machine instructs. `give` queues a stimulus; `run` handles the queue, for ever.
 
     outside      does whatever is neither stored nor sent
     clock        by which messages leave
@@ -100,7 +103,7 @@ class Keeper:
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
         self._recorder = recorder
-        self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()  # or what has ended a timer
         self._given = self._handled = 0
         self._over = False
         self._answer: str | None = None  # of the machine, to whoever has asked
@@ -116,28 +119,31 @@ class Keeper:
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
         self.idle = asyncio.Event()
         # A thread of its own: those who read estimates must not delay a slot.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-keeper")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-executor")
 
     def disturbed(self) -> None:
-        """The clock was set, or nothing ran for a while: that the next message is late says nothing."""
+        """Expect the next message to be late: the clock was set, or nothing ran for a while."""
         self.may_be_late = True
 
-    def give(self, stimulus: on.Stimulus) -> None:
-        """Queue a stimulus."""
-        self._put(_Queued(stimulus))
+    def give(self, stimulus: on.Stimulus, answer: asyncio.Future[str] | None = None) -> None:
+        """Queue a stimulus; `answer` gets what the machine replies."""
+        self.idle.clear()
+        self._given += 1
+        self._queue.put_nowait(_Queued(stimulus, answer))
 
     async def ask(self, stimulus: on.Stimulus) -> str:
-        """Queue a decision of the operator; gives what the machine answers, or raises what has kept it from that."""
+        """Queue a decision of the operator; return the machine's reply, or raise what has kept it from replying."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if self._over:
             answer.cancel()
-        self._put(_Queued(stimulus, answer))
+        self.give(stimulus, answer)
         return await answer
 
-    def _put(self, item: _Queued | BaseException) -> None:
-        self.idle.clear()
-        self._given += 1
-        self._queue.put_nowait(item)
+    def message_arrived(self, sender: str, payload: bytes) -> None:
+        """Queue a message that the transport has received from a neighbour whose name it has authenticated."""
+        now = self._clock.now()
+        self._meter.arrived(sender, payload, now, self.machine.view)
+        self.give(on.MessageArrived(now, sender, payload))
 
     async def run(self) -> None:
         try:
@@ -182,29 +188,33 @@ class Keeper:
             await asyncio.sleep(_SHORT)
 
     def _begin_again(self) -> None:
-        """Slots begin again: messages that wait for a time of the clock that was ahead do not leave any more."""
+        """Drop messages that wait for a time of the clock that was ahead: slots begin again."""
         for timer in self._timers:
             timer.cancel()
         self.last = None
 
     async def forget_sealed(self) -> None:
-        """At the end: check-ins of a slot whose exchange is still open must not outlive the process."""
+        """Forget, at the end, check-ins of a slot in exchange: they must not outlive the process."""
         with suppress(StorageFailed):  # the next start forgets them
             await self._carry_out(do.ForgetCheckIns(self.machine.server.slot), 0)
 
     def close(self) -> None:
-        """After `run` has been cancelled."""
+        """Release the thread and the recording, after `run` has been cancelled."""
         self._thread.shutdown(wait=False)
         if self._recorder is not None:
             self._recorder.close()
 
     async def in_thread(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
-        """Something that waits for the disk."""
+        """Run something that waits for the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *given, **named))
 
     async def handle(self, stimulus: on.Stimulus) -> None:
-        """Carry out what the machine makes of it; a decision that cannot be stored raises why."""
-        instructions = await self._instructions(stimulus)
+        """Carry out what the machine makes of a stimulus; a decision that cannot be stored raises why."""
+        machine, recorder, last = self.machine, self._recorder, self.machine.server.slot
+        handle = machine.handle if recorder is None else partial(_handle_recorded, machine, recorder)
+        # After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait.
+        far_behind = isinstance(stimulus, on.SlotSealed) and last >= 0 and stimulus.slot - last > _MANY
+        instructions = await self.in_thread(handle, stimulus) if far_behind else handle(stimulus)
         for place, instruction in enumerate(instructions):
             try:
                 result = await self._carry_out(instruction, stimulus.at_ns)
@@ -234,31 +244,14 @@ class Keeper:
                 if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageRecovered(stimulus.at_ns))
 
-    async def _instructions(self, stimulus: on.Stimulus) -> list[do.Instruction]:
-        """After a long absence many slots are caught up, a quarter of a millisecond each: the API must not wait."""
-        missed = stimulus.slot - self.machine.server.slot if isinstance(stimulus, on.SlotSealed) else 0
-        if missed > _MANY and self.machine.server.slot >= 0:
-            return await self.in_thread(self._ask_machine, stimulus)
-        return self._ask_machine(stimulus)
-
-    def _ask_machine(self, stimulus: on.Stimulus) -> list[do.Instruction]:
-        recorder = self._recorder
-        if recorder is None:
-            return self.machine.handle(stimulus)
-        recorder.begin_step()
-        try:
-            instructions = self.machine.handle(stimulus)
-        except BadInput as refused:
-            recorder.end_step(stimulus, [], str(refused))
-            raise
-        recorder.end_step(stimulus, instructions)
-        return instructions
-
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
-        """Do it; gives what the machine has to know of that."""
+        """Carry one instruction out; return the stimulus that answers it, if any."""
         clock = self.machine.view.clock
-        log.debug(_in_short(instruction), extra={"event": "instruction"})
+        log.debug(_summary(instruction), extra={"event": "instruction"})
         match instruction:
+            case do.CountSlot(slot):
+                self._meter.sealing(slot, self.machine.server.slot)
+                return await self._outside.counting.count(instruction, at_ns)
             case do.StoreSample(slot, nano, _, noisy, state):
                 call, opens = self._storage.commit_sample, clock.opens(slot)
                 counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state)
@@ -293,10 +286,8 @@ class Keeper:
         return None
 
     async def _carry_out_outside(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
+        """Have an instruction carried out by the node's other parts."""
         match instruction:
-            case do.CountSlot(slot):
-                self._meter.sealing(slot, self.machine.server.slot)
-                return await self._outside.count(instruction, at_ns)
             case do.Link():
                 await self._outside.link(instruction, at_ns)
             case do.TakeOver() | do.BookLoss() | do.LookBack() | do.StoreReturn():
@@ -311,9 +302,9 @@ class Keeper:
     def _report(self, instruction: do.Report | do.NotSampled) -> None:
         match instruction:
             case do.Report("storage-failed", text):
-                self.storage_log.failed("keeper", text)
+                self.storage_log.failed("executor", text)
             case do.Report("storage-mended", text):
-                self.storage_log.works("keeper", text)
+                self.storage_log.works("executor", text)
             case do.Report(event, text, grave):
                 log.log(logging.ERROR if grave else logging.WARNING, text, extra={"event": event})
             case do.NotSampled(slot, why, text) if text:
@@ -324,7 +315,7 @@ class Keeper:
                 log.log(level, "slot %d is not sampled: %s", slot, text, extra={"event": "not-sampled", "slot": slot})
 
     async def _send(self, message: do.Send) -> int:
-        """How many neighbours it was sent to."""
+        """Send a message; return how many neighbours it was sent to."""
         # A link may have ended between the seal of a slot and now: after a restart, or a late timer.
         reached = [name for name in message.to if name in self.machine.linked]
         if reached:
@@ -333,7 +324,7 @@ class Keeper:
         return len(reached)
 
     async def _send_in_time(self, message: do.Send) -> None:
-        """At its moment, past the queue: whatever is being done there must not show. By how much it is late would."""
+        """Send a message at its moment, past the queue: by how much it was late would show what is being done there."""
         assert message.at_ns is not None
         late = self._clock.now() > message.at_ns
         await self._clock.sleep_until(message.at_ns)
@@ -350,10 +341,12 @@ class Keeper:
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:
         self._timers.discard(timer)
         if not timer.cancelled() and (error := timer.exception()) is not None:
-            self._put(error)  # it ends the node, as it would have in the queue
+            self.idle.clear()
+            self._given += 1
+            self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
     def _refuse(self, said: do.RefuseMessage) -> None:
-        """Counted exactly; in the log once a slot, since a flood must not fill the disk."""
+        """Count a refused message exactly, and log it once per slot, since a flood must not fill the disk."""
         slot, kind = said.slot, (said.sender, said.reason)
         self.refused[kind] += 1
         self.refused_last[kind] = self._clock.now()
@@ -374,7 +367,7 @@ class Keeper:
             )
 
     def stranger(self, slot: int, name: str) -> None:
-        """Somebody has called who is no neighbour; counted once per slot, told once."""
+        """Count a server that has called and is not a neighbour, once per slot, and log it once."""
         if (name, STRANGER) not in self.refused:
             text = "a stranger has called and was turned away"
             log.warning(text, extra={"event": "stranger", "sender": name, "reason": STRANGER})
@@ -394,8 +387,19 @@ class Keeper:
         self._refusals -= refused
 
 
-def _in_short(instruction: do.Instruction) -> str:
-    """For the log at level debug: what is done, of which slot; noised numbers and payloads are too long for it."""
+def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus) -> list[do.Instruction]:
+    recorder.begin_step()
+    try:
+        instructions = machine.handle(stimulus)
+    except BadInput as refused:
+        recorder.end_step(stimulus, [], str(refused))
+        raise
+    recorder.end_step(stimulus, instructions)
+    return instructions
+
+
+def _summary(instruction: do.Instruction) -> str:
+    """Return what is done, of which slot, for the log at level debug, without payloads and noisy numbers."""
     match instruction:
         case do.StoreSample(slot, nano, counter):
             return f"slot {slot}: sample {counter} is stored, ε={nano / NANO:g}"

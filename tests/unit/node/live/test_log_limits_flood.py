@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.live.flood_log import FloodLog
+from dpcrowd.node.live.log_limits import FloodLog
 from node_support_pair import SetClock, pair_of_nodes, until
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
-from dpcrowd.node.machine.gate import fuse
+from dpcrowd.node.machine.neighbours import Exchange
 from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import make_scheme
 from dpcrowd.schemes.server import Server
@@ -32,6 +35,10 @@ def server(slot: int = 0) -> Server:
         made.hear()
     made.observe(slot, [40, 10, 20])
     return made
+
+
+def fuse(server: Server, messages: Mapping[int, InfoMessages]) -> tuple[Release, list[int]]:
+    return Exchange(0, b"", frozenset(messages), heard=dict(messages)).fuse(server)
 
 
 def said(info_mat: np.ndarray, info_vec: float = 0.0) -> InfoMessages:

@@ -15,7 +15,7 @@ import pytest
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.api.rows import to_json
-from dpcrowd.node.live.keeper import Keeper
+from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
@@ -28,15 +28,15 @@ from node_support_storage import open_storage
 
 
 class Nothing:
-    """What is outside of a keeper: here, nothing; deadlines are the test's own."""
+    """What is outside of an executor: here, nothing; deadlines are the test's own."""
 
     def schedule(self, slot: int, at_ns: int) -> None:
         """Nobody is told."""
 
 
-def keeper_of(storage: Storage) -> Keeper:
+def executor_of(storage: Storage) -> Executor:
     transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
-    return Keeper(Lone().machine, storage, transport, Broadcast(), Nothing())  # type: ignore[arg-type]
+    return Executor(Lone().machine, storage, transport, Broadcast(), Nothing())  # type: ignore[arg-type]
 
 
 def linked(node: Lone) -> Lone:
@@ -50,23 +50,23 @@ def test_a_flood_of_refusals_is_counted_exactly_and_logged_once_a_slot(
 ) -> None:
     """A neighbour that sends nonsense all day would fill the disk with the log of it."""
     with open_storage(tmp_path) as storage, caplog.at_level(logging.WARNING):
-        keeper = keeper_of(storage)
+        executor = executor_of(storage)
 
         async def run() -> None:
             for slot in (3, 4):
                 for _ in range(500):
-                    await keeper._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"), 0)
-                await keeper._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"), 0)
-            keeper.machine.server.observe(0, None)
-            view, fused = keeper.machine.view, keeper.machine.server.hear()
+                    await executor._carry_out(do.RefuseMessage(slot, "server-1", "malformed", "nonsense"), 0)
+                await executor._carry_out(do.RefuseMessage(slot, "server-2", "malformed", "nonsense"), 0)
+            executor.machine.server.observe(0, None)
+            view, fused = executor.machine.view, executor.machine.server.hear()
             release = SlotRelease.of(fused, view.clock, view.regions, 0)
-            await keeper._carry_out(do.StoreRelease(release, b"state", ()), 0)
+            await executor._carry_out(do.StoreRelease(release, b"state", ()), 0)
 
         asyncio.run(run())
-        keeper.close()
-        assert keeper.refused == {("server-1", "malformed"): 1000, ("server-2", "malformed"): 2}
+        executor.close()
+        assert executor.refused == {("server-1", "malformed"): 1000, ("server-2", "malformed"): 2}
         assert [(one.reason, one.count) for one in storage.refusals.since(0)] == [("malformed", 501)] * 2
-        assert not keeper._refusals
+        assert not executor._refusals
     assert len(caplog.records) == 4
 
 
@@ -89,19 +89,19 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
     The first message came after the release of its slot, the second one before the seal of the next.
     """
     with open_storage(tmp_path) as storage:
-        keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
-        keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
+        executor, line, node = executor_of(storage), Line(storage), linked(Lone((1, 2)))
+        executor.machine, executor._transport = node.machine, line  # type: ignore[assignment]
         seals = node.view.seals
 
         async def run() -> None:
-            await keeper.handle(on.SlotSealed(seals(0), 0, None))
-            await keeper.handle(on.DeadlinePassed(node.view.ends(0), 0))
-            await keeper.handle(on.MessageArrived(seals(1) - 9, "server-1", beat(1, 0, counter=7)))
-            await keeper.handle(on.MessageArrived(seals(1) - 5, "server-2", beat(2, 1, counter=5)))
-            await keeper.handle(on.SlotSealed(seals(1), 1, None))
+            await executor.handle(on.SlotSealed(seals(0), 0, None))
+            await executor.handle(on.DeadlinePassed(node.view.ends(0), 0))
+            await executor.handle(on.MessageArrived(seals(1) - 9, "server-1", beat(1, 0, counter=7)))
+            await executor.handle(on.MessageArrived(seals(1) - 5, "server-2", beat(2, 1, counter=5)))
+            await executor.handle(on.SlotSealed(seals(1), 1, None))
 
         asyncio.run(run())
-        keeper.close()
+        executor.close()
         payload, on_disk = line.sent[-1]
         assert body_of(payload).heard == {1: (1, 7), 2: (0, 5)}
         assert {name: said[:2] for name, said in on_disk.items()} == {"server-1": (0, 7), "server-2": (1, 5)}
@@ -110,21 +110,21 @@ def test_what_a_message_echoes_is_on_disk_when_it_leaves(tmp_path: Path) -> None
 def test_what_the_ledger_refuses_to_pay_does_not_leave(tmp_path: Path) -> None:
     """A sample that is sent without its payment costs users what no ledger knows of."""
     with open_storage(tmp_path) as storage:
-        keeper, line, node = keeper_of(storage), Line(storage), linked(Lone((1, 2)))
-        keeper.machine, keeper._transport = node.machine, line  # type: ignore[assignment]
+        executor, line, node = executor_of(storage), Line(storage), linked(Lone((1, 2)))
+        executor.machine, executor._transport = node.machine, line  # type: ignore[assignment]
         storage.ledger.book_loss(0, node.view.clock.closes(0), 1, "for the test", at_ns=0)
-        asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
-        keeper.close()
+        asyncio.run(executor.handle(on.SlotSealed(node.view.seals(0), 0, COUNTS)))
+        executor.close()
         assert [body_of(payload).records for payload, _ in line.sent] == [()], "a heartbeat, once"
 
 
 def test_the_last_slot_of_a_complete_ledger_is_stored_with_the_release(tmp_path: Path) -> None:
     """After the next start neighbours have to remember that far; an older slot would let too few of them vouch."""
     with open_storage(tmp_path) as storage:
-        keeper, node = keeper_of(storage), Lone(())
-        keeper.machine = node.machine
-        asyncio.run(keeper.handle(on.SlotSealed(node.view.seals(4), 4, None)))
-        keeper.close()
+        executor, node = executor_of(storage), Lone(())
+        executor.machine = node.machine
+        asyncio.run(executor.handle(on.SlotSealed(node.view.seals(4), 4, None)))
+        executor.close()
         assert storage.memory.complete_until() == 4
 
 
@@ -149,7 +149,7 @@ class Hands(WallClock):
 
 
 class Desk:
-    """A keeper that runs, by a clock of the test's own, with two neighbours that hear everything."""
+    """A executor that runs, by a clock of the test's own, with two neighbours that hear everything."""
 
     def __init__(self, storage: Storage) -> None:
         self.clock, self.line = Hands(), Line(storage)
@@ -157,27 +157,27 @@ class Desk:
         self.view = self.node.view
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
         outside: Any = Nothing()
-        self.keeper = Keeper(self.node.machine, storage, transport, Broadcast(), outside, clock=self.clock)
-        self.keeper._transport = self.line  # type: ignore[assignment]
+        self.executor = Executor(self.node.machine, storage, transport, Broadcast(), outside, clock=self.clock)
+        self.executor._transport = self.line  # type: ignore[assignment]
 
     async def __aenter__(self) -> Desk:
-        self.task = asyncio.create_task(self.keeper.run())
+        self.task = asyncio.create_task(self.executor.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        self.keeper.close()
+        self.executor.close()
 
     async def give(self, stimulus: on.Stimulus) -> None:
-        self.keeper.give(stimulus)
+        self.executor.give(stimulus)
         await self.rest()
 
     async def rest(self) -> None:
         """Until nothing is left to do but to wait for the clock."""
         for _ in range(5):
             await asyncio.sleep(0)
-            await self.keeper.idle.wait()
+            await self.executor.idle.wait()
 
     async def set(self, at_ns: int) -> None:
         self.clock.set(at_ns)
@@ -196,12 +196,12 @@ def test_a_message_leaves_at_its_moment_and_nobody_waits_for_it(tmp_path: Path) 
                 await desk.give(on.MessageArrived(desk.clock.now(), "server-1", beat(1, 0, counter=7)))
                 await desk.set(sends - 1)
                 assert desk.line.sent == []
-                assert desk.keeper.machine.used, "the neighbour was heard meanwhile"
+                assert desk.executor.machine.used, "the neighbour was heard meanwhile"
                 await desk.set(sends)
                 assert len(desk.line.sent) == 1
                 await desk.give(on.MessageArrived(sends + 1, "server-2", beat(2, 0)))
-                assert desk.keeper.last is not None
-                assert (desk.keeper.sent, desk.keeper.late) == (2, 0)
+                assert desk.executor.last is not None
+                assert (desk.executor.sent, desk.executor.late) == (2, 0)
 
     asyncio.run(run())
 
@@ -218,7 +218,7 @@ def test_what_was_published_is_what_is_stored(tmp_path: Path) -> None:
                     await desk.give(on.MessageArrived(desk.clock.now(), "server-1", beat(1, slot)))
                     await desk.set(desk.view.ends(slot))
                     await desk.give(on.DeadlinePassed(desk.clock.now(), slot))
-                    published, stored = desk.keeper.last, storage.releases.latest()
+                    published, stored = desk.executor.last, storage.releases.latest()
                     assert published is not None
                     assert stored is not None
                     assert to_json([published]) == to_json([stored])
@@ -240,12 +240,12 @@ def test_a_message_that_is_not_ready_in_time_leaves_at_once_and_is_counted(
     async def run() -> None:
         with open_storage(tmp_path) as storage:
             async with Desk(storage) as desk:
-                desk.keeper.may_be_late = False
+                desk.executor.may_be_late = False
                 await desk.set(desk.view.seals(0) + storing_ns)
                 await desk.give(on.SlotSealed(desk.view.seals(0), 0, None))
                 await desk.set(max(desk.clock.now(), desk.view.sends(0)))
                 assert len(desk.line.sent) == 1
-                assert (desk.keeper.sent, desk.keeper.late) == (2, late)
+                assert (desk.executor.sent, desk.executor.late) == (2, late)
 
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
@@ -263,11 +263,11 @@ def test_the_first_message_after_a_start_may_be_late_without_a_word(
         with open_storage(tmp_path) as storage:
             async with Desk(storage) as desk:
                 for slot in range(4):
-                    desk.keeper.may_be_late |= slot == 2  # as after a standstill
+                    desk.executor.may_be_late |= slot == 2  # as after a standstill
                     await desk.set(desk.view.sends(slot) + 700_000_000)
                     await desk.give(on.SlotSealed(desk.view.seals(slot), slot, None))
                     await desk.give(on.DeadlinePassed(desk.clock.now(), slot))
-                assert desk.keeper.late == 8, "they are counted all the same"
+                assert desk.executor.late == 8, "they are counted all the same"
 
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
@@ -284,7 +284,7 @@ def test_a_moment_that_the_loop_has_missed_is_late_too(tmp_path: Path) -> None:
                 await desk.set(desk.view.seals(0))
                 await desk.give(on.SlotSealed(desk.clock.now(), 0, None))
                 await desk.set(desk.view.sends(0) + 5_000_001)
-                assert desk.keeper.late == 2
+                assert desk.executor.late == 2
 
     asyncio.run(run())
 
@@ -298,8 +298,8 @@ def test_readers_have_the_release_before_check_ins_are_forgotten(
     async def run() -> None:
         with open_storage(tmp_path) as storage:
             broadcast, reader = Broadcast(), asyncio.Event()
-            keeper, node = keeper_of(storage), Lone(())
-            keeper.machine, keeper._broadcast = node.machine, broadcast
+            executor, node = executor_of(storage), Lone(())
+            executor.machine, executor._broadcast = node.machine, broadcast
 
             async def read() -> None:
                 async with broadcast.subscribe() as live:
@@ -308,20 +308,20 @@ def test_readers_have_the_release_before_check_ins_are_forgotten(
                     await asyncio.wait({asyncio.ensure_future(anext(aiter(live)))})  # type: ignore[arg-type]
                     order.append("read")
 
-            in_thread = keeper.in_thread
+            in_thread = executor.in_thread
 
             async def watched(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
                 if call == storage.journal.forget_before:
                     order.append("forgotten")
                 return await in_thread(call, *given, **named)
 
-            monkeypatch.setattr(keeper, "in_thread", watched)
+            monkeypatch.setattr(executor, "in_thread", watched)
             task = asyncio.create_task(read())
             await reader.wait()
             await asyncio.sleep(0)
-            await keeper.handle(on.SlotSealed(node.view.seals(4), 4, None))
+            await executor.handle(on.SlotSealed(node.view.seals(4), 4, None))
             await task
-            keeper.close()
+            executor.close()
 
     asyncio.run(run())
     assert order == ["read", "forgotten"]
@@ -367,37 +367,37 @@ def test_a_stop_before_the_moment_sends_nothing(tmp_path: Path) -> None:
 def test_storage_does_not_wait_for_those_who_read(tmp_path: Path) -> None:
     """With the threads that everybody shares, a few dozen slow readers would delay every slot."""
     with open_storage(tmp_path) as storage:
-        keeper = keeper_of(storage)
+        executor = executor_of(storage)
 
         async def run() -> str:
             held = threading.Event()
             busy = [asyncio.create_task(asyncio.to_thread(held.wait, 30)) for _ in range(64)]
             await asyncio.sleep(0.05)
             try:
-                return await asyncio.wait_for(keeper.in_thread(lambda: threading.current_thread().name), 20)
+                return await asyncio.wait_for(executor.in_thread(lambda: threading.current_thread().name), 20)
             finally:
                 held.set()
                 await asyncio.gather(*busy)
 
-        assert asyncio.run(run()).startswith("dpcrowd-keeper")
-        keeper.close()
+        assert asyncio.run(run()).startswith("dpcrowd-executor")
+        executor.close()
 
 
-def test_a_keeper_that_does_not_come_to_its_queue_is_not_alive(tmp_path: Path) -> None:
+def test_an_executor_that_does_not_come_to_its_queue_is_not_alive(tmp_path: Path) -> None:
     """The state machine may be stuck while the event loop runs."""
 
     async def run() -> None:
         with open_storage(tmp_path) as storage:
-            keeper = keeper_of(storage)
-            keeper.give(on.StoodStill(0))
-            checking = asyncio.create_task(keeper.check_alive())
+            executor = executor_of(storage)
+            executor.give(on.StoodStill(0))
+            checking = asyncio.create_task(executor.check_alive())
             await asyncio.sleep(0.2)
             assert not checking.done()
-            working = asyncio.create_task(keeper.run())
+            working = asyncio.create_task(executor.run())
             await asyncio.wait_for(checking, 20)
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            keeper.close()
+            executor.close()
 
     asyncio.run(run())
 
@@ -407,18 +407,18 @@ def test_whoever_asks_is_answered_refused_or_told_that_nobody_answers_any_more(t
 
     async def run() -> None:
         with open_storage(tmp_path) as storage:
-            keeper = keeper_of(storage)
-            working = asyncio.create_task(keeper.run())
+            executor = executor_of(storage)
+            working = asyncio.create_task(executor.run())
             with pytest.raises(BadInput, match="no loss to confirm"):
-                await asyncio.wait_for(keeper.ask(on.LossConfirmed(0)), 20)
-            assert await asyncio.wait_for(keeper.ask(on.RevisionExpected(0, 2, 9)), 20) == ""
-            assert keeper.machine.following == (2, 9)
-            keeper.give(on.StoodStill(0))
-            asked = asyncio.create_task(keeper.ask(on.LossConfirmed(0)))
+                await asyncio.wait_for(executor.ask(on.LossConfirmed(0)), 20)
+            assert await asyncio.wait_for(executor.ask(on.RevisionExpected(0, 2, 9)), 20) == ""
+            assert executor.machine.following == (2, 9)
+            executor.give(on.StoodStill(0))
+            asked = asyncio.create_task(executor.ask(on.LossConfirmed(0)))
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(asked, 20)
-            keeper.close()
+            executor.close()
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.live.link_log import LinkLog
+from dpcrowd.node.live.log_limits import LinkLog
 from dpcrowd.node.machine import stimuli as on
 from node_support_pair import SetClock, pair_of_nodes, until
 
@@ -123,10 +123,10 @@ def test_a_node_that_opens_its_links_anew_says_that_it_has_closed_them(
 
     async def scenario() -> None:
         async with pair_of_nodes(tmp_path, SetClock()) as (a, _):
-            machine = a.keeper.machine
+            machine = a.executor.machine
             await until(lambda: "b" in machine.present, "the link")
             caplog.clear()
-            a.keeper.give(on.LinksExpired(a._wall.now(), anew=True))
+            a.executor.give(on.LinksExpired(a._wall.now(), anew=True))
             await until(lambda: "b" in machine.present and len(caplog.records) > 1, "the link again")
 
     asyncio.run(scenario())
@@ -141,12 +141,12 @@ def test_a_node_holds_back_lines_but_no_stimuli(tmp_path: Path, caplog: pytest.L
     async def scenario() -> None:
         async with pair_of_nodes(tmp_path, SetClock()) as (a, _):
             caplog.clear()
-            machine = a.keeper.machine
+            machine = a.executor.machine
             await until(lambda: "b" in machine.linked, "links")
             for _ in range(10):
                 for up in (False, True):
                     a._presence_changed(machine.session, "b", up)
-                    await a.keeper.idle.wait()
+                    await a.executor.idle.wait()
                     assert ("b" in machine.present) == up
             assert len(lines(caplog)) <= 4
 

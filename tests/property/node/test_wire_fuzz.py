@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.node.wire import Heard, Refused, decode, encode, proven
+from dpcrowd.node.wire import CheckedMessage, MessageRefused, decode, encode, proven
 from examples_support import examples
 from node_support import DIGEST, fake_verify
 from node_support_wire import NAMES, REGIONS, SENDER, SIGN, SLOT, body, info, packed, pieces, read, wrapped
@@ -26,7 +26,7 @@ REASONS = (
 ).split(" ")
 
 
-def check_heard(heard: Heard) -> None:
+def check_heard(heard: CheckedMessage) -> None:
     assert (heard.body.server, heard.body.slot, heard.body.digest) == (SENDER, SLOT, DIGEST)
     if heard.message is not None:
         assert all(np.isfinite(array).all() for array in heard.message.arrays().values())
@@ -47,7 +47,7 @@ def never_anything_else(payload: bytes, verify: Callable[..., bool]) -> None:
                 verify=verify,
                 names=NAMES,
             )
-        except Refused as refused:
+        except MessageRefused as refused:
             reason = refused.reason
         else:
             reason = ""
@@ -100,7 +100,7 @@ def test_a_mutated_message_is_refused_or_valid(
     never_anything_else(payload, fake_verify)
     never_anything_else(payload, anyone)
     if signed is None and payload != VALID[kind]:
-        with pytest.raises(Refused):
+        with pytest.raises(MessageRefused):
             read(payload, form=kind if kind in ("diagonal", "matrix") else "diagonal")
 
 

@@ -9,21 +9,21 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.signing import signer, verifier
-from dpcrowd.node.live.account_loader import load_account
 from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine.revision import begin_horizon, go_on
 from dpcrowd.node.storage import Storage
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server, saved_slot
 
-__all__ = ["make_machine", "make_view", "revision_of", "view_of"]
+__all__ = ["configured_slots", "load_account", "make_machine", "make_view", "revision_of", "view_of"]
 
 
 def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> NetworkView:
-    """One revision as this server sees it; reads the private key.
+    """Return one revision as this server sees it; reads the private key.
 
     expires  when its certificate does, in seconds since 1970; neighbours are told
     """
@@ -31,7 +31,7 @@ def make_view(node: NodeConfig, network: NetworkConfig, expires: int = 0) -> Net
 
 
 def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -> NetworkView:
-    """The same, with whatever signs for the server."""
+    """Return the same, with whatever signs for the server."""
 
     def links(slot: int) -> frozenset[int]:
         return frozenset(network.number_of(name) for name in network.neighbours(server, slot))
@@ -58,7 +58,7 @@ def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -
 
 
 def _coarsest(network: NetworkConfig) -> float:
-    """Of a sample that costs an even share of the budget (no scheme asks for less), at the smallest share of people."""
+    """Return the deviation of the noisiest sample: an even part of the budget, at the smallest share of people."""
     guarantee = network.guarantee()
     even = max(guarantee.total // guarantee.length, 1) / NANO
     smallest = min(server.counted_share for server in network.servers)
@@ -68,7 +68,7 @@ def _coarsest(network: NetworkConfig) -> float:
 def revision_of(
     network: NetworkConfig, view: NetworkView, noise: Noise, *, allow_simulated_noise: bool = False
 ) -> Revision:
-    """What the machine needs of one revision. For `allow_simulated_noise` see `Server`."""
+    """Return what the machine needs of one revision. For `allow_simulated_noise` see `Server`."""
     name = view.names[view.me]
 
     def make_server(account: Account | None) -> Server:
@@ -96,7 +96,7 @@ def make_machine(
     before: Revision | None = None,
     following: NetworkConfig | None = None,
 ) -> tuple[Machine, str]:
-    """The machine that goes on where the folder stopped, and a sentence on what it found there.
+    """Return the machine that goes on where the folder stopped, and a sentence on what it found there.
 
     before     the revision under which the state was stored, if that is another one
     following  the one that takes over later
@@ -127,8 +127,20 @@ def make_machine(
     return machine, text
 
 
+def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:
+    """Load the account of a network's server, with all that counts against a slot, or a later one."""
+    slots = configured_slots(network)
+    return storage.ledger.account(slots.opens(slot), slots)
+
+
+def configured_slots(network: NetworkConfig) -> Slots:
+    """Return a network's slots, and how many are in its window or horizon."""
+    clock = network.clock()
+    return Slots(clock.epoch_ns, clock.length_ns, network.guarantee().length)
+
+
 def _slot_of(state: bytes | None, otherwise: int) -> int:
-    """The last slot that a stored state knows, if it is one."""
+    """Return the last slot that a stored state knows, if it is one."""
     if state is not None:
         with suppress(BadInput):
             return saved_slot(state)

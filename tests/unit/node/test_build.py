@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from dpcrowd.cli.main import main
+from dpcrowd.node.build import make_view
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.keys.trial import make_trial
-from dpcrowd.node.live.build import make_view
 from dpcrowd.node.machine import NetworkView
 from dpcrowd.node.wire import VERSION, Body, encode, proven
 from node_support_keys import NOW

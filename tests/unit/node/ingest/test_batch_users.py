@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcrowd.node.ingest.users import are_plain, user_bytes
+from dpcrowd.node.ingest.batch import are_plain, user_bytes
 
 SPACES = [" ", "\t", "\n", "\r\n", "\v", "\f", "\x1c", "\x1f", "\x85", "\u00a0", "\u2003", "\u3000"]
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from([*"aé\u0301 \t\n\u00a0\x1f"]), max_size=6)

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from dpcrowd.network.costs import HEADER_BYTES, RECORD_BYTES, RELAYED_RECORD_BYTES, message_bytes
-from dpcrowd.node.wire import VERSION, Record, Refused, check, encode, peek, proof_digest, proven, record_of, same_words
+from dpcrowd.node import wire
+from dpcrowd.node.wire import (
+    VERSION,
+    MessageRefused,
+    Record,
+    encode,
+    peek,
+    proof_digest,
+    proven,
+    record_of,
+    same_content,
+)
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
@@ -34,8 +45,8 @@ from schemes_support import bits
 HEAD, REST, _ = pieces(encode(body(), SIGN))
 
 
-def refusal(payload: bytes, **how: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(payload: bytes, **how: Any) -> MessageRefused:
+    with pytest.raises(MessageRefused) as caught:
         read(payload, **how)
     assert "\n" not in str(caught.value)
     return caught.value
@@ -194,7 +205,7 @@ def test_a_message_of_1000_regions_costs_its_vectors_and_little_more() -> None:
 def test_the_slot_can_be_seen_first() -> None:
     """A message that came early is kept by its slot, before anything of it is checked."""
     assert peek(encode(body(), SIGN)) == (SLOT, DIGEST)
-    with pytest.raises(Refused, match="not a message of dpcrowd") as caught:
+    with pytest.raises(MessageRefused, match="not a message of dpcrowd") as caught:
         peek(b"nonsense")
     assert caught.value.reason == "malformed"
 
@@ -222,12 +233,12 @@ def test_what_a_later_version_adds_is_ignored(message: InfoMessages | None) -> N
 def test_words_are_compared_without_what_was_heard() -> None:
     """A node that restarts tells the same slot again, but its memory of others may have grown: no contradiction."""
     first = encode(body(info()), SIGN)
-    assert same_words(first, first)
-    assert same_words(first, encode(body(info(), heard={}, counter=6), SIGN))
+    assert same_content(first, first)
+    assert same_content(first, encode(body(info(), heard={}, counter=6), SIGN))
     other = info(info_vec=info().info_vec * 1.01)
-    assert not same_words(first, encode(body(other), SIGN))
-    assert not same_words(first, encode(body(), SIGN))
-    assert not same_words(first, encode(body(info(), prior=bytes(24)), SIGN))
+    assert not same_content(first, encode(body(other), SIGN))
+    assert not same_content(first, encode(body(), SIGN))
+    assert not same_content(first, encode(body(info(), prior=bytes(24)), SIGN))
 
 
 # -------------------------------------------------------------------------------------------------- what is refused
@@ -270,9 +281,9 @@ def test_arrays_without_end_do_not_exhaust_the_decoder() -> None:
     for payload in (wrapped(in_head, REST), wrapped(HEAD, in_rest), envelope):
         assert refusal(payload).reason == "malformed"
     for payload in (wrapped(in_head, REST), envelope):
-        with pytest.raises(Refused):
+        with pytest.raises(MessageRefused):
             peek(payload)
-    assert not same_words(wrapped(HEAD, in_rest), wrapped(HEAD, REST))
+    assert not same_content(wrapped(HEAD, in_rest), wrapped(HEAD, REST))
 
 
 @pytest.mark.parametrize(
@@ -429,7 +440,7 @@ def test_only_the_own_record_is_taken() -> None:
 
 def test_too_many_records_are_refused_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verifying ten thousand signatures takes longer than a slot."""
-    monkeypatch.setattr(check, "MOST_RECORDS", 3)
+    monkeypatch.setattr(wire, "_MOST_RECORDS", 3)
     small = Record(2, b"", b"", b"")
     assert "number of records" in str(refusal(encode(body(records=(small,) * 4), SIGN)))
     assert "4 records" not in str(refusal(encode(body(records=(small,) * 3), SIGN)))

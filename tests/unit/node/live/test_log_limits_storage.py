@@ -13,8 +13,8 @@ import pytest
 
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.account_loader import AccountLoader
-from dpcrowd.node.live.keeper import Keeper
-from dpcrowd.node.live.storage_log import StorageLog
+from dpcrowd.node.live.executor import Executor
+from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.storage import Storage, StorageFailed
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
@@ -34,37 +34,37 @@ def test_one_line_per_minute_with_a_count(caplog: pytest.LogCaptureFixture) -> N
     storage_log = StorageLog(lambda: at)
     for second in range(150):
         at = 100.0 + second
-        storage_log.failed("keeper", "no space.")
+        storage_log.failed("executor", "no space.")
         storage_log.failed("ledger", "no space.")
     storage_log.works("ledger")
-    assert len(caplog.records) == 3, "it does not work for the keeper yet"
-    storage_log.works("keeper", "there is room.")
-    storage_log.works("keeper", "there is room.")
+    assert len(caplog.records) == 3, "it does not work for the executor yet"
+    storage_log.works("executor", "there is room.")
+    storage_log.works("executor", "there is room.")
     assert told(caplog) == [
         ("storage-failed", "no space."),
         ("storage-failed", "no space. (120 times in the last 60 s)"),
         ("storage-failed", "no space. (120 times in the last 60 s)"),
         ("storage-mended", "there is room."),
     ]
-    storage_log.failed("keeper", "no space.")
+    storage_log.failed("executor", "no space.")
     assert told(caplog)[-1] == ("storage-failed", "no space."), "what begins anew is told at once"
 
 
-def test_keeper_and_ledger_tell_one_failure_once(
+def test_executor_and_ledger_tell_one_failure_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Both need the disk in every slot: the operator would read of each slot twice."""
     with open_storage(tmp_path, nano=NANO, slots=4) as storage, caplog.at_level(logging.WARNING):
         transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
         outside: Any = mock.Mock()  # deadlines are the test's own
-        keeper = Keeper(Lone().machine, storage, transport, Broadcast(), outside)
-        loader = AccountLoader(storage, Slots(EPOCH, LENGTH, 4), keeper.storage_log)
-        view = keeper.machine.view
+        executor = Executor(Lone().machine, storage, transport, Broadcast(), outside)
+        loader = AccountLoader(storage, Slots(EPOCH, LENGTH, 4), executor.storage_log)
+        view = executor.machine.view
 
         async def slot(number: int) -> None:
             loader.load(number)
-            await keeper.handle(on.SlotSealed(view.seals(number), number, None))
-            await keeper.handle(on.DeadlinePassed(view.ends(number), number))
+            await executor.handle(on.SlotSealed(view.seals(number), number, None))
+            await executor.handle(on.DeadlinePassed(view.ends(number), number))
 
         def refuse(*_: object, **__: object) -> None:
             raise StorageFailed("full", "the disk is full", "free some space")
@@ -78,7 +78,7 @@ def test_keeper_and_ledger_tell_one_failure_once(
             await slot(3)
 
         asyncio.run(run())
-        keeper.close()
+        executor.close()
     events = [event for event, _ in told(caplog)]
     assert events == ["storage-failed", "storage-mended"]
     assert "the disk is full; free some space." in caplog.records[0].getMessage()

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RefusedRow
-from dpcrowd.node.ingest.hashing import hash_users
-from dpcrowd.node.ingest.times import nanoseconds, parse_time, rfc3339, slots_of
-from dpcrowd.node.slots import SECOND, SlotClock
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RefusedRow, hash_users, nanoseconds, parse_time, slots_of
+from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 CLOCK = SlotClock(epoch_ns=1_000 * SECOND, length_ns=10 * SECOND)
 GRACE, FUTURE = 3 * SECOND, 2 * SECOND

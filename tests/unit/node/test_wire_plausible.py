@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.node.machine import Revision
-from dpcrowd.node.machine.gate import plausible
+from dpcrowd.node.wire import plausible
 from dpcrowd.schemes.messages import InfoMessages
 from node_support_lone import Lone
 from node_support_lone import sample as said

@@ -1,0 +1,397 @@
+"""The message that a node sends its neighbours once per slot: its layout, and every check before it is used.
+
+A payload is MessagePack: [head, rest, signature]. Head and rest are arrays whose places have fixed meanings; later
+versions may add places at their ends, which earlier ones ignore, so that version N talks to N - 1. Vectors are raw
+little-endian float64. Servers are named by their number in the configuration whose digest the head carries.
+
+Two signatures. The sender signs its head and a hash of the rest: Zenoh authenticates the name of a neighbour by its
+certificate, which any authority could mint; the signature is checked against the key that network.toml pins. The origin
+of a record signs (digest, origin, slot, vectors), so that a record may be handed on in later rounds and still be known
+as its own. The network's id is signed with both (`keys.words`): no message of one network counts in another.
+
+A proof of "I sent counter c in slot s" is (head, hash of the rest, signature): about 140 bytes of any message, which
+its sender can check with its own pinned keys. Nothing else in it has to be known any more: neither the digest of a
+revision that is over nor the number that the server had in it. It is the key, which one server has, that says who.
+
+A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server. Only what proves
+something to a neighbour that seems to have lost it, or was not heard of in the last slot, comes on top.
+
+A neighbour that is broken, or lies, could pull every estimate anywhere. So `decode` ends with the numbers themselves
+(`plausible`). A sample is y = Y x + noise, where x are the people of each region, at most the population, and the noise
+of y_k has the variance Y_kk. Its prior is an estimate of x, behind which there may be nothing better than one sample of
+the least budget that any server spends. Noise of many standard deviations is rare but honest (Laplace tails), and
+shares may be wrong by a factor; so the check is wide: it stops nonsense, not every lie. Full matrices are inverted
+together with one's own: information beyond any count, or in one direction only, would leave nothing of the other
+digits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from msgspec.structs import astuple
+
+from dpcrowd.arrays import Floats
+from dpcrowd.errors import BadInput
+from dpcrowd.schemes.messages import InfoMessages
+
+__all__ = [
+    "VERSION",
+    "Body",
+    "CheckedMessage",
+    "MessageRefused",
+    "Record",
+    "Sign",
+    "Verify",
+    "decode",
+    "encode",
+    "most_bytes",
+    "peek",
+    "plausible",
+    "proof_digest",
+    "proven",
+    "record_of",
+    "same_content",
+    "written_after",
+]
+
+VERSION = 1
+
+Sign = Callable[..., bytes]
+"""sign(*parts) -> signature, for one network"""
+Verify = Callable[..., bool]
+"""verify(server number, signature, *parts) -> whether one of its pinned keys made it"""
+
+_MOST_RECORDS = 10_000
+_MOST_HEAD_BYTES = 256
+"""Heads are stored and sent again as proofs, whatever a later version adds to them."""
+_MOST_SLOTS = _MOST_SAMPLES = 1 << 62
+"""Nothing reaches them; numbers beyond could neither be stored nor counted on from."""
+_LARGEST, _LEAST_INFORMATION, _MOST_INFORMATION = 1e24, 1e-60, 1e100
+"""Counts stay below 2^52 and epsilon above 1e-9: nothing honest is beyond these, and nothing within them overflows."""
+_TIMES_POPULATION = 10.0
+_DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
+_MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
+
+_BODY, _RECORD = b"dpcrowd message", b"dpcrowd record"
+
+
+class MessageRefused(Exception):
+    """A message that is not used: `reason` is one of a few words that are counted, the text explains."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+# --------------------------------------------------------------------------------------------------------- the layout
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """One server's noisy sample of a slot, as information."""
+
+    origin: int
+    info_vec: bytes
+    info_mat: bytes
+    signature: bytes
+
+
+class _Head(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    digest: bytes
+    server: int
+    slot: int
+    round: int
+    counter: int
+
+
+class Body(_Head, array_like=True, frozen=True):
+    """The content of a message of one slot and round.
+
+    counter  number of samples that the sender's ledger has ever paid for
+    heard    of each neighbour the highest counter that it sent, and how many slots ago (smaller than the slot itself):
+             a server that was restored from an old copy learns it from this
+    prior    raw float64, empty without a record; prior_known: one byte per region
+    proofs   of some of `heard`: what the neighbour itself signed
+    since    of some of `heard`: how many slots ago the memory of the neighbour began, if that is longer; since 0.2
+    expires  when the sender's certificate expires, in seconds since 1970; 0: it does not say
+    after    whether it was written again after the exchange of its slot, while the next slot was open: then what it
+             echoes was heard by then; since 0.2
+    """
+
+    heard: dict[int, tuple[int, int]]
+    prior: bytes = b""
+    prior_known: bytes = b""
+    records: tuple[Record, ...] = ()
+    proofs: dict[int, bytes] = {}
+    since: dict[int, int] = {}
+    expires: int = 0
+    after: bool = False
+
+
+class _Rest(msgspec.Struct, array_like=True, frozen=True):
+    heard: dict[int, tuple[int, int]]
+    prior: bytes = b""
+    prior_known: bytes = b""
+    records: tuple[Record, ...] = ()
+    proofs: dict[int, bytes] = {}
+    since: dict[int, int] = {}
+    expires: int = 0
+    after: bool = False
+
+
+class _Envelope(msgspec.Struct, array_like=True, frozen=True):
+    """A message; in a proof the hash stands in place of the rest."""
+
+    head: bytes
+    rest: bytes
+    signature: bytes
+
+
+# A few thousand nested arrays end the decoder's recursion: RecursionError is not an error of msgspec's.
+_UNREADABLE = (msgspec.MsgspecError, RecursionError)
+_IN_HEAD = len(_Head.__struct_fields__)
+_encoder = msgspec.msgpack.Encoder()
+_envelopes = msgspec.msgpack.Decoder(_Envelope)
+_heads = msgspec.msgpack.Decoder(_Head)
+_rests = msgspec.msgpack.Decoder(_Rest)
+
+
+def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, sign: Sign) -> Record:
+    """Return the own sample as a signed record."""
+    info_vec, info_mat = (np.ascontiguousarray(part, "<f8").tobytes() for part in (message.info_vec, message.info_mat))
+    return Record(origin, info_vec, info_mat, sign(*_signed_parts(digest, origin, slot, info_vec, info_mat)))
+
+
+def encode(body: Body, sign: Sign) -> bytes:
+    """Return the payload that travels."""
+    fields = astuple(body)
+    head, rest = _encoder.encode(fields[:_IN_HEAD]), _encoder.encode(fields[_IN_HEAD:])
+    return _encoder.encode(_Envelope(head, rest, sign(_BODY, head, _hash_of(rest))))
+
+
+def _hash_of(rest: bytes) -> bytes:
+    return hashlib.sha256(rest).digest()
+
+
+def _body_of(envelope: _Envelope) -> Body:
+    return Body(*astuple(_heads.decode(envelope.head)), *astuple(_rests.decode(envelope.rest)))
+
+
+def _signed_parts(digest: bytes, origin: int, slot: int, info_vec: bytes, info_mat: bytes) -> tuple[bytes, ...]:
+    return _RECORD, digest, origin.to_bytes(8, "little"), slot.to_bytes(8, "little"), info_vec, info_mat
+
+
+def most_bytes(servers: int, regions: int, form: str) -> int:
+    """Return an upper bound on the size of a message of a network, with room for what later versions add."""
+    vectors = 3 * 8 * regions + regions if form == "diagonal" else 2 * 8 * regions + 8 * regions**2 + regions
+    return 2 * vectors + 512 * servers + 8192
+
+
+# ----------------------------------------------------------------------------------------------------- before any check
+
+
+def peek(payload: bytes) -> tuple[int, bytes]:
+    """Return the slot and the configuration's digest that a payload names; nothing of it has been checked."""
+    try:
+        head = _heads.decode(_envelopes.decode(payload).head)
+        return head.slot, head.digest
+    except _UNREADABLE:
+        raise MessageRefused("malformed", "not a message of dpcrowd.") from None
+
+
+def written_after(payload: bytes) -> bool:
+    """Whether a payload says that it was written after the exchange of its slot; nothing of it has been checked."""
+    try:
+        return _rests.decode(_envelopes.decode(payload).rest).after
+    except _UNREADABLE:
+        return False
+
+
+def same_content(payload: bytes, other: bytes) -> bool:
+    """Whether two payloads that `peek` could read say the same of their slot.
+
+    A restarted node sends the message of its slot again, and may by then remember more of its neighbours than before.
+    """
+    try:
+        return payload == other or _content(payload) == _content(other)
+    except _UNREADABLE:  # `peek` has read the head only
+        return False
+
+
+def _content(payload: bytes) -> tuple[object, ...]:
+    body = _body_of(_envelopes.decode(payload))
+    return body.slot, body.round, body.prior, body.prior_known, body.records
+
+
+# ----------------------------------------------------------------------------------------------------------- the checks
+
+
+@dataclass(frozen=True)
+class CheckedMessage:
+    """A message that has passed every check.
+
+    message  what a scheme can use of it; None: a heartbeat
+    proof    that its sender has sent this counter in this slot
+    """
+
+    body: Body
+    message: InfoMessages | None
+    proof: bytes
+
+
+def decode(
+    payload: bytes,
+    *,
+    sender: int,
+    digest: bytes,
+    slot: int,
+    regions: int,
+    form: str,
+    verify: Verify,
+    names: Mapping[int, str],
+    population: int | None = None,
+    coarsest: float = 0.0,
+) -> CheckedMessage:
+    """Check a payload from the neighbour `sender` for a slot.
+
+    `MessageRefused` says what is wrong with it. For `population` and `coarsest` see `plausible`; without a population
+    no sample is too large.
+    """
+    who = names[sender]
+    try:
+        envelope = _envelopes.decode(payload)
+        head = _heads.decode(envelope.head)
+    except _UNREADABLE:
+        raise MessageRefused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
+    if len(envelope.head) > _MOST_HEAD_BYTES:
+        text = f"{who} sent a head of {len(envelope.head)} bytes; allowed: {_MOST_HEAD_BYTES}."
+        raise MessageRefused("malformed", text)
+    if head.digest == digest and head.server != sender:  # under another configuration it may have another number
+        other = names.get(head.server, f"number {head.server}")
+        raise MessageRefused("wrong-sender", f"{who} sent a message in the name of {other}.")
+    # Nothing is made of the rest, which may be long, before it is known whose it is.
+    rest_hash = _hash_of(envelope.rest)
+    if not verify(sender, envelope.signature, _BODY, envelope.head, rest_hash):
+        text = f"a message of {who} is not signed by a key that network.toml pins for it."
+        raise MessageRefused("bad-signature", text)
+    if head.digest != digest:
+        raise MessageRefused(
+            "other-configuration",
+            f"{who} runs another configuration: {head.digest.hex()[:32]}, here {digest.hex()}. Compare network.toml.",
+        )
+    try:
+        body = _body_of(envelope)
+    except _UNREADABLE:
+        raise MessageRefused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
+    if not VERSION - 1 <= body.version <= VERSION + 1:
+        text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
+        raise MessageRefused("version", text)
+    if body.slot != slot or not 0 <= slot <= _MOST_SLOTS:
+        raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot} while slot {slot} is open.")
+    counters = [body.counter, *(2 * counter for _, counter in body.heard.values())]  # an echo may be counted on from
+    if body.round < 1 or min(counters) < 0 or max(counters) > _MOST_SAMPLES or len(body.records) > _MOST_RECORDS:
+        raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
+    proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))
+    message = _sample(body, digest, regions, form, verify, who)
+    if message is not None:
+        try:
+            message.check_values(who)
+        except BadInput as error:
+            raise MessageRefused("absurd", str(error)) from None
+        if population is not None and not plausible(message, population, coarsest):
+            raise MessageRefused("absurd", f"{who} sent a sample of far more people than there are.")
+    return CheckedMessage(body, message, proof)
+
+
+def _sample(body: Body, digest: bytes, regions: int, form: str, verify: Verify, who: str) -> InfoMessages | None:
+    """Return the sender's own record as the scheme's message; None if it has none."""
+    if not body.records:
+        return None
+    own = [record for record in body.records if record.origin == body.server]
+    if len(own) != 1 or len(body.records) != 1:
+        text = f"{who} sent {len(body.records)} records in round {body.round}; allowed: its own."
+        raise MessageRefused("malformed", text)
+    record = own[0]
+    shape = (1, regions) if form == "diagonal" else (1, regions, regions)
+    info_vec = _floats(record.info_vec, (1, regions), who, "info_vec")
+    info_mat = _floats(record.info_mat, shape, who, "info_mat")
+    prior = _floats(body.prior, (1, regions), who, "prior")
+    if len(body.prior_known) != regions or not set(body.prior_known) <= {0, 1}:
+        text = f"{who} sent prior_known of {len(body.prior_known)} bytes; allowed: {regions}."
+        raise MessageRefused("wrong-length", text)
+    parts = _signed_parts(digest, record.origin, body.slot, record.info_vec, record.info_mat)
+    if not verify(record.origin, record.signature, *parts):
+        text = f"a record of {who} is not signed by a key that network.toml pins for it."
+        raise MessageRefused("bad-signature", text)
+    if form == "diagonal" and (info_mat < 0).any():
+        raise MessageRefused("negative-information", f"{who} sent an info_mat below 0: no measurement has that.")
+    _check_magnitudes(info_vec, info_mat, prior, who)
+    has_prior = np.frombuffer(body.prior_known, dtype=np.uint8).astype(np.bool_)[None, :]
+    return InfoMessages(np.ones(1, dtype=np.bool_), info_vec, info_mat, prior, has_prior)
+
+
+def _floats(raw: bytes, shape: tuple[int, ...], who: str, name: str) -> Floats:
+    size = int(np.prod(shape))
+    if len(raw) != 8 * size:
+        raise MessageRefused("wrong-length", f"{who} sent {name} of {len(raw)} bytes; allowed: {8 * size}.")
+    values = np.frombuffer(raw, dtype="<f8").astype(np.float64).reshape(shape)
+    if not np.isfinite(values).all():
+        raise MessageRefused("not-finite", f"{who} sent {name} with NaN or infinity; allowed: finite numbers.")
+    return values
+
+
+def _check_magnitudes(info_vec: Floats, info_mat: Floats, prior: Floats, who: str) -> None:
+    """Refuse numbers that overflow later: 1e308 times anything is infinite, and would end everybody's filter."""
+    information = np.abs(info_mat if info_mat.ndim == 2 else np.diagonal(info_mat, axis1=1, axis2=2))
+    absurd = (information < _LEAST_INFORMATION) & (information != 0.0)
+    absurd |= (np.abs(prior) > _LARGEST) | (np.abs(info_vec) > _LARGEST * np.minimum(information, _MOST_INFORMATION))
+    if absurd.any() or (np.abs(info_mat) > _MOST_INFORMATION).any():
+        raise MessageRefused("absurd", f"{who} sent numbers that no count of people and no epsilon can give.")
+
+
+def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
+    """Whether a sample could be noisy counts, and its prior an estimate, of this many people.
+
+    coarsest  standard deviation of the noisiest honest sample
+    """
+    info_mat, most = message.info_mat, _TIMES_POPULATION * population
+    diagonal = info_mat.ndim == 2
+    information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
+    above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)
+    if not diagonal:
+        if information.max(initial=0.0) > _MOST_IN_MATRIX:
+            return False
+        above, below = above.sum(axis=2), below.sum(axis=2)
+    noise = _DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
+    if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
+        return False
+    return bool((np.abs(message.prior[message.prior_known]) <= most + _DEVIATIONS * coarsest).all())
+
+
+# ----------------------------------------------------------------------------------------------------------- proofs
+
+
+def proven(proof: bytes, server: int, verify: Verify) -> tuple[int, int] | None:
+    """Return the (slot, counter) that a proof shows to be signed with this server's keys; None: it shows nothing."""
+    try:
+        envelope = _envelopes.decode(proof)
+        head = _heads.decode(envelope.head)
+    except _UNREADABLE:
+        return None
+    if not verify(server, envelope.signature, _BODY, envelope.head, envelope.rest):
+        return None
+    possible = 0 <= head.slot <= _MOST_SLOTS and 0 <= head.counter <= _MOST_SAMPLES
+    return (head.slot, head.counter) if possible else None
+
+
+def proof_digest(proof: bytes) -> bytes | None:
+    """Return the digest of the configuration that a proof names; None if it is not a proof."""
+    try:
+        return _heads.decode(_envelopes.decode(proof).head).digest
+    except _UNREADABLE:
+        return None
