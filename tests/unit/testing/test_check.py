@@ -27,8 +27,13 @@ from dpcrowd import (
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
 from dpcrowd.testing import ContractBroken, check_scheme, examine_scheme
 
+LONG = ("central", "relay")
+"""Schemes that take seconds to check."""
 
-@pytest.mark.parametrize("name", SCHEMES)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SCHEMES]
+)
 def test_every_scheme_of_dpcrowd_passes(name: str) -> None:
     """The contract that the simulator and every live server build on: see `check_scheme` for what it holds."""
     report = check_scheme(name)
@@ -310,8 +315,7 @@ def test_each_broken_rule_is_found(scheme: type[Scheme], checks: set[str]) -> No
     report = examine_scheme(scheme)
     found = {failure.check for failure in report.failures}
     assert checks <= found, report
-    with pytest.raises(ContractBroken, match="FAILED"):
-        check_scheme(scheme)
+    assert not report.ok
 
 
 def test_the_report_says_what_and_where() -> None:
