@@ -81,7 +81,7 @@ def test_no_user_id_or_count_from_an_exception_or_a_field(form: str) -> None:
     assert "alice" not in written
     assert "4711" not in written
     assert "ValueError" in written
-    assert "test_cli_node_logs.py" in written, "the place in the code is what helps"
+    assert "test_node_logs.py" in written, "the place in the code is what helps"
     assert written.count("\n") == 4
 
 
