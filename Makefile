@@ -10,7 +10,11 @@ JOBS   ?= $(shell expr $(CORES) + 1)
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup check test lint format types layers fast unit docs demo bench release pins clean
+# Compiled modules are kept even where the shell says otherwise: every process of the tests would compile them again, and
+# pytest every test file.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup check test lint format types layers fast unit static docs demo bench release pins clean
 
 help: ## what can be asked for (this list)
 	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -29,11 +33,23 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-check: lint types layers fast ## the fast loop: style, types, layers, fast tests
+# Style takes half a second and comes first. The other static checks run beside the tests; their output is kept apart and
+# printed after the tests, so that each failure is shown, and one failure is enough to fail.
+beside = log=$$(mktemp); $(MAKE) --no-print-directory --keep-going $(1) >"$$log" 2>&1 & \
+  static=$$!; trap 'kill $$static; rm -f "$$log"; exit 130' INT TERM; tests=passed; beside=passed; \
+  $(MAKE) --no-print-directory $(2) || tests=failed; \
+  wait $$static || beside=failed; \
+  echo "== $(1)"; cat "$$log"; rm -f "$$log"; \
+  test $$tests = passed || echo "make $@: $(2): tests have failed; see above."; \
+  test $$beside = passed || echo "make $@: one of these has failed; see above: $(1)"; \
+  test $$tests$$beside = passedpassed
+
+check: lint ## the fast loop: style, types, layers, fast tests
+	+@$(call beside,types layers,fast)
 	@echo "make check: passed. Slow tests, live servers and documentation are left to make test."
 
-# The tests come last, because their summary says what was skipped and why.
-test: lint types layers docs unit ## every check: style, types, layers, docs, tests
+test: lint ## every check: style, types, layers, docs, tests
+	+@$(call beside,types layers docs,unit)
 	@echo "make test: all checks passed. What was skipped, if anything, is listed above with its reason."
 
 lint: $(STAMP) ## style: ruff check, ruff format --check
@@ -56,7 +72,7 @@ fast: $(STAMP) ## the tests that need less than about a second each, no processe
 
 # Tests that compare moments of real clocks come last and one by one: nothing else may keep the machine busy then.
 unit: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m "not timed"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not timed"
 	$(BIN)/python -m pytest -q -m timed tests/e2e
 
 # Not --quiet: it would hide the warnings that --strict counts.

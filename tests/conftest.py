@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, and saying aloud what was not tested.
+"""What all tests share: hypothesis profiles, work units, temporary folders, and a list of what was not tested.
 
 Every run ends with the list of skipped tests and their reasons. With DPCROWD_NO_SKIP set (as in continuous
 integration) a skipped test is a failure, so that a check cannot disappear because a library or a file is missing.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,21 +33,61 @@ settings.register_profile("thorough", deadline=None, max_examples=1000, suppress
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+MEMORY = Path("/dev/shm")
+ENOUGH = 2 * 1024**3
+"""Bytes; a complete run leaves a hundredth of it there."""
+
+
+def pytest_configure() -> None:
+    """Put temporary folders into memory where Linux offers it, unless TMPDIR says where they belong.
+
+    A commit of a node's database waits milliseconds for a disk, thousands of times. What a killed process leaves behind
+    is the same in memory; that the database asks the disk to be safe is the matter of tests/unit/node/storage.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    place = os.statvfs(MEMORY)
+    if place.f_bavail * place.f_frsize >= ENOUGH and not place.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # where pytest makes tmp_path
+        tempfile.tempdir = str(MEMORY)
+
+
 LIVE = "tests/e2e/"
+STATISTICAL = "tests/statistical/"
 LANES = 2
 """How many live tests may run at the same time."""
 
 
+ALONE = "tests/property/"
+"""Single tests take long here, and share next to nothing: each is a unit of its own."""
+
+
 def lanes() -> Callable[[str], str]:
-    """A function from a test's id to its work unit: a lane for live tests, and a unit of its own for any other."""
+    """Return a function from a test's id to its work unit: a lane for live tests, the file for most others.
+
+    Tests of one file share fixtures. If they ran in several workers, each of these would make the fixtures again: the
+    simulation that the claims are judged on, the drawn figures, keys and certificates.
+    """
     lane_of: dict[str, int] = {}
 
     def work_unit(nodeid: str) -> str:
-        if not nodeid.startswith(LIVE):
+        if nodeid.startswith(ALONE):
             return nodeid
-        return f"lane {lane_of.setdefault(nodeid.partition('::')[0], len(lane_of) % LANES)}"
+        file = nodeid.partition("::")[0]
+        if not nodeid.startswith(LIVE):
+            return file
+        return f"lane {lane_of.setdefault(file, len(lane_of) % LANES)}"
 
     return work_unit
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put live tests first, then the files with slow tests: what begins last is short, and no worker waits for another.
+
+    xdist would begin with the files of many tests, which are not the ones that take long; `make unit` tells it not to.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.nodeid.startswith(STATISTICAL)}
+    items.sort(key=lambda item: (not item.nodeid.startswith(LIVE), item.path not in slow))
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist everything runs one after another anyway

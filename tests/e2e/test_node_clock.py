@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,14 +20,14 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from dpcrowd.privacy.units import NANO
-from node_support_pair import SECOND, SetClock, end_slot, last_slot, pair_of_nodes, spent, until
+from node_support_pair import SECOND, SetClock, end_slot, last_slot, pair_of_nodes, run, spent, until, virtual_loop
 
 
 def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """By their dates the payments of a few seconds would lie in windows of their own, each with a whole epsilon."""
 
     async def scenario() -> None:
-        clock, began = SetClock(), time.monotonic()
+        clock = SetClock()
         async with pair_of_nodes(tmp_path, clock, length=30) as nodes:
             for jump in range(4):
                 await until(lambda: all(node.executor.machine.trust.may_sample for node in nodes), "nobody vouches")
@@ -39,7 +38,7 @@ def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pyt
                 )
                 if jump < 3:
                     clock.ahead += 45 * SECOND
-            assert time.monotonic() - began < 30, "the machine is too slow for this test to say anything"
+            assert clock.elapsed() < 30 * SECOND, "more than a window has passed: this says nothing"
             for node in nodes:
                 budget = await node.budget()
                 assert 0 < budget.spent == spent(node) / NANO <= 1, "all of it was paid within one window"
@@ -49,7 +48,7 @@ def test_a_clock_that_is_set_ahead_refills_no_budget(tmp_path: Path, caplog: pyt
         assert "set ahead by 45.0 s" in caplog.text
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        run(scenario)
 
 
 def test_a_clock_that_is_set_back_is_reported_and_nothing_is_drawn_twice(
@@ -78,18 +77,19 @@ def test_a_clock_that_is_set_back_is_reported_and_nothing_is_drawn_twice(
             )
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        run(scenario)
 
 
 def test_slots_in_which_the_node_stood_still_are_no_samples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody could check in meanwhile: the slot would be told as nearly empty, and paid for."""
 
     async def scenario() -> None:
-        async with pair_of_nodes(tmp_path, SetClock(), length=100) as nodes:
+        clock = SetClock()
+        async with pair_of_nodes(tmp_path, clock, length=100) as nodes:
             await until(lambda: all(last_slot(node) > 2 for node in nodes), "no releases")
-            first = nodes[0].clock.slot_of(time.time_ns())
-            time.sleep(3)  # both at once, as a machine that is suspended
-            last = nodes[0].clock.slot_of(time.time_ns())
+            first = nodes[0].clock.slot_of(clock.now())
+            virtual_loop().skip(3)  # both at once, as a machine that is suspended
+            last = nodes[0].clock.slot_of(clock.now())
             await until(lambda: all(last_slot(node) > last + 3 for node in nodes), "no releases after the standstill")
             for node in nodes:
                 told = await node.estimates(first, last, None, 100)
@@ -98,7 +98,7 @@ def test_slots_in_which_the_node_stood_still_are_no_samples(tmp_path: Path, capl
                 assert any(one.sampled for one in later)
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        run(scenario)
     assert "stood still" in caplog.text
 
 
@@ -106,19 +106,20 @@ def test_a_node_that_needs_a_feed_samples_no_silence(tmp_path: Path) -> None:
     """If the feed is dead, nobody was counted, which is not the same as nobody was there."""
 
     async def scenario() -> None:
-        async with pair_of_nodes(tmp_path, SetClock(), length=100, needs_feed=True) as (a, b):
+        clock = SetClock()
+        async with pair_of_nodes(tmp_path, clock, length=100, needs_feed=True) as (a, b):
             await until(lambda: last_slot(a) > 3 and last_slot(b) > 3, "no releases")
             assert a._storage.ledger.payments() == b._storage.ledger.payments() == 0
             for _ in range(100):
                 if spent(a):
                     break
-                slot = a.clock.slot_of(time.time_ns())
-                await a.take_counts(slot, {}, time.time_ns())
+                slot = a.clock.slot_of(clock.now())
+                await a.take_counts(slot, {}, clock.now())
                 await asyncio.sleep(0.3)
             assert spent(a) > 0
             assert spent(b) == 0
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             with open(tmp_path / "a.toml", "a", encoding="utf-8") as file:
                 file.write('max_downtime = "2s"\n')  # its last table is [ingest]
             node, network = load_pair(tmp_path / "a.toml")
-            clock.ahead = network.clock().closes(slot) + network.grace_ns // 2 - time.time_ns()
+            clock.ahead = network.clock().closes(slot) + network.grace_ns // 2 - (clock.now() - clock.ahead)
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             transport = MemoryTransport(MemoryHub(np.random.default_rng(0)))
             again = LiveNode(node, network, storage, transport, SecureNoise(), clock)
@@ -145,7 +146,7 @@ def test_check_ins_of_a_slot_in_grace_are_counted_after_a_restart(tmp_path: Path
             assert sealed.counts.tolist() == [50, 0]
             again.executor.close()
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
@@ -154,7 +155,8 @@ def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
     """At its end sampling stops and the node says so; a new one that counts from the epoch would be over at once."""
 
     async def scenario() -> None:
-        clock, epoch = SetClock(), (time.time_ns() // SECOND) * SECOND
+        clock = SetClock()
+        epoch = (clock.now() // SECOND) * SECOND
         async with pair_of_nodes(tmp_path, clock, kind="finite", length=6, epoch_ns=epoch) as nodes:
             await until(lambda: all(last_slot(node) > 7 for node in nodes), "no releases")
             for node in nodes:
@@ -166,7 +168,7 @@ def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
             assert rows >= 1
         for name in ("a", "b"):
             with Storage.open(tmp_path / f"data-{name}", network_id="trial") as storage:
-                storage.ledger.new_horizon(time.time_ns(), time.time_ns(), "a new one")
+                storage.ledger.new_horizon(clock.now(), clock.now(), "a new one")
         shutil.rmtree(tmp_path / "keys")
         async with pair_of_nodes(tmp_path, clock, kind="finite", length=1000, epoch_ns=epoch) as nodes:
             await until(lambda: all(node._storage.ledger.payments() > rows for node in nodes), "no sample")
@@ -175,7 +177,7 @@ def test_a_horizon_ends_and_a_new_one_begins_with_its_own_slots(
             assert budget.spent < budget.total_spent
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        run(scenario)
     assert [record.event for record in caplog.records if "horizon" in record.getMessage()] == ["budget-spent"] * 2  # type: ignore[attr-defined]
 
 
@@ -183,7 +185,8 @@ def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) 
     """They could not be counted, their slots being sealed by the other clock, and would lie on the disk for long."""
 
     async def scenario() -> None:
-        clock, epoch = SetClock(), (time.time_ns() // SECOND) * SECOND - 100 * SECOND
+        clock = SetClock()
+        epoch = (clock.now() // SECOND) * SECOND - 100 * SECOND
         async with pair_of_nodes(tmp_path, clock, epoch_ns=epoch) as (a, _):
             await until(lambda: last_slot(a) > 101, "no releases")
         clock.ahead -= 50 * SECOND
@@ -202,7 +205,7 @@ def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) 
             assert all(opens_ns > a.clock.opens(sealed) for opens_ns in a._storage.journal.pending())
             assert not a.ready()[0]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_revision_whose_key_is_gone_waits_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -224,5 +227,5 @@ def test_a_revision_whose_key_is_gone_waits_for_it(tmp_path: Path, caplog: pytes
             await until(lambda: a.revision.revision == 2, "it did not take over")
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        run(scenario)
     assert "cannot take over yet" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.node.collect import NotTaken
-from node_support_pair import SetClock, last_slot, pair_of_nodes, until
+from node_support_pair import SetClock, last_slot, pair_of_nodes, run, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems do not let go of a file that is open")
 
@@ -38,4 +37,4 @@ def test_a_node_whose_folder_is_deleted_says_so_and_pays_nothing(part: str, tmp_
             assert not a.ready()[0], "it stays so"
             assert b.executor.machine.trust.counter > paid, "its neighbour goes on"
 
-    asyncio.run(scenario())
+    run(scenario)

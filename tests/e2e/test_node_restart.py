@@ -68,7 +68,8 @@ def test_restarts_cost_no_slot_and_old_copies_get_none(trial: Trial) -> None:
             wait_for_release(trial, slots[-1])
         lost = set(slots) - sampled(trial)
         for slot in lost:
-            assert f"slot {slot} is not sampled: " in trial.log(NAME), "what is lost is logged"
+            reasons = (f"slot {slot} is not sampled: ", f"slot {slot} ended while this node was not there")
+            assert any(reason in trial.log(NAME) for reason in reasons), "what is lost is logged"
         assert len(lost) <= len(slots) // 3, "a busy machine may need too long for one of them"
 
         for _ in range(COPIES):

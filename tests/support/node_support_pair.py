@@ -1,17 +1,23 @@
-"""Two live nodes in one process, with slots of a second and a clock that a test can set."""
+"""Two live nodes in one process and in virtual time, with slots of a second and a clock that a test can set.
+
+There are no sockets: `web` asks a node's HTTP interface without any.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import httpx
 import numpy as np
 
 from dpcrowd.node.config import load_pair
+from dpcrowd.node.live import node as live_module
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
@@ -19,17 +25,41 @@ from dpcrowd.node.storage import Storage
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
+from node_support_virtual import SECOND, VirtualLoop, run_virtually
+from node_support_world import NoSockets
 
-SECOND = 1_000_000_000
+_BEGIN = (time.time_ns() // SECOND) * SECOND + SECOND // 10
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario in virtual time."""
+    run_virtually(lambda _: scenario())
+
+
+def virtual_loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "start the scenario with `run`"
+    return loop
 
 
 class SetClock(WallClock):
     """A clock that a test can set; the time that passes it cannot."""
 
-    ahead = 0
+    def __init__(self) -> None:
+        self._loop = virtual_loop()
+        self.ahead = 0
 
     def now(self) -> int:
-        return time.time_ns() + self.ahead
+        return _BEGIN + self.elapsed() + self.ahead
+
+    def elapsed(self) -> int:
+        return self._loop.microseconds * 1_000
+
+
+def web(node: LiveNode, **settings: Any) -> httpx.AsyncClient:
+    """A client of a node's HTTP interface."""
+    server: Any = node._http
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=server.app), base_url="http://node", **settings)
 
 
 @asynccontextmanager
@@ -51,7 +81,7 @@ async def pair_of_nodes(
         folder,
         {"a": 0.5, "b": 0.5},
         [("a", "b")],
-        epoch_ns=(time.time_ns() // SECOND) * SECOND if epoch_ns is None else epoch_ns,
+        epoch_ns=(SetClock().now() // SECOND) * SECOND if epoch_ns is None else epoch_ns,
         regions=["north", "south"],
         guarantee={"kind": kind, "length": length, "epsilon": "1"},
         scheme=scheme or usual,
@@ -70,7 +100,16 @@ async def pair_of_nodes(
             node, network = load_pair(path)
             storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
             nodes.append(LiveNode(node, network, storage, MemoryTransport(hub), SecureNoise(), own_clock))
-        tasks = [asyncio.create_task(node.run(stop)) for node in nodes]
+        servers: list[NoSockets] = []
+
+        def make_server(app: Any, *_: object, **__: object) -> NoSockets:
+            servers.append(NoSockets(app))
+            return servers[-1]
+
+        with mock.patch.object(live_module, "make_server", make_server):
+            tasks = [asyncio.create_task(node.run(stop)) for node in nodes]
+            while len(servers) < len(nodes) and not any(task.done() for task in tasks):
+                await asyncio.sleep(0)
         try:
             yield nodes
         finally:
@@ -80,9 +119,10 @@ async def pair_of_nodes(
 
 async def until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> None:
     """Wait for something; fail with what was told if it does not come."""
-    end = time.monotonic() + seconds
+    loop = virtual_loop()
+    end = loop.time() + seconds
     while not what():
-        assert time.monotonic() < end, told
+        assert loop.time() < end, told
         await asyncio.sleep(0.02)
 
 

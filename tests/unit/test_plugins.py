@@ -185,6 +185,7 @@ def test_the_digest_follows_the_source(install: Install, tmp_path_factory: pytes
     assert plugin_digest(scheme_class("lazy")) != before
 
 
+@pytest.mark.slow
 def test_they_are_compared_with_the_paper_in_a_report(
     install: Install, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

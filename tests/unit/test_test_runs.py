@@ -1,8 +1,13 @@
-"""How `make test` divides the tests: none is left out, and at most two of live servers run at the same time."""
+"""How `make test` divides the tests: none is left out, at most two of live servers run at the same time, and what runs
+beside them fails it as well."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -32,4 +37,38 @@ def test_live_tests_run_in_two_lanes(pytestconfig: pytest.Config) -> None:
     files = [f"tests/e2e/test_{letter}.py" for letter in "abcd"]
     scopes = [lane_of(f"{file}::test_{number}") for file in files for number in (1, 2)]
     assert scopes == ["lane 0"] * 2 + ["lane 1"] * 2 + ["lane 0"] * 2 + ["lane 1"] * 2
-    assert lane_of("tests/unit/test_a.py::test_1") == "tests/unit/test_a.py::test_1"
+
+
+def test_tests_of_one_file_share_its_fixtures(pytestconfig: pytest.Config) -> None:
+    """Divided over three workers, the tests of a file would make its fixtures three times; property tests have none
+    that take long, and are long themselves."""
+    (conftest,) = [one for one in pytestconfig.pluginmanager.get_plugins() if hasattr(one, "LANES")]
+    unit_of = conftest.lanes()
+    assert {unit_of(f"tests/unit/test_a.py::test_{name}") for name in ("1", "2[x]")} == {"tests/unit/test_a.py"}
+    assert unit_of("tests/statistical/test_a.py::test_1") == "tests/statistical/test_a.py"
+    assert unit_of("tests/property/test_a.py::test_1") != unit_of("tests/property/test_a.py::test_2")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize("target", ["check", "test"])
+@pytest.mark.parametrize("broken", ["", "ruff", "mypy", "lint-imports", "python", "python mypy"])
+def test_whatever_fails_fails_the_run_and_is_shown(tmp_path: Path, target: str, broken: str) -> None:
+    """Types and layers run beside the tests: a failure that is lost in the background would let everything pass."""
+    for tool in ("ruff", "mypy", "lint-imports", "mkdocs", "python"):
+        command = tmp_path / "bin" / tool
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(f'#!/bin/sh\ncase " $BROKEN " in *" {tool} "*) echo "{tool} is broken"; exit 3;; esac\n')
+        command.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    ran = subprocess.run(
+        ["make", f"VENV={tmp_path}", target],
+        cwd=ROOT,
+        env={**environment, "BROKEN": broken},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode != 0) == bool(broken), ran.stdout + ran.stderr
+    assert set(re.findall(r"(\S+) is broken", ran.stdout)) == set(broken.split())
+    assert (f"make {target}: " in ran.stdout.splitlines()[-1]) != (broken == "ruff")

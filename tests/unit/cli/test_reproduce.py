@@ -31,6 +31,7 @@ def _words(out: Path, *more: str) -> list[str]:
     return ["reproduce", *more, "--out", str(out), "--jobs", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_it_writes_the_page_the_claims_the_figures_and_their_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -50,6 +50,7 @@ def test_a_quick_look_is_a_part_of_the_full_report(nowhere: Path) -> None:
         assert {key_of(quick, point) for point in figure.points(quick)} <= wanted, figure.name
 
 
+@pytest.mark.slow
 def test_every_point_is_a_simulation_that_can_be_run(nowhere: Path) -> None:
     """A window longer than the stream or a density too low would stop a long run in its middle."""
     for plan in (make_plan(quick=True), make_plan()):

@@ -84,6 +84,7 @@ def test_a_point_of_two_figures_is_done_once(store: Store) -> None:
     assert {tick.figure for tick in ticks} == {"4"}
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_bits_as_one(tmp_path: Path) -> None:
     """Seeds belong to runs, not to workers."""
     alone = run_points(PLAN, {"4": POINTS}, Store(tmp_path / "one"), ALONE)

@@ -13,6 +13,7 @@ from dpcrowd.sim.simulate import simulate
 from sim_support import TINY, assert_same_records
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results must not depend on the machine; progress has to reach the total; a refusal must not lose its text."""
     setting = {**TINY, "runs": 5, "keep_estimates": True}

@@ -25,10 +25,15 @@ from dpcrowd import (
     perturb_counts,
 )
 from dpcrowd.schemes.registry import SCHEMES, make_scheme
-from dpcrowd.testing import ContractBroken, check_scheme, examine_scheme
+from dpcrowd.testing import ContractBroken, check_scheme, contract, examine_scheme, privacy
+
+LONG = ("central", "relay")
+"""Schemes that take seconds to check."""
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SCHEMES]
+)
 def test_every_scheme_of_dpcrowd_passes(name: str) -> None:
     """The contract that the simulator and every live server build on: see `check_scheme` for what it holds."""
     report = check_scheme(name)
@@ -304,14 +309,17 @@ BAD: list[tuple[type[Scheme], set[str]]] = [
 ]
 
 
+EVERY = {*contract.CHECKS, *privacy.CHECKS, "distinguishability", "refusals"}
+
+
 @pytest.mark.parametrize(("scheme", "checks"), BAD, ids=lambda value: getattr(value, "__name__", ""))
 def test_each_broken_rule_is_found(scheme: type[Scheme], checks: set[str]) -> None:
-    """A checker that lets one of these pass would vouch for a promise that does not hold."""
-    report = examine_scheme(scheme)
-    found = {failure.check for failure in report.failures}
-    assert checks <= found, report
-    with pytest.raises(ContractBroken, match="FAILED"):
-        check_scheme(scheme)
+    """A checker that lets one of these pass would vouch for a promise that does not hold.
+
+    Checks do not depend on each other, so that only those are made that have to fail.
+    """
+    report = examine_scheme(scheme, skip=EVERY - checks)
+    assert {failure.check for failure in report.failures} == checks, report
 
 
 def test_the_report_says_what_and_where() -> None:

@@ -57,6 +57,7 @@ def test_the_error_is_that_of_a_simulation_with_these_parameters(method: str) ->
     assert "seeds of their own" in tuned.on
 
 
+@pytest.mark.slow
 def test_the_result_depends_on_the_seed_and_not_on_the_processes() -> None:
     """A file that cannot be made again proves nothing."""
     settings: dict[str, Any] = {"runs": 1, "evaluations": 32, **SMALL}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from dpcrowd.node.live.log_limits import FloodLog
-from node_support_pair import SetClock, pair_of_nodes, until
+from node_support_pair import SetClock, pair_of_nodes, run, until
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -59,5 +58,5 @@ def test_a_node_looks_at_what_its_links_have_dropped(
             monkeypatch.setattr(a._transport, "dropped", lambda: {"b": 5})
             await until(lambda: any(one.__dict__.get("reason") == "flood" for one in caplog.records), "the line")
 
-    asyncio.run(scenario())
+    run(scenario)
     assert [sender for sender, _ in lines(caplog)] == ["b"]

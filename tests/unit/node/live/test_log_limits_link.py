@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from dpcrowd.node.live.log_limits import LinkLog
 from dpcrowd.node.machine import stimuli as on
-from node_support_pair import SetClock, pair_of_nodes, until
+from node_support_pair import SetClock, pair_of_nodes, run, until
 
 
 def lines(caplog: pytest.LogCaptureFixture, neighbour: str = "b") -> list[tuple[str, str]]:
@@ -129,7 +128,7 @@ def test_a_node_that_opens_its_links_anew_says_that_it_has_closed_them(
             a.executor.give(on.LinksExpired(a._wall.now(), anew=True))
             await until(lambda: "b" in machine.present and len(caplog.records) > 1, "the link again")
 
-    asyncio.run(scenario())
+    run(scenario)
     told = [event for event, _ in lines(caplog, "b")]
     assert told[:2] == ["neighbour-down", "neighbour-up"]
 
@@ -150,4 +149,4 @@ def test_a_node_holds_back_lines_but_no_stimuli(tmp_path: Path, caplog: pytest.L
                     assert ("b" in machine.present) == up
             assert len(lines(caplog)) <= 4
 
-    asyncio.run(scenario())
+    run(scenario)
