@@ -13,7 +13,7 @@ from dpcrowd.experiments.claims.claim import Claim
 from dpcrowd.experiments.claims.findings import Points
 from dpcrowd.experiments.claims.slot_cost import SlotCost
 from dpcrowd.experiments.figures import FIGURES, Sweep, Values
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.run import Results
 
 __all__ = ["Evidence", "settling_slot"]
@@ -27,7 +27,7 @@ class Evidence:
     """Everything that bears on one claim."""
 
     claim: Claim
-    plan: Plan
+    plan: RunPlan
     results: Results
     slot_cost: SlotCost | None = None
 

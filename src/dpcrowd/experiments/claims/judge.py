@@ -12,7 +12,7 @@ from dpcrowd.experiments.claims.questions import cases_of
 from dpcrowd.experiments.claims.reasons import REASONS
 from dpcrowd.experiments.claims.slot_cost import SlotCost
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.result import SimulationResult
@@ -21,7 +21,7 @@ __all__ = ["judge", "judge_all", "why_not_judged"]
 
 
 def judge_all(
-    plan: Plan, results: Results, figures_run: Collection[int], *, slot_cost: SlotCost | None = None
+    plan: RunPlan, results: Results, figures_run: Collection[int], *, slot_cost: SlotCost | None = None
 ) -> list[tuple[Claim, Verdict | None]]:
     """Every claim with its verdict; None where it cannot be judged (`why_not_judged` says why)."""
     remembered = _Remembered(results)
@@ -44,7 +44,7 @@ class _Remembered(Results):
         return self._by_point[point]
 
 
-def why_not_judged(claim: Claim, plan: Plan, figures_run: Collection[int]) -> str:
+def why_not_judged(claim: Claim, plan: RunPlan, figures_run: Collection[int]) -> str:
     """What a claim lacks: figures that were not run, or data sets that are not there; empty if nothing."""
     figures = [str(figure) for figure in claim.figures if figure not in figures_run]
     if figures and not set(claim.instead) & set(figures_run):
@@ -58,7 +58,7 @@ def why_not_judged(claim: Claim, plan: Plan, figures_run: Collection[int]) -> st
     return ""
 
 
-def judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None = None) -> Verdict:
+def judge(claim: Claim, plan: RunPlan, results: Results, slot_cost: SlotCost | None = None) -> Verdict:
     """The verdict on a claim. Without a data set that it speaks of it can fail, but it cannot hold."""
     evidence = Evidence(claim, plan, results, slot_cost)
 
@@ -83,7 +83,7 @@ def judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None
     return Verdict("undecided", parts, f"{lacking} {verdict.reason}".strip())
 
 
-def _missing(claim: Claim, plan: Plan) -> list[str]:
+def _missing(claim: Claim, plan: RunPlan) -> list[str]:
     return [DATA_NAMES[data] for data in claim.speaks_of if data not in plan.data]
 
 

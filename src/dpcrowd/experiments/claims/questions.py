@@ -16,7 +16,7 @@ from dpcrowd.experiments.claims.slot_cost import LIMIT_MS, SlotCost, Timing
 from dpcrowd.experiments.figures import Sweep
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.random_graph import LATENCY_MS
@@ -147,7 +147,7 @@ class _Question:
         return {"start": mine[0].at, "end": mine[-1].at, "links": links, "of_growth": grown[0], "than_growth": grown[1]}
 
 
-def _limits(plan: Plan, sweep: Sweep, metric: str) -> tuple[list[float], str]:
+def _limits(plan: RunPlan, sweep: Sweep, metric: str) -> tuple[list[float], str]:
     """What no run may exceed at each point, and what that is."""
     links = plan.servers * (plan.servers - 1)
     points = [point for _, point in sweep.points]

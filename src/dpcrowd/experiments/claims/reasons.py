@@ -19,7 +19,7 @@ from dpcrowd.experiments.claims.slot_cost import LIMIT_MS
 from dpcrowd.experiments.figures import Sweep
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.costs import components
@@ -33,7 +33,7 @@ _DRAWN = 200
 # -------------------------------------------------------------------------------------------------------- the network
 
 
-def _in_parts(plan: Plan, density: float) -> str:
+def _in_parts(plan: RunPlan, density: float) -> str:
     """How often a random network of some density is not connected, by drawing some."""
     networks = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _DRAWN)
     split = sum(int(components(graph).max()) > 0 for graph in networks)

@@ -21,8 +21,8 @@ from dpcrowd.experiments.figures.figure import (
 )
 from dpcrowd.experiments.figures.plugins import plugin_panels, plugin_sweeps
 from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed, regions, single
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
@@ -34,7 +34,7 @@ _INTERVAL = "sampling interval I (slots)"
 _BUDGET = "privacy budget ε"
 
 
-def _time_sweeps(plan: Plan) -> list[Sweep]:
+def _time_sweeps(plan: RunPlan) -> list[Sweep]:
     """All schemes with the parameters of the paper's table, slot by slot."""
 
     def point(data: str) -> Point:
@@ -44,7 +44,7 @@ def _time_sweeps(plan: Plan) -> list[Sweep]:
     return [Sweep(data, "ε", ((plan.default_epsilon, point(data)),)) for data in plan.single]
 
 
-def _density_sweeps(plan: Plan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
+def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
     """DPCrowd and DFAST in random networks of each density."""
     roster = single("dfast", "dpcrowd")
     return [
@@ -59,10 +59,10 @@ def _density_sweeps(plan: Plan, sets: Iterable[str], epsilons: Iterable[float]) 
     ]
 
 
-def _interval_sweeps(plan: Plan, *, with_adaptive: bool = True) -> list[Sweep]:
+def _interval_sweeps(plan: RunPlan, *, with_adaptive: bool = True) -> list[Sweep]:
     """DPCrowd that samples every I slots, and adaptive sampling, which takes no interval: one point for every I."""
 
-    def point(data: str, roster: tuple[Entry, ...]) -> Point:
+    def point(data: str, roster: tuple[SchemeEntry, ...]) -> Point:
         return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density)
 
     def sweep(data: str) -> Sweep:
@@ -72,7 +72,7 @@ def _interval_sweeps(plan: Plan, *, with_adaptive: bool = True) -> list[Sweep]:
     return [sweep(data) for data in plan.single]
 
 
-def _epsilon_sweeps(plan: Plan) -> list[Sweep]:
+def _epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
     """All schemes for one region at each budget."""
     roster = single("fast", "dfast", "dpcrowd", flooded=True)
 
@@ -82,11 +82,11 @@ def _epsilon_sweeps(plan: Plan) -> list[Sweep]:
     return [Sweep(data, "ε", tuple((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
 
 
-def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
+def _region_sweeps(plan: RunPlan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
     """All schemes for many regions under both ledgers at each (x, ε, w), and the matrix form at the default setting."""
     settings = list(settings)
     default = plan.default_epsilon if symbol == "ε" else float(plan.default_window)
-    matrix = (Entry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
+    matrix = (SchemeEntry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
 
     def point(data: str, ledger: Accounting, epsilon: float, window: int) -> Point:
         density = plan.default_density
@@ -116,15 +116,15 @@ def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, floa
     ]
 
 
-def _window_sweeps(plan: Plan) -> list[Sweep]:
+def _window_sweeps(plan: RunPlan) -> list[Sweep]:
     return _region_sweeps(plan, "w", ((float(w), plan.default_epsilon, w) for w in plan.windows))
 
 
-def _region_epsilon_sweeps(plan: Plan) -> list[Sweep]:
+def _region_epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
     return _region_sweeps(plan, "ε", ((epsilon, epsilon, plan.default_window) for epsilon in plan.epsilons))
 
 
-def _partition_sweeps(plan: Plan) -> list[Sweep]:
+def _partition_sweeps(plan: RunPlan) -> list[Sweep]:
     """All schemes that fit the data at both ends of the other figures' budgets, and at one between in a full plan.
 
     Every user is at one server: shares sum to 1, elsewhere to about 26. Counts are binomial draws of the population; a

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats, PerRun
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.statistics import means_with_halves
@@ -158,15 +158,15 @@ class Figure:
     name: str
     title: str
     place: str
-    sweeps: Callable[[Plan], list[Sweep]]
+    sweeps: Callable[[RunPlan], list[Sweep]]
     layout: Layout
     about: str
 
-    def points(self, plan: Plan) -> list[Point]:
+    def points(self, plan: RunPlan) -> list[Point]:
         """Every point that has to be simulated, once."""
         return list(dict.fromkeys(point for sweep in self.sweeps(plan) for _, point in sweep.points))
 
-    def panels(self, plan: Plan, results: Results) -> list[Panel]:
+    def panels(self, plan: RunPlan, results: Results) -> list[Panel]:
         """What the figure shows."""
         return self.layout(self.sweeps(plan), results)
 

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from dpcrowd.experiments.figures.figure import ERRORS, METRIC_NAMES, Panel, Sweep
 from dpcrowd.experiments.figures.rosters import single
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.plugins import package_of, scheme_class
 
 __all__ = ["plugin_panels", "plugin_sweeps"]
 
 
-def plugin_sweeps(plan: Plan) -> list[Sweep]:
+def plugin_sweeps(plan: RunPlan) -> list[Sweep]:
     """What was added, and the paper's schemes, at each budget; on Linear if no data set was added."""
     added = plan.added
     roster = (*single("fast", "dfast", "dpcrowd"), *_entries(added.schemes))
@@ -32,13 +32,13 @@ def plugin_sweeps(plan: Plan) -> list[Sweep]:
     ]
 
 
-def _entries(names: Sequence[str]) -> list[Entry]:
+def _entries(names: Sequence[str]) -> list[SchemeEntry]:
     known = {entry.label for entry in single("fast", "dfast", "dpcrowd")}
     entries = {}
     for name in names:
         scheme = scheme_class(name)
         if scheme.name not in known:
-            entries[scheme.name] = Entry(scheme.name, name, whole=scheme.kinds == frozenset({"window"}))
+            entries[scheme.name] = SchemeEntry(scheme.name, name, whole=scheme.kinds == frozenset({"window"}))
     return list(entries.values())
 
 

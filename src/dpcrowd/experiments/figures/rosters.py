@@ -5,14 +5,18 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from dpcrowd.experiments.points.point import Entry
+from dpcrowd.experiments.points.point import SchemeEntry
 from dpcrowd.schemes.registry import SCHEMES
 
 __all__ = ["CENTRAL", "STYLES", "Style", "adaptive", "fixed", "name_of", "regions", "single"]
 
 # For a finite stream Uniform and Sample take the whole stream as their window: the same promise as FAST and DPCrowd.
-_LIMITS = (Entry("uniform", "uniform", whole=True), Entry("sample", "sample", whole=True), Entry("central", "central"))
-_FLOODED = (Entry("duniform", "duniform", whole=True), Entry("dsample", "dsample", whole=True))
+_LIMITS = (
+    SchemeEntry("uniform", "uniform", whole=True),
+    SchemeEntry("sample", "sample", whole=True),
+    SchemeEntry("central", "central"),
+)
+_FLOODED = (SchemeEntry("duniform", "duniform", whole=True), SchemeEntry("dsample", "dsample", whole=True))
 _PAPER_REGIONS = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba")
 _ADDED_REGIONS = ("uniform", "sample", "duniform", "dsample", "central")
 RELAY = "relay"
@@ -24,34 +28,34 @@ CENTRAL = (
 )
 
 
-def single(*schemes: str, flooded: bool = False) -> tuple[Entry, ...]:
+def single(*schemes: str, flooded: bool = False) -> tuple[SchemeEntry, ...]:
     """Schemes of the paper on one region and a finite stream, and what we add to them."""
     added = (*_relay(), *_LIMITS, *(_FLOODED if flooded else ()))
-    return (*(Entry(name, name) for name in schemes), *added)
+    return (*(SchemeEntry(name, name) for name in schemes), *added)
 
 
-def regions() -> tuple[Entry, ...]:
+def regions() -> tuple[SchemeEntry, ...]:
     """Schemes for many regions and an endless stream: the paper's seven, and what we add to them."""
-    return (*(Entry(name, name) for name in (*_PAPER_REGIONS, *_ADDED_REGIONS)), *_relay())
+    return (*(SchemeEntry(name, name) for name in (*_PAPER_REGIONS, *_ADDED_REGIONS)), *_relay())
 
 
-def fixed(interval: int) -> tuple[Entry, ...]:
+def fixed(interval: int) -> tuple[SchemeEntry, ...]:
     """DPCrowd and the central filter that sample every `interval` slots."""
     return (
-        Entry("dpcrowd-fixed", "dpcrowd", interval=interval),
-        Entry("central-fixed", "central", interval=interval),
-        Entry("fast-fixed", "fast", interval=interval),
+        SchemeEntry("dpcrowd-fixed", "dpcrowd", interval=interval),
+        SchemeEntry("central-fixed", "central", interval=interval),
+        SchemeEntry("fast-fixed", "fast", interval=interval),
     )
 
 
-def adaptive() -> tuple[Entry, ...]:
+def adaptive() -> tuple[SchemeEntry, ...]:
     """DPCrowd that samples adaptively, with the limits."""
-    return (Entry("dpcrowd-adaptive", "dpcrowd"), *_relay(), *_LIMITS)
+    return (SchemeEntry("dpcrowd-adaptive", "dpcrowd"), *_relay(), *_LIMITS)
 
 
-def _relay() -> tuple[Entry, ...]:
+def _relay() -> tuple[SchemeEntry, ...]:
     """Drawn as soon as the scheme exists."""
-    return (Entry(RELAY, RELAY),) if RELAY in SCHEMES else ()
+    return (SchemeEntry(RELAY, RELAY),) if RELAY in SCHEMES else ()
 
 
 @dataclass(frozen=True)

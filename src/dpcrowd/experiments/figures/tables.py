@@ -13,8 +13,8 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.experiments.figures.figure import Figure
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.statistics import means_with_halves
@@ -34,7 +34,7 @@ def by_slot_file(figure: Figure) -> str:
     return f"{figure.file}-by-slot.parquet"
 
 
-def write_tables(figure: Figure, plan: Plan, results: Results, folder: Path) -> list[Path]:
+def write_tables(figure: Figure, plan: RunPlan, results: Results, folder: Path) -> list[Path]:
     """Write the tables of a figure; which files there are now."""
     points = list(dict.fromkeys(figure.points(plan)))  # a point that is needed twice is told once
     written = [
@@ -46,7 +46,7 @@ def write_tables(figure: Figure, plan: Plan, results: Results, folder: Path) -> 
     return written
 
 
-def _rows(figure: Figure, plan: Plan, results: Results, point: Point) -> dict[str, list[Any]]:
+def _rows(figure: Figure, plan: RunPlan, results: Results, point: Point) -> dict[str, list[Any]]:
     """A row for each scheme and run of a point, with everything that it ran under."""
     result = results[point]
     table = result.table()
@@ -59,7 +59,7 @@ def _rows(figure: Figure, plan: Plan, results: Results, point: Point) -> dict[st
     return {**{name: [settings[label][name] for label in table["scheme"]] for name in names}, **table}
 
 
-def _setting(plan: Plan, point: Point, entry: Entry) -> dict[str, Any]:
+def _setting(plan: RunPlan, point: Point, entry: SchemeEntry) -> dict[str, Any]:
     """What the point itself says; whole numbers that may be absent are floats, so that all files have one type."""
     window = plan.data[point.data].slots if entry.whole else point.window
     return {

@@ -17,7 +17,7 @@ from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["QUICK_RUNS", "RUNS", "Additions", "Plan", "make_plan"]
+__all__ = ["QUICK_RUNS", "RUNS", "Additions", "RunPlan", "make_plan"]
 
 RUNS = 50
 QUICK_RUNS = 3
@@ -41,7 +41,7 @@ _NOTHING = Additions()
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RunPlan:
     """Everything that figures and claims need to know beside the results.
 
     data          loaded sets by name, in the paper's order
@@ -93,7 +93,7 @@ def make_plan(
     data_dir: str | os.PathLike[str] | None = None,
     tuning: Iterable[str | os.PathLike[str]] = (),
     added: Additions = _NOTHING,
-) -> Plan:
+) -> RunPlan:
     """The full or the quick plan on the data that can be found."""
     runs = (QUICK_RUNS if quick else RUNS) if runs is None else runs
     whole_number("runs", runs, 2, MOST_RUNS, ", since intervals need two")
@@ -114,7 +114,7 @@ def make_plan(
         if name not in missing:
             data.setdefault(name, load(name, data_dir=data_dir))
     place = None if data_dir is None else os.fspath(data_dir)
-    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, added=added, runs=runs, seed=seed)
+    plan = RunPlan(data, missing, tuned, data_dir=place, tuning=files, added=added, runs=runs, seed=seed)
     return _quicker(plan) if quick else plan
 
 
@@ -134,7 +134,7 @@ def _tuned(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tuned]:
     return tuned
 
 
-def _quicker(plan: Plan) -> Plan:
+def _quicker(plan: RunPlan) -> RunPlan:
     return replace(
         plan,
         quick=True,

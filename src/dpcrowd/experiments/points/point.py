@@ -24,14 +24,14 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import DataSet
 
-__all__ = ["Entry", "Point", "code_digest"]
+__all__ = ["Point", "SchemeEntry", "code_digest"]
 
 _COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "sim")
 _NOT_COMPUTING = ("sim/backends/", "sim/export.py", "sim/plot.py")
 
 
 @dataclass(frozen=True)
-class Entry:
+class SchemeEntry:
     """A scheme of a point.
 
     label     its name in figures and tables
@@ -55,7 +55,7 @@ class Point:
     """
 
     data: str
-    entries: tuple[Entry, ...]
+    entries: tuple[SchemeEntry, ...]
     epsilon: float = 1.0
     density: float = 0.1
     window: int | None = None

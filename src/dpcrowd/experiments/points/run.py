@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.backends import Backend, run_tasks
@@ -38,7 +38,7 @@ Progress = Callable[[Tick], None]
 class Results:
     """What was simulated, by point; only points that were run can be asked for."""
 
-    def __init__(self, plan: Plan, store: Store) -> None:
+    def __init__(self, plan: RunPlan, store: Store) -> None:
         self._plan, self._store = plan, store
         self._read: dict[str, SimulationResult] = {}
 
@@ -69,18 +69,18 @@ class _Task:
         return len(self.runs) * _work_of_a_run(self.config)
 
 
-def config_of(plan: Plan, point: Point) -> SimulationConfig:
+def config_of(plan: RunPlan, point: Point) -> SimulationConfig:
     """The simulation of a point under a plan."""
     return point.config(plan.data[point.data], runs=plan.runs, seed=plan.seed, servers=plan.servers)
 
 
-def key_of(plan: Plan, point: Point) -> str:
+def key_of(plan: RunPlan, point: Point) -> str:
     """The name of a point's results under a plan."""
     return point.key(plan.data[point.data], seed=plan.seed, servers=plan.servers)
 
 
 def run_points(
-    plan: Plan,
+    plan: RunPlan,
     wanted: Mapping[str, Iterable[Point]],
     store: Store,
     backend: Backend,
@@ -102,7 +102,7 @@ def run_points(
     return Results(plan, store)
 
 
-def _pending(plan: Plan, wanted: Mapping[str, Iterable[Point]], store: Store) -> tuple[list[_Task], int, float]:
+def _pending(plan: RunPlan, wanted: Mapping[str, Iterable[Point]], store: Store) -> tuple[list[_Task], int, float]:
     """What is still to be done; and runs and work of everything, done or not."""
     seen: set[str] = set()
     tasks: list[_Task] = []

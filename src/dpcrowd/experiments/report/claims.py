@@ -9,7 +9,7 @@ from typing import Any
 from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
 from dpcrowd.experiments.figures import LEDGER_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 
 __all__ = ["CLASSES", "MARKS", "NOT_JUDGED", "PLURALS", "ClaimRow", "Judged", "claim_rows", "claims_as_json", "summary"]
 
@@ -105,7 +105,7 @@ class ClaimRow:
         return text[:1].upper() + text[1:]
 
 
-def claim_rows(plan: Plan, drawn: set[int], judged: Judged) -> list[ClaimRow]:
+def claim_rows(plan: RunPlan, drawn: set[int], judged: Judged) -> list[ClaimRow]:
     """In the paper's order."""
     return [
         ClaimRow(claim, verdict, frozenset(drawn), why_not_judged(claim, plan, drawn) if verdict is None else "")
@@ -113,7 +113,7 @@ def claim_rows(plan: Plan, drawn: set[int], judged: Judged) -> list[ClaimRow]:
     ]
 
 
-def claims_as_json(plan: Plan, drawn: set[int], judged: Judged) -> dict[str, Any]:
+def claims_as_json(plan: RunPlan, drawn: set[int], judged: Judged) -> dict[str, Any]:
     """Everything that the claims table says."""
     claims = []
     for claim, verdict in judged:

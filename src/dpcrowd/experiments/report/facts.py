@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.figures import ADDED, FIGURES
-from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, RunPlan
 
 __all__ = ["Facts", "command", "how_it_was_made"]
 
@@ -54,7 +54,7 @@ class Facts:
     system: str = field(default_factory=lambda: f"{platform.system()}, {platform.machine()}")
 
 
-def command(plan: Plan, drawn: set[int]) -> str:
+def command(plan: RunPlan, drawn: set[int]) -> str:
     """What to type for the same results, with paths as they were given; the report's folder is the reader's choice."""
     words = ["dpcrowd", "reproduce"]
     figures = (*FIGURES, ADDED) if plan.added else FIGURES
@@ -82,7 +82,7 @@ def _path(given: str) -> str:
     return shlex.quote(given)
 
 
-def how_it_was_made(plan: Plan, facts: Facts) -> dict[str, str]:
+def how_it_was_made(plan: RunPlan, facts: Facts) -> dict[str, str]:
     """What the page says beside the command, by name."""
     done = facts.runs - facts.runs_from_disk
     runs = f"{plan.runs} of each point, {facts.runs} in all"

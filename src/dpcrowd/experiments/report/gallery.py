@@ -9,7 +9,7 @@ from dpcrowd.experiments.draw import Drawn
 from dpcrowd.experiments.draw.canvas import Block
 from dpcrowd.experiments.figures.figure import Figure
 from dpcrowd.experiments.figures.tables import by_slot_file, table_file
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.parameters import shares_label
 
 __all__ = ["ShownFigure", "shown_figures"]
@@ -27,12 +27,12 @@ class ShownFigure:
     files: tuple[str, ...]
 
 
-def shown_figures(drawn: list[Drawn], folder: Path, plan: Plan) -> list[ShownFigure]:
+def shown_figures(drawn: list[Drawn], folder: Path, plan: RunPlan) -> list[ShownFigure]:
     """In the order in which they were drawn; files are those that are in the folder."""
     return [_shown(one, folder, plan) for one in drawn]
 
 
-def _shown(drawn: Drawn, folder: Path, plan: Plan) -> ShownFigure:
+def _shown(drawn: Drawn, folder: Path, plan: RunPlan) -> ShownFigure:
     figure = drawn.figure
     beside = (drawn.svg.name, drawn.png.name, table_file(figure), by_slot_file(figure))
     where = figure.place if figure.place == "not in the paper" else f"In the paper: {figure.place}"
@@ -46,7 +46,7 @@ def _shown(drawn: Drawn, folder: Path, plan: Plan) -> ShownFigure:
     )
 
 
-def _shares(figure: Figure, plan: Plan) -> str:
+def _shares(figure: Figure, plan: RunPlan) -> str:
     """What shares sum to, below every figure that has the paper's; the others tell it themselves."""
     if any(point.shares != "uniform" for point in figure.points(plan)):
         return ""

@@ -13,7 +13,7 @@ from typing import Any
 from dpcrowd.__about__ import __version__
 from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.draw import Drawn
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report import parameters, sources
 from dpcrowd.experiments.report.claims import CLASSES, MARKS, PLURALS, Judged, claim_rows, claims_as_json, summary
 from dpcrowd.experiments.report.corrections import CORRECTIONS
@@ -43,7 +43,7 @@ def page_template() -> Any:
 
 
 def write_report(
-    folder: Path, plan: Plan, drawn: list[Drawn], judged: Judged, facts: Facts
+    folder: Path, plan: RunPlan, drawn: list[Drawn], judged: Judged, facts: Facts
 ) -> tuple[Path, dict[str, Any]]:
     """Write `folder`/index.html and claims.json: the page's path, and what claims.json says."""
     numbers = {one.figure.number for one in drawn}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 
@@ -16,7 +16,7 @@ _ABSENT = "not given"
 _SHARES = "The {label}, from U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
 _LEAST_SHARE = 0.05
 
-Used = Callable[[Plan, DataSet], str]
+Used = Callable[[RunPlan, DataSet], str]
 # Symbol, description, the paper's values for Linear, Flu, Multi-Linear and Multi-Flu, and the value in use.
 _TABLE: tuple[tuple[str, str, tuple[str, str, str, str], Used], ...] = (
     ("ε", "privacy budget, where it is not swept", ("1", "1", "1", "1"), lambda plan, _: f"{plan.default_epsilon:g}"),
@@ -79,7 +79,7 @@ class Table:
     rows: Sequence[Sequence[str | UsedValue]]
 
 
-def shares_note(plan: Plan) -> str:
+def shares_note(plan: RunPlan) -> str:
     """What to know about the shares."""
     return _SHARES.format(label=shares_label(plan.servers).removesuffix(")"))
 
@@ -90,7 +90,7 @@ def shares_label(servers: int) -> str:
     return f"shares sum to about {ours:.0f} (U({_LEAST_SHARE:g}, 1), {servers} servers; the paper's sum to {paper:.0f})"
 
 
-def parameter_table(plan: Plan) -> Table:
+def parameter_table(plan: RunPlan) -> Table:
     """Where the value in use is not the paper's, both are there."""
     present = [name for name in _COLUMNS if name in plan.data]
     rows: list[list[str | UsedValue]] = []
@@ -101,7 +101,7 @@ def parameter_table(plan: Plan) -> Table:
     return Table(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
 
 
-def sweep_table(plan: Plan) -> Table:
+def sweep_table(plan: RunPlan) -> Table:
     """The values that are swept, and the value of each while another is."""
     rows = [
         ["density ρ", _plain(plan.densities), f"{plan.default_density:g}"],

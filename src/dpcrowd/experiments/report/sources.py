@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.parameters import Table
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.catalog import CATALOG
@@ -25,7 +25,7 @@ class MissingData:
     text: str
 
 
-def data_table(plan: Plan) -> Table:
+def data_table(plan: RunPlan) -> Table:
     """Sources and licences of all sets."""
     rows = [
         [
@@ -41,7 +41,7 @@ def data_table(plan: Plan) -> Table:
     return Table("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
 
 
-def data_notes(plan: Plan) -> dict[str, list[str]]:
+def data_notes(plan: RunPlan) -> dict[str, list[str]]:
     """Of the sets in use that have any, by name; what a tuning file has to say is told with the parameters."""
     notes = {
         DATA_NAMES.get(name, name): [
@@ -52,18 +52,18 @@ def data_notes(plan: Plan) -> dict[str, list[str]]:
     return {name: texts for name, texts in notes.items() if texts}
 
 
-def missing_data(plan: Plan) -> list[MissingData]:
+def missing_data(plan: RunPlan) -> list[MissingData]:
     """Nothing if all is there."""
     home = str(Path.home())  # of whoever made the report: nobody else's business
     return [MissingData(DATA_NAMES.get(name, name), text.replace(home, "~")) for name, text in plan.missing.items()]
 
 
-def origins(plan: Plan) -> dict[str, str]:
+def origins(plan: RunPlan) -> dict[str, str]:
     """For each set in use: where its parameters come from, and whether that is the span reported."""
     return {DATA_NAMES.get(name, name): _origin(data, plan.tuned.get(name)) for name, data in plan.data.items()}
 
 
-def unused_tuning(plan: Plan) -> list[str]:
+def unused_tuning(plan: RunPlan) -> list[str]:
     """Files that were given for data that are not there."""
     return [file.file for name, file in plan.tuned.items() if name not in plan.data]
 

@@ -18,7 +18,7 @@ from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import Drawn, draw
 from dpcrowd.experiments.figures import FIGURES, Figure, Panel
-from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, RunPlan
 from dpcrowd.experiments.report import Facts, write_report
 from dpcrowd.experiments.report.facts import command
 from dpcrowd.experiments.reproduce import reproduce
@@ -65,7 +65,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return draw(FIGURE, panels, folder)
 
 
-def _page(drawn: Drawn, plan: Plan = PLAN, **more: Any) -> str:
+def _page(drawn: Drawn, plan: RunPlan = PLAN, **more: Any) -> str:
     path, _ = write_report(drawn.svg.parent, plan, [drawn], more.get("judged", JUDGED), FACTS)
     return path.read_text(encoding="utf-8")
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dpcrowd.experiments.points import point as point_module
-from dpcrowd.experiments.points.point import Entry, Point, code_digest
+from dpcrowd.experiments.points.point import Point, SchemeEntry, code_digest
 from dpcrowd.sim.data import load
 
 LINEAR = load("linear", slots=60)
-POINT = Point("linear", (Entry("dpcrowd", "dpcrowd"), Entry("uniform", "uniform", whole=True)), density=0.3)
+POINT = Point("linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("uniform", "uniform", whole=True)), density=0.3)
 WHERE = {"seed": 0, "servers": 8}
 
 
@@ -33,7 +33,7 @@ def test_settings_reach_the_simulation() -> None:
         3,
     )
     assert all(entrant.guarantee is not None and entrant.guarantee.epsilon == 0.5 for entrant in config.entrants)
-    fixed = Point("linear", (Entry("fixed", "dpcrowd", interval=7),), density=0.3).config(LINEAR, runs=2, **WHERE)
+    fixed = Point("linear", (SchemeEntry("fixed", "dpcrowd", interval=7),), density=0.3).config(LINEAR, runs=2, **WHERE)
     assert fixed.entrants[0].scheme.interval == 7  # type: ignore[attr-defined]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.data import load
 from dpcrowd.sim.engine import run_batch
@@ -16,7 +16,9 @@ from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import METRICS, merge_records
 
 DATA = load("linear", slots=40)
-POINT = Point("linear", (Entry("dpcrowd", "dpcrowd"), Entry("exact", "non-private")), density=0.5, by_slot=True)
+POINT = Point(
+    "linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("exact", "non-private")), density=0.5, by_slot=True
+)
 CONFIG = POINT.config(DATA, runs=4, seed=0, servers=6)
 
 
