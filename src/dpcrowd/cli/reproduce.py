@@ -51,7 +51,8 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     """Draw every figure of the paper, judge every claim, and write one page about it.
 
     FIGURE is a number or a name: 1 time, 2 density, 3 interval, 4 epsilon, 5 communication, 6 window,
-    7 epsilon-regions, 8 partition, 9 error-analysis. Without any: all of them. Interrupted work goes on where it was.
+    7 epsilon-regions, 8 partition, 9 error-analysis; or relay, the table of relay beside DPCrowd. Without any: all of
+    them. Interrupted work goes on where it was.
 
     Schemes, data sets and a network of other packages are compared with the paper's schemes in figure 10, plugins: give
     their names, or package:object, with --scheme, --data and --graph.

@@ -19,7 +19,11 @@ __all__ = ["describe", "draw_panel", "limits", "look"]
 _LONG = 100  # curves of more points have no markers
 _BAND_STEP = 4  # and their bands show every fourth point: half a point of paper, and a much smaller file
 # Curves without markers differ in grey by their dashes alone.
-_LONG_LINES: dict[str, Any] = {"uniform": "-.", "sample": (0, (6, 1, 1, 1, 1, 1))}
+_LONG_LINES: dict[str, Any] = {
+    "uniform": "-.",
+    "sample": (0, (6, 1, 1, 1, 1, 1)),
+    "relay-at-once": (0, (8, 1.5)),
+}
 
 
 def draw_panel(axes: Any, panel: Panel) -> None:

@@ -20,16 +20,29 @@ from dpcrowd.experiments.figures.figure import (
     error_panels,
 )
 from dpcrowd.experiments.figures.plugins import plugin_panels, plugin_sweeps
-from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed, regions, single
+from dpcrowd.experiments.figures.rosters import (
+    ABOUT_CENTRAL,
+    ABOUT_RELAY,
+    AT_ONCE,
+    RELAY,
+    adaptive,
+    fixed,
+    regions,
+    single,
+    with_at_once,
+)
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
-__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "find_figures"]
+__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "RELAY_TABLE", "find_figures"]
 
 LEDGERS: tuple[Accounting, ...] = ("per-region", "sound")
 LEDGER_NAMES = {"per-region": "the paper's ledger", "sound": "sound ledger"}
+RELAY_TABLE = "relay"
+"""The name of the report's table of relay beside DPCrowd, which is asked for like a figure."""
+
 _INTERVAL = "sampling interval I (slots)"
 _BUDGET = "privacy budget ε"
 
@@ -41,7 +54,7 @@ def _time_sweeps(plan: RunPlan) -> list[Sweep]:
         roster = single("fast", "dfast", "dpcrowd")
         return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density, by_slot=True)
 
-    return [Sweep(data, "ε", ((plan.default_epsilon, point(data)),)) for data in plan.single]
+    return [Sweep(data, "ε", with_at_once([(plan.default_epsilon, point(data))])) for data in plan.single]
 
 
 def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
@@ -51,7 +64,9 @@ def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float
         Sweep(
             data,
             "ρ",
-            tuple((density, Point(data, roster, epsilon=epsilon, density=density)) for density in plan.densities),
+            with_at_once(
+                (density, Point(data, roster, epsilon=epsilon, density=density)) for density in plan.densities
+            ),
             f"ε={epsilon:g}",
         )
         for data in sets
@@ -67,7 +82,7 @@ def _interval_sweeps(plan: RunPlan, *, with_adaptive: bool = True) -> list[Sweep
 
     def sweep(data: str) -> Sweep:
         level = [(float(i), point(data, adaptive())) for i in plan.intervals] if with_adaptive else []
-        return Sweep(data, "I", (*level, *((float(i), point(data, fixed(i))) for i in plan.intervals)))
+        return Sweep(data, "I", with_at_once([*level, *((float(i), point(data, fixed(i))) for i in plan.intervals)]))
 
     return [sweep(data) for data in plan.single]
 
@@ -79,7 +94,7 @@ def _epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
     def point(data: str, epsilon: float) -> Point:
         return Point(data, roster, epsilon=epsilon, density=plan.default_density)
 
-    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
+    return [Sweep(data, "ε", with_at_once((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
 
 
 def _region_sweeps(plan: RunPlan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
@@ -108,7 +123,10 @@ def _region_sweeps(plan: RunPlan, symbol: str, settings: Iterable[tuple[float, f
         Sweep(
             data,
             symbol,
-            (*((x, point(data, ledger, e, w)) for x, e, w in settings), (default, matrix_point(data, ledger))),
+            (
+                *with_at_once((x, point(data, ledger, e, w)) for x, e, w in settings),
+                (default, matrix_point(data, ledger)),
+            ),
             LEDGER_NAMES[ledger],
         )
         for data in plan.multi
@@ -140,7 +158,7 @@ def _partition_sweeps(plan: RunPlan) -> list[Sweep]:
         return Point(data, roster, epsilon=epsilon, density=plan.default_density, window=window, shares="partition")
 
     sets = (*plan.single, *plan.multi)
-    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in budgets), "partition") for data in sets]
+    return [Sweep(data, "ε", with_at_once((e, point(data, e)) for e in budgets), "partition") for data in sets]
 
 
 def _time_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
@@ -159,7 +177,8 @@ def _time_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
 
 def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
     density, *intervals = sweeps
-    costs = {"latency_ms": ("dfast", "dpcrowd"), "packets_per_slot": ("dfast", "dpcrowd", "central")}
+    ours = (RELAY.label, AT_ONCE.label)
+    costs = {"latency_ms": ("dfast", "dpcrowd", *ours), "packets_per_slot": ("dfast", "dpcrowd", "central", *ours)}
     name = METRIC_NAMES["frequency"]
     return [
         *(
@@ -178,7 +197,7 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
                 name,
                 tuple(
                     sweep.curve(results, label, "frequency")
-                    for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample")
+                    for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample", *ours)
                 ),
                 row=1,
                 log_x=True,
@@ -252,10 +271,11 @@ def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
 
 
 _ABOUT_LEDGERS = (
-    "Left: the paper's ledger, one account a region; the legend says what a user who moves between regions really "
-    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound ledger, one account a "
-    "server, at the same ε. The star is the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
-    f"{CENTRAL}"
+    "Left: the paper's accounting, one ledger per region; the legend says what a user who moves between regions really "
+    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound accounting, one ledger per "
+    "server, at the same ε. Relay is always on the sound ledger, so its lines are the same on both sides. The star is "
+    "the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
+    f"{ABOUT_RELAY} {ABOUT_CENTRAL}"
 )
 
 FIGURES: tuple[Figure, ...] = (
@@ -267,7 +287,7 @@ FIGURES: tuple[Figure, ...] = (
         _time_sweeps,
         _time_panels,
         "Mean over servers and runs in each slot, the start included. DFAST's servers agree up to rounding in every "
-        f"slot whose network is connected. {CENTRAL}",
+        f"slot whose network is connected. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         2,
@@ -277,7 +297,7 @@ FIGURES: tuple[Figure, ...] = (
         lambda plan: _density_sweeps(plan, plan.single, plan.density_epsilons),
         error_panels("density ρ"),
         "ρ = 2·links/(m(m−1)); the network is drawn anew each slot and leaves no server alone, but it need not be "
-        f"connected: in a sparse slot flooding reaches only the servers of one part. {CENTRAL}",
+        f"connected: in a sparse slot flooding reaches only the servers of one part. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         3,
@@ -285,10 +305,11 @@ FIGURES: tuple[Figure, ...] = (
         "Error against sampling interval",
         "Fig. Average Error vs. Sampling Interval",
         _interval_sweeps,
-        error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive()))),
-        "Fixed sampling divides ε by the number of its samples. Adaptive sampling, Uniform, Sample and the central "
-        "filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed sample as "
-        f"DPCrowd-fixed does. {CENTRAL}",
+        error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive(), AT_ONCE))),
+        "Fixed sampling divides ε by the number of its samples. Adaptive sampling, relay, Uniform, Sample and the "
+        "central filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed "
+        "sample as "
+        f"DPCrowd-fixed does. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         4,
@@ -298,7 +319,7 @@ FIGURES: tuple[Figure, ...] = (
         _epsilon_sweeps,
         error_panels(_BUDGET),
         "ε for all check-ins of a user at one server over the whole stream. DUniform and DSample are Uniform and "
-        f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {CENTRAL}",
+        f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         5,
@@ -309,8 +330,9 @@ FIGURES: tuple[Figure, ...] = (
         lambda plan: [*_density_sweeps(plan, ("linear",), (plan.default_epsilon,)), *_interval_sweeps(plan)],
         _communication_panels,
         "A packet is one message over one link. Latency: the last arrival in a slot, links of 50 to 150 ms; flooding "
-        "takes the fastest paths. The central filter has one packet a sample and no network; Uniform and Sample send "
-        "nothing; their frequency is how often they sample.",
+        "takes the fastest paths. The central filter has one packet per sample and no network; Uniform and Sample send "
+        "nothing; their frequency, and that of relay, is how often they sample. Relay sends nothing back to where a "
+        f"record came from, and all records that cross a link in one round are one packet. {ABOUT_RELAY}",
     ),
     Figure(
         6,
@@ -339,7 +361,7 @@ FIGURES: tuple[Figure, ...] = (
         error_panels(_BUDGET),
         "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts "
         "at that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the "
-        f"whole network promises, not each server alone. {CENTRAL}",
+        f"whole network promises, not each server alone. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         9,
@@ -351,7 +373,7 @@ FIGURES: tuple[Figure, ...] = (
         _analysis_panels,
         "DPCrowd with fixed sampling. Predicted: the filter's own variance, with the neighbours' information; as "
         "printed: the recursion of the paper, which has the server's own information only. On Flu the model of the "
-        "process is an assumption.",
+        "process is an assumption. Relay has no line here: the figure is about the recursion of DPCrowd's own filter.",
     ),
 )
 
@@ -365,17 +387,20 @@ ADDED = Figure(
     plugin_panels,
     "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
     "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
-    "and 'claimed by' it where it does not.",
+    f"and 'claimed by' it where it does not. {ABOUT_RELAY}",
 )
 """Drawn only where schemes, data or a network of other packages are added."""
 
 
-def find_figures(wanted: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
-    """Figures by number or name, in the order of their numbers; all of them if none is named."""
+def find_figures(names: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
+    """Return figures by number or name, in the order of their numbers; all of them if `names` is empty.
+
+    `RELAY_TABLE` is an allowed name, but no figure: whoever asks for the table alone gets no figures.
+    """
     figures = (*FIGURES, ADDED) if added else FIGURES
-    known = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
-    for name in wanted:
-        if name not in known:
-            raise unknown_name("figure", name, known)
-    chosen = {known[name].number for name in wanted}
-    return tuple(figure for figure in figures if not wanted or figure.number in chosen)
+    by_name = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
+    for name in names:
+        if name not in by_name and name != RELAY_TABLE:
+            raise unknown_name("figure", name, [*by_name, RELAY_TABLE])
+    chosen = {by_name[name].number for name in names if name in by_name}
+    return tuple(figure for figure in figures if not names or figure.number in chosen)

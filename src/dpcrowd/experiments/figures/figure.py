@@ -119,8 +119,8 @@ class Sweep:
         return Curve(label, np.array([x for x, _ in points], dtype=np.float64), tuple(values), note)
 
     def over_time(self, results: Results, label: str, metric: str) -> Curve:
-        """What a scheme scored in each slot of the sweep's only point."""
-        ((_, point),) = self.points
+        """Return what a scheme scored in each slot of its only point in the sweep."""
+        ((_, point),) = self.of(label)
         by_slot = getattr(results[point][label], f"{metric}_by_slot")
         slots = range(by_slot.shape[1])
         values = (Values(name_of(label), by_slot[:, slot], f"slot {slot}") for slot in slots)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpcrowd.experiments.figures.figure import ERRORS, METRIC_NAMES, Panel, Sweep
-from dpcrowd.experiments.figures.rosters import single
+from dpcrowd.experiments.figures.rosters import AT_ONCE, single, with_at_once
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
@@ -27,13 +27,13 @@ def plugin_sweeps(plan: RunPlan) -> list[Sweep]:
         return Point(data, roster, epsilon=epsilon, density=plan.default_density, graph=added.graph)
 
     return [
-        Sweep(data, "ε", tuple((epsilon, point(data, epsilon)) for epsilon in plan.epsilons))
+        Sweep(data, "ε", with_at_once((epsilon, point(data, epsilon)) for epsilon in plan.epsilons))
         for data in added.data or ("linear",)
     ]
 
 
 def _entries(names: Sequence[str]) -> list[SchemeEntry]:
-    known = {entry.label for entry in single("fast", "dfast", "dpcrowd")}
+    known = {entry.label for entry in (*single("fast", "dfast", "dpcrowd"), AT_ONCE)}
     entries = {}
     for name in names:
         scheme = scheme_class(name)

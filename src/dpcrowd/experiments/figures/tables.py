@@ -13,6 +13,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.experiments.figures.figure import Figure
+from dpcrowd.experiments.figures.rosters import RELAY
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
@@ -67,6 +68,7 @@ def _setting(plan: RunPlan, point: Point, entry: SchemeEntry) -> dict[str, Any]:
         "density": float(point.density),
         "window": None if window is None else float(window),
         "interval": None if entry.interval is None else float(entry.interval),
+        "hops_per_slot": None if entry.scheme != RELAY.scheme else str(entry.hops_per_slot or 1),
         "accounting": point.accounting,
         "form": point.form,
         "shares": point.shares,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dpcrowd.errors import BadInput, whole_number
 from dpcrowd.sim.config import MOST_RUNS
@@ -51,7 +52,8 @@ class RunPlan:
     tuning        which parameter files were asked for: both as they were given, for the command in the report
     added         what figure 10 adds, if anything
     default_*     the value of a setting while another one is swept
-    matrix_runs   how many runs the one point of the (slow) matrix form gets
+    matrix_runs   how many runs a point of the matrix form gets, which is slow
+    table_links   the kinds of links in the table of relay: drawn anew in each slot, or static
     """
 
     data: Mapping[str, DataSet]
@@ -73,6 +75,7 @@ class RunPlan:
     default_epsilon: float = 1.0
     default_window: int = 100
     matrix_runs: int = 20
+    table_links: tuple[Literal["dynamic", "static"], ...] = ("dynamic", "static")
 
     @property
     def single(self) -> tuple[str, ...]:
@@ -143,4 +146,5 @@ def _quicker(plan: RunPlan) -> RunPlan:
         epsilons=(0.1, 0.4, 1.0),
         windows=(20, 100),
         matrix_runs=2,
+        table_links=("dynamic",),
     )

@@ -36,24 +36,29 @@ Progress = Callable[[Tick], None]
 
 
 class Results:
-    """What was simulated, by point; only points that were run can be asked for."""
+    """The results of simulations, by point; only points that were run can be asked for."""
 
     def __init__(self, plan: RunPlan, store: Store) -> None:
         self._plan, self._store = plan, store
-        self._read: dict[str, SimulationResult] = {}
+        self._by_key: dict[str, SimulationResult] = {}
 
     def __getitem__(self, point: Point) -> SimulationResult:
         key = key_of(self._plan, point)
-        if key not in self._read:
+        if key not in self._by_key:
             config = config_of(self._plan, point)
             records = self._store.read(key, config.runs)
-            self._read[key] = SimulationResult(
+            self._by_key[key] = SimulationResult(
                 records=records,
                 guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
                 notes=(*config.data.notes, *notes(config, list(records.values()))),
                 setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
             )
-        return self._read[key]
+        return self._by_key[key]
+
+    def samples(self, point: Point, label: str) -> int | None:
+        """Return how many samples per window or horizon a scheme takes that chooses the number itself; else None."""
+        entrants = config_of(self._plan, point).entrants
+        return next(entrant.samples for entrant in entrants if entrant.label == label)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.experiments.figures import ADDED, FIGURES
+from dpcrowd.experiments.figures import ADDED, FIGURES, RELAY_TABLE
 from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, RunPlan
 
 __all__ = ["Facts", "command", "how_it_was_made"]
@@ -54,12 +54,16 @@ class Facts:
     system: str = field(default_factory=lambda: f"{platform.system()}, {platform.machine()}")
 
 
-def command(plan: RunPlan, drawn: set[int]) -> str:
-    """What to type for the same results, with paths as they were given; the report's folder is the reader's choice."""
+def command(plan: RunPlan, drawn: set[int], *, relay: bool) -> str:
+    """Return what to type for the same results; the folder of the report is the reader's choice.
+
+    drawn  numbers of the figures
+    relay  whether the report has the table of relay
+    """
     words = ["dpcrowd", "reproduce"]
     figures = (*FIGURES, ADDED) if plan.added else FIGURES
-    if drawn != {figure.number for figure in figures}:
-        words += [str(number) for number in sorted(drawn)]
+    if not relay or drawn != {figure.number for figure in figures}:
+        words += [*(str(number) for number in sorted(drawn)), *([RELAY_TABLE] if relay else [])]
     if plan.quick:
         words.append("--quick")
     if plan.runs != (QUICK_RUNS if plan.quick else RUNS):

@@ -353,9 +353,13 @@ def test_how_it_was_made_is_told(drawn: Drawn) -> None:
 def test_the_command_leaves_out_what_is_the_default() -> None:
     """And never leaves out what is not."""
     everything = {figure.number for figure in FIGURES}
-    assert command(tiny_plan(runs=RUNS), everything) == "dpcrowd reproduce --seed 0"
-    assert command(tiny_plan(runs=QUICK_RUNS, quick=True), everything) == "dpcrowd reproduce --quick --seed 0"
-    assert command(tiny_plan(runs=77, quick=True), {2, 1}) == "dpcrowd reproduce 1 2 --quick --runs 77 --seed 0"
+    assert command(tiny_plan(runs=RUNS), everything, relay=True) == "dpcrowd reproduce --seed 0"
+    quick = tiny_plan(runs=QUICK_RUNS, quick=True)
+    assert command(quick, everything, relay=True) == "dpcrowd reproduce --quick --seed 0"
+    assert command(quick, set(), relay=True) == "dpcrowd reproduce relay --quick --seed 0"
+    some = replace(quick, runs=77)
+    assert command(some, {2, 1}, relay=False) == "dpcrowd reproduce 1 2 --quick --runs 77 --seed 0"
+    assert command(some, {2, 1}, relay=True) == "dpcrowd reproduce 1 2 relay --quick --runs 77 --seed 0"
 
 
 def test_the_command_has_paths_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +367,7 @@ def test_the_command_has_paths_as_they_were_given(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
     everything = {figure.number for figure in FIGURES}
     plan = tiny_plan(runs=RUNS, data_dir="../my data", tuning=("a.toml", "/home/someone/old tunings/b.toml"))
-    assert command(plan, everything) == (
+    assert command(plan, everything, relay=True) == (
         "dpcrowd reproduce --seed 0 --data-dir '../my data' --tuning a.toml --tuning ~/'old tunings/b.toml'"
     )
 
