@@ -31,7 +31,7 @@ _WIDTH, _HEIGHT = 3.7, 2.65  # of a panel, in inches
 _LEFT, _RIGHT, _TOP, _BELOW = 0.62, 0.12, 0.38, 0.45  # its margins, the left one at least
 _EDGE = 0.04  # between the longest label and the edge
 _LEGEND_LINE, _NOTE_LINE, _LEGEND_AIR = 0.17, 0.125, 0.12
-_LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "borderaxespad": 0.0}
+_LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "borderaxespad": 0.0, "handlelength": 3.2}
 _NOTES: dict[str, Any] = {
     "fontsize": 6.5,
     "title_fontsize": 6.5,
@@ -39,7 +39,7 @@ _NOTES: dict[str, Any] = {
     "borderpad": 0.2,
     "labelspacing": 0.2,
     "columnspacing": 0.8,
-    "handlelength": 1.8,
+    "handlelength": 2.6,
     "handletextpad": 0.4,
 }
 _DPI = 160  # of the PNG

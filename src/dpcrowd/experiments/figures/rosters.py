@@ -139,8 +139,8 @@ STYLES = _Styles(
         "predicted": Style("predicted, with the neighbours' information", "#222222", "x", "--"),
         "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),
         "relay": Style("Relay (ours)", "#aa0000", "P", width=2.2),
-        "relay-k3": Style("Relay, three hops per slot (ours)", "#aa0000", "d", "--"),
-        "relay-at-once": Style("everything at once (ours)", "#aa0000", "p", "-.", 1.2),
+        "relay-k3": Style("Relay, three hops per slot (ours)", "#e31a1c", "d", "--"),
+        "relay-at-once": Style("everything at once (ours)", "#7b2d8b", "p", "-.", 1.4),
     }
 )
 
