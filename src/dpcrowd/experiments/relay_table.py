@@ -66,7 +66,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Row:
-    """What one scheme reached in a cell.
+    """The results of one scheme in a cell.
 
     scheme    its name in the table
     form      "diagonal" or "matrix"

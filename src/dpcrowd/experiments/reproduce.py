@@ -51,23 +51,23 @@ def reproduce(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Regenerate the paper's evaluation in the folder `out`; results that are there already are used again.
+    """Reproduce the paper's evaluation in the folder `out`; results that it already holds are reused.
 
     figures   numbers or names, and "relay" for the table of relay beside DPCrowd; none: all of them and the table
-    runs      of every point; without: 50, or 3 if quick
-    tuning    parameter files from `dpcrowd tune`, one for each data set
+    runs      runs per point; without: 50, or 3 if quick
+    tuning    parameter files from `dpcrowd tune`, one per data set
     schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10
-    backend   local or dask; cluster: the address of a running one
-    progress  called with a `Tick` whenever a batch of runs is done
+    backend   local or dask; cluster: the address of a running Dask cluster
+    progress  called with a `Tick` whenever a batch of runs has ended
     """
-    began = time.monotonic()
+    start = time.monotonic()
     added = Additions(tuple(schemes), tuple(data), graph)
     names = tuple(str(figure) for figure in figures)
-    chosen = find_figures(names, added=bool(added))
+    selection = find_figures(names, added=bool(added))
     with_relay_table = not names or RELAY_TABLE in names
     workers = Backend(backend, jobs, cluster)
     plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning, added=added)
-    folder = _folder(Path(out))
+    folder = _prepare_folder(Path(out))
     store = Store(folder / "points")
     last = Tick("", 0, 0, 0.0, 0.0)
     from_disk: int | None = None
@@ -79,23 +79,23 @@ def reproduce(
         if progress is not None:
             progress(tick)
 
-    points = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in chosen}
+    points = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in selection}
     if with_relay_table:
         points["table of relay"] = relay_points(plan)
     results = run_points(plan, points, store, workers, on_tick)
     relay_table = make_relay_table(plan, results) if with_relay_table else None
-    drawn = []
-    for figure in chosen:
+    drawings = []
+    for figure in selection:
         write_tables(figure, plan, results, folder)
-        drawn.append(draw(figure, figure.panels(plan, results), folder))
-    judged = judge_all(plan, results, {figure.number for figure in chosen}, slot_cost=measure_slot_cost())
-    facts = Facts(seconds=time.monotonic() - began, runs=last.runs, runs_from_disk=from_disk or 0)
-    page, claims = write_report(folder, plan, drawn, judged, facts, relay_table)
+        drawings.append(draw(figure, figure.panels(plan, results), folder))
+    judged = judge_all(plan, results, {figure.number for figure in selection}, slot_cost=measure_slot_cost())
+    facts = Facts(seconds=time.monotonic() - start, runs=last.runs, runs_from_disk=from_disk or 0)
+    page, claims = write_report(folder, plan, drawings, judged, facts, relay_table)
     return Reproduction(page, claims, plan.missing)
 
 
-def _folder(path: Path) -> Path:
-    """The report's folder, made and tried before any work is done."""
+def _prepare_folder(path: Path) -> Path:
+    """Create the folder of the report and check that it can be written, before any work is done."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

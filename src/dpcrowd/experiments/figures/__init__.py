@@ -1,4 +1,4 @@
-"""The figures of the paper, and those that we add: what is simulated for them, what they show, and their tables."""
+"""The figures of the paper and those that we add: their simulations, their panels and their tables."""
 
 from __future__ import annotations
 

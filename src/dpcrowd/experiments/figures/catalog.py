@@ -1,6 +1,6 @@
-"""The nine figures, seven of the paper and two that we add, and one for other packages.
+"""The catalogue of figures: seven of the paper, two that we add, and one for schemes of other packages.
 
-Each says what it sweeps and how that is shown.
+Each entry defines its sweeps and the panels that show them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BUDGET = "privacy budget ε"
 
 
 def _time_sweeps(plan: RunPlan) -> list[Sweep]:
-    """All schemes with the parameters of the paper's table, slot by slot."""
+    """Return sweeps of all schemes with the parameters of the paper's table, slot by slot."""
 
     def point(data: str) -> Point:
         roster = single("fast", "dfast", "dpcrowd")
@@ -58,7 +58,7 @@ def _time_sweeps(plan: RunPlan) -> list[Sweep]:
 
 
 def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
-    """DPCrowd and DFAST in random networks of each density."""
+    """Return sweeps of DPCrowd and DFAST over the densities of random networks."""
     roster = single("dfast", "dpcrowd")
     return [
         Sweep(
@@ -75,7 +75,7 @@ def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float
 
 
 def _interval_sweeps(plan: RunPlan, *, with_adaptive: bool = True) -> list[Sweep]:
-    """DPCrowd that samples every I slots, and adaptive sampling, which takes no interval: one point for every I."""
+    """Return sweeps of DPCrowd over fixed intervals I; schemes without an interval have one point for every I."""
 
     def point(data: str, roster: tuple[SchemeEntry, ...]) -> Point:
         return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density)
@@ -88,7 +88,7 @@ def _interval_sweeps(plan: RunPlan, *, with_adaptive: bool = True) -> list[Sweep
 
 
 def _epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
-    """All schemes for one region at each budget."""
+    """Return sweeps of all schemes for one region over the budgets."""
     roster = single("fast", "dfast", "dpcrowd", flooded=True)
 
     def point(data: str, epsilon: float) -> Point:
@@ -98,7 +98,10 @@ def _epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
 
 
 def _region_sweeps(plan: RunPlan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
-    """All schemes for many regions under both ledgers at each (x, ε, w), and the matrix form at the default setting."""
+    """Return sweeps of all schemes for many regions over (x, ε, w) under both ledgers.
+
+    The matrix form of DPCrowd+ is added at the default setting; it is the last point of each sweep.
+    """
     settings = list(settings)
     default = plan.default_epsilon if symbol == "ε" else float(plan.default_window)
     matrix = (SchemeEntry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
@@ -143,18 +146,18 @@ def _region_epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
 
 
 def _partition_sweeps(plan: RunPlan) -> list[Sweep]:
-    """All schemes that fit the data at both ends of the other figures' budgets, and at one between in a full plan.
+    """Return sweeps of all schemes over the least, the largest and, in a full plan, a middle budget.
 
     Every user is at one server: shares sum to 1, elsewhere to about 26. Counts are binomial draws of the population; a
-    server sees 2% of it on average, and noise weighs 25 times more.
+    server sees 2% of it on average, so that noise weighs 25 times more than elsewhere.
     """
     between = () if plan.quick else (plan.epsilons[len(plan.epsilons) // 2],)
     budgets = (plan.epsilons[0], *between, plan.epsilons[-1])
 
     def point(data: str, epsilon: float) -> Point:
-        many = data in plan.multi
-        roster = regions() if many else single("fast", "dfast", "dpcrowd", flooded=True)
-        window = plan.default_window if many else None
+        many_regions = data in plan.multi
+        roster = regions() if many_regions else single("fast", "dfast", "dpcrowd", flooded=True)
+        window = plan.default_window if many_regions else None
         return Point(data, roster, epsilon=epsilon, density=plan.default_density, window=window, shares="partition")
 
     sets = (*plan.single, *plan.multi)
@@ -179,7 +182,7 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
     density, *intervals = sweeps
     ours = (RELAY.label, AT_ONCE.label)
     costs = {"latency_ms": ("dfast", "dpcrowd", *ours), "packets_per_slot": ("dfast", "dpcrowd", "central", *ours)}
-    name = METRIC_NAMES["frequency"]
+    frequency = METRIC_NAMES["frequency"]
     return [
         *(
             Panel(
@@ -192,9 +195,9 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
         ),
         *(
             Panel(
-                f"{sweep.name}: {name}",
+                f"{sweep.name}: {frequency}",
                 _INTERVAL,
-                name,
+                frequency,
                 tuple(
                     sweep.curve(results, label, "frequency")
                     for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample", *ours)
@@ -208,7 +211,7 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
 
 
 def _region_panels(x_label: str) -> Layout:
-    """A row per data set and metric, a column per ledger; notes say what a moving user pays."""
+    """Return a layout with a row per data set and metric and a column per ledger; notes say what moving users pay."""
 
     def layout(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
         rows = [(data, metric) for data in dict.fromkeys(sweep.data for sweep in sweeps) for metric in ERRORS]
@@ -229,32 +232,39 @@ def _region_panels(x_label: str) -> Layout:
 
 
 def _payment(sweep: Sweep, results: Results, label: str) -> str:
-    """What a moving user pays at the default x, and in brackets at any x, where that is more than ε; in any run."""
-    (default, _) = sweep.points[-1]  # of the matrix form
-    paid = {
+    """Return the note on what a moving user pays at most: at the default x and, in brackets, at any x.
+
+    It is empty where that is never more than ε.
+    """
+    (default, _) = sweep.points[-1]  # the point of the matrix form
+    payments = {
         x: max((p.epsilons()["moving"] for p in results[point][label].paid), default=0.0) / point.epsilon
         for x, point in sweep.of(label)
     }
-    if sweep.points[0][1].accounting != "per-region" or max(paid.values()) <= 1.0:
+    if sweep.points[0][1].accounting != "per-region" or max(payments.values()) <= 1.0:
         return ""
-    most = f"{max(paid.values()):.3g}×ε"
-    if default not in paid:
+    most = f"{max(payments.values()):.3g}×ε"
+    if default not in payments:
         return f"moving user pays at most: {most}"
-    usual = f"{paid[default]:.3g}×ε"
+    usual = f"{payments[default]:.3g}×ε"
     range_of_payments = usual + (f" ({most})" if most != usual else "")
     return f"moving user pays at {sweep.symbol} = {default:g} (at most): {range_of_payments}"
 
 
 def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
-    """The filter's own variance M has the neighbours' information; FAST's with the same samples is the printed form."""
-    shown = {
+    """Return panels of the measured error and of two predictions.
+
+    The variance M of DPCrowd's filter includes the neighbours' information; that of FAST with the same samples is the
+    printed form.
+    """
+    sources = {
         "measured": ("dpcrowd-fixed", "mse"),
         "predicted": ("dpcrowd-fixed", "claimed_mse"),
         "predicted-printed": ("fast-fixed", "claimed_mse"),
     }
 
     def curve(sweep: Sweep, name: str) -> Curve:
-        label, metric = shown[name]
+        label, metric = sources[name]
         scores = sweep.curve(results, label, metric)
         return Curve(name, scores.x, scores.points)
 
@@ -263,7 +273,7 @@ def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
             f"{sweep.name}: mean squared error",
             _INTERVAL,
             "mean squared error (people²)",
-            tuple(curve(sweep, name) for name in shown),
+            tuple(curve(sweep, name) for name in sources),
             log_x=True,
         )
         for sweep in sweeps
@@ -286,7 +296,7 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Error Convergence with Time",
         _time_sweeps,
         _time_panels,
-        "Mean over servers and runs in each slot, the start included. DFAST's servers agree up to rounding in every "
+        "Mean over servers and runs in each slot, including the start. DFAST's servers agree up to rounding in every "
         f"slot whose network is connected. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
@@ -296,7 +306,7 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Average Error vs. Network Density",
         lambda plan: _density_sweeps(plan, plan.single, plan.density_epsilons),
         error_panels("density ρ"),
-        "ρ = 2·links/(m(m−1)); the network is drawn anew each slot and leaves no server alone, but it need not be "
+        "ρ = 2·links/(m(m−1)); the network is drawn anew in each slot and isolates no server, but it need not be "
         f"connected: in a sparse slot flooding reaches only the servers of one part. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
@@ -318,7 +328,7 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Average Error vs. Privacy",
         _epsilon_sweeps,
         error_panels(_BUDGET),
-        "ε for all check-ins of a user at one server over the whole stream. DUniform and DSample are Uniform and "
+        "ε for all check-ins of a user at one server over the complete stream. DUniform and DSample are Uniform and "
         f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
@@ -326,7 +336,7 @@ FIGURES: tuple[Figure, ...] = (
         "communication",
         "Communication: latency, packets, frequency",
         "Fig. Communication Efficiency of DPCrowd",
-        # It needs no simulation of its own: these are sweeps of figures 2 and 3.
+        # These are sweeps of figures 2 and 3: no further simulation is needed.
         lambda plan: [*_density_sweeps(plan, ("linear",), (plan.default_epsilon,)), *_interval_sweeps(plan)],
         _communication_panels,
         "A packet is one message over one link. Latency: the last arrival in a slot, links of 50 to 150 ms; flooding "
@@ -361,7 +371,7 @@ FIGURES: tuple[Figure, ...] = (
         error_panels(_BUDGET),
         "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts "
         "at that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the "
-        f"whole network promises, not each server alone. {ABOUT_RELAY} {ABOUT_CENTRAL}",
+        f"network promises as a whole, not each server alone. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         9,
@@ -372,7 +382,7 @@ FIGURES: tuple[Figure, ...] = (
         lambda plan: _interval_sweeps(plan, with_adaptive=False),
         _analysis_panels,
         "DPCrowd with fixed sampling. Predicted: the filter's own variance, with the neighbours' information; as "
-        "printed: the recursion of the paper, which has the server's own information only. On Flu the model of the "
+        "printed: the recursion of the paper, which has only the server's own information. On Flu the model of the "
         "process is an assumption. Relay has no line here: the figure is about the recursion of DPCrowd's own filter.",
     ),
 )
@@ -382,14 +392,14 @@ ADDED = Figure(
     10,
     "plugins",
     "Schemes, data and networks of other packages",
-    "none: what was added to this report",
+    "none: these were added to this report",
     plugin_sweeps,
     plugin_panels,
-    "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
-    "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
-    f"and 'claimed by' it where it does not. {ABOUT_RELAY}",
+    "ε for all check-ins of a user at one server over the complete stream. A scheme of another package is named with "
+    "that package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's "
+    f"checks, and 'claimed by' it where it does not. {ABOUT_RELAY}",
 )
-"""Drawn only where schemes, data or a network of other packages are added."""
+"""Drawn only if schemes, data or a network of other packages are added."""
 
 
 def find_figures(names: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
@@ -402,5 +412,5 @@ def find_figures(names: tuple[str, ...], *, added: bool = False) -> tuple[Figure
     for name in names:
         if name not in by_name and name != RELAY_TABLE:
             raise unknown_name("figure", name, [*by_name, RELAY_TABLE])
-    chosen = {by_name[name].number for name in names if name in by_name}
-    return tuple(figure for figure in figures if not names or figure.number in chosen)
+    numbers = {by_name[name].number for name in names if name in by_name}
+    return tuple(figure for figure in figures if not names or figure.number in numbers)

@@ -1,7 +1,8 @@
-"""One point of a sweep: a few schemes under one setting, which all runs of a figure's x value share.
+"""One point of a sweep: a few schemes under one setting, simulated in many runs, for one x value of a figure.
 
-Two figures that need the same point get the same results: a point is its content. Its key also covers the data, the
-models and the code that computes, so that results on disk are never taken for those of another version.
+Points with equal content are equal, so that two figures that need the same point share its results. The key of a
+point also covers the data, the models and the code that computes: stored results are never taken for those of another
+version.
 """
 
 from __future__ import annotations

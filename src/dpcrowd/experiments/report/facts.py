@@ -1,4 +1,4 @@
-"""How the report was made: versions, seed, machine, run time, and the command that makes it again."""
+"""How the report was made: versions, seed, machine, run time, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def _installed(name: str) -> str:
 
 
 def _cores() -> int:
-    """That this process may use, where the system says so."""
+    """Return the number of cores that this process may use, or of the machine where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How the results came about.
+    """How the results were obtained.
 
-    seconds         from the start to the writing of the page
-    runs            of all points together
-    runs_from_disk  how many of them were there already
+    seconds         time from the start to the writing of the page
+    runs            number of runs of all points together
+    runs_from_disk  how many of them were on disk already
     """
 
     seconds: float
@@ -78,20 +78,22 @@ def command(plan: RunPlan, drawn: set[int], *, relay: bool) -> str:
     return " ".join([shlex.join(words), *paths])
 
 
-def _path(given: str) -> str:
-    """Quoted for a shell; whose home it was is nobody else's business, and a shell puts in the reader's own."""
-    path = PurePath(given)
+def _path(text: str) -> str:
+    """Quote a path for a shell; "~" replaces the home folder of whoever made the report, which is private."""
+    path = PurePath(text)
     if path.is_absolute() and path.is_relative_to(Path.home()):
         return f"~/{shlex.quote(path.relative_to(Path.home()).as_posix())}"
-    return shlex.quote(given)
+    return shlex.quote(text)
 
 
 def how_it_was_made(plan: RunPlan, facts: Facts) -> dict[str, str]:
-    """What the page says beside the command, by name."""
-    done = facts.runs - facts.runs_from_disk
-    runs = f"{plan.runs} of each point, {facts.runs} in all"
+    """Return the facts that the page lists below the command, by name."""
+    new_runs = facts.runs - facts.runs_from_disk
+    runs = f"{plan.runs} per point, {facts.runs} in total"
     if facts.runs_from_disk:
-        runs += f"; {facts.runs_from_disk} were on disk already and {done} done now, which is what the run time covers"
+        runs += (
+            f"; {facts.runs_from_disk} were on disk already, and {new_runs} were done now, which the run time covers"
+        )
     return {
         "Seed": str(plan.seed),
         "Runs": runs,

@@ -46,7 +46,7 @@ def page_template() -> Any:
 def write_report(
     folder: Path,
     plan: RunPlan,
-    drawn: list[Drawn],
+    drawings: list[Drawn],
     judged: Judged,
     facts: Facts,
     relay_table: RelayTable | None = None,
@@ -56,7 +56,7 @@ def write_report(
     Returns the path of the page and the content of claims.json. Without a `relay_table` the page has no section on
     relay, and there is no relay.json.
     """
-    numbers = {one.figure.number for one in drawn}
+    numbers = {drawing.figure.number for drawing in drawings}
     claims = claims_as_json(plan, numbers, judged)
     page = page_template().render(
         version=__version__,
@@ -67,7 +67,7 @@ def write_report(
         summary=summary(judged),
         corrections=CORRECTIONS,
         claims=claim_rows(plan, numbers, judged),
-        figures=shown_figures(drawn, folder, plan),
+        figures=shown_figures(drawings, folder, plan),
         relay=relay_table and [relay.error_table(relay_table), relay.cost_table(relay_table)],
         parameters=parameters.parameter_table(plan),
         shares=parameters.shares_note(plan),
@@ -79,7 +79,7 @@ def write_report(
         uses_defaults=any(name not in plan.tuned for name in plan.data),
         unused=sources.unused_tuning(plan),
         command=command(plan, numbers, relay=bool(relay_table)),
-        made=how_it_was_made(plan, facts),
+        facts=how_it_was_made(plan, facts),
     )
     _write_json(folder / CLAIMS, claims)
     if relay_table:

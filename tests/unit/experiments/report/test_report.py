@@ -284,7 +284,7 @@ def test_origin_of_parameters_is_told(drawn: Drawn) -> None:
     series = np.arange(40) ** 2
     plan = replace(PLAN, data={**PLAN.data, "flu": counts_from_array(series)})
     text = _Outline(_page(drawn, plan)).text
-    assert "whole series, all 40 slots that are reported here, future included: it is in-sample" in text
+    assert "complete series, all 40 slots that are reported here, including the future: it is in-sample" in text
     assert "those of the process that draws the data" in text
 
 
@@ -342,7 +342,7 @@ def test_how_it_was_made_is_told(drawn: Drawn) -> None:
     text = _Outline(_page(drawn)).text
     for told in (
         "dpcrowd reproduce 4 --runs 7 --seed 11",
-        "7 of each point, 196 in all; 30 were on disk already and 166 done now",
+        "7 per point, 196 in total; 30 were on disk already, and 166 were done now",
         "1 h 2 min",
         "2 cores, Any",
         "dpcrowd 9.9, numpy 2.0",
