@@ -71,7 +71,7 @@ def test_from_python(tmp_path: Path) -> None:
     ticks: list[Tick] = []
     done = dpcrowd.reproduce([3], out=tmp_path, jobs=1, progress=ticks.append)
     assert done.page.read_text(encoding="utf-8").startswith("<!")
-    assert ticks[-1].runs_done == ticks[-1].runs == 12
+    assert ticks[-1].runs_done == ticks[-1].runs == 15
 
 
 @pytest.mark.parametrize(
