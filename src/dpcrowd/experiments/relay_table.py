@@ -124,7 +124,7 @@ def summarise(record: RunRecords) -> dict[str, float]:
         "packets": float(np.mean(record.packets_per_slot)),
         "bytes": float(np.mean(record.bytes_per_slot)),
         "latency": float(np.mean(record.latency_ms)),
-        "paid": max((paid.epsilons()["moving"] for paid in record.paid), default=math.nan),
+        "paid": max((payment.epsilons()["moving"] for payment in record.paid), default=math.nan),
     }
 
 

@@ -49,7 +49,7 @@ class Store:
             for name in _NUMBERS:
                 columns[name] += getattr(record, name).tolist()
             for name in _PAID:
-                columns[name] += [getattr(paid, name) for paid in record.paid] or [None] * len(runs)
+                columns[name] += [getattr(payment, name) for payment in record.paid] or [None] * len(runs)
             columns["seconds"] += [record.seconds / len(runs)] * len(runs)
             columns["server_slots"] += [record.server_slots // len(runs)] * len(runs)
             for name in _BY_SLOT if by_slot else ():

@@ -54,16 +54,16 @@ class Facts:
     system: str = field(default_factory=lambda: f"{platform.system()}, {platform.machine()}")
 
 
-def command(plan: RunPlan, drawn: set[int], *, relay: bool) -> str:
+def command(plan: RunPlan, numbers: set[int], *, relay: bool) -> str:
     """Return what to type for the same results; the folder of the report is the reader's choice.
 
-    drawn  numbers of the figures
-    relay  whether the report has the table of relay
+    numbers  the figures of the report
+    relay    whether the report has the table of relay
     """
     words = ["dpcrowd", "reproduce"]
     figures = (*FIGURES, ADDED) if plan.added else FIGURES
-    if not relay or drawn != {figure.number for figure in figures}:
-        words += [*(str(number) for number in sorted(drawn)), *([RELAY_TABLE] if relay else [])]
+    if not relay or numbers != {figure.number for figure in figures}:
+        words += [*(str(number) for number in sorted(numbers)), *([RELAY_TABLE] if relay else [])]
     if plan.quick:
         words.append("--quick")
     if plan.runs != (QUICK_RUNS if plan.quick else RUNS):
