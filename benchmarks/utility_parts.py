@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpcrowd.experiments.points.point import scheme_of
+from dpcrowd.experiments.relay_table import VARIANTS, error_ratio, reference_of, summarise
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
@@ -27,7 +29,6 @@ from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import merge_records
 from dpcrowd.sim.simulate import batches
-from dpcrowd.sim.statistics import compare_paired
 
 __all__ = ["FULL", "PARTS", "QUICK", "Size"]
 
@@ -65,9 +66,7 @@ QUICK = Size({"linear": 2, "multi-linear": 2}, 60, 12, 20, (1.0,), (5, 10), (0.5
 
 def relays() -> dict[str, Scheme]:
     return {
-        "relay, K=1": Relay(),
-        "relay, K=3": Relay(hops_per_slot=3),
-        "everything at once": Relay(hops_per_slot="all"),
+        **{name: scheme_of(entry) for name, entry in VARIANTS.items()},
         "relay, reach 1": Relay(reach=1),
         "relay, reach 2": Relay(reach=2),
     }
@@ -82,31 +81,15 @@ def simulated(size: Size, schemes: Mapping[str, Scheme], data: str, **settings: 
     parts = [run_batch(config, runs) for runs in batches(config, range(config.runs), 1)]
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     return tuple(
-        {"scheme": entrant.label, "samples": entrant.samples, **figures(record), "records": record}
+        {"scheme": entrant.label, "samples": entrant.samples, **summarise(record), "records": record}
         for entrant, record in zip(config.entrants, merged, strict=True)
     )
 
 
-def figures(record: RunRecords) -> Row:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        nees = float(np.mean(record.mse) / np.mean(record.claimed_mse))
-    return {
-        "are": float(np.mean(record.are)),
-        "coverage": float(np.mean(record.coverage95)),
-        "nees": nees,
-        "frequency": float(np.mean(record.frequency)),
-        "packets": float(np.mean(record.packets_per_slot)),
-        "bytes": float(np.mean(record.bytes_per_slot)),
-        "latency": float(np.mean(record.latency_ms)),
-        "paid": max((paid.epsilons()["moving"] for paid in record.paid), default=float("nan")),
-    }
-
-
 def paired(first: Row, second: Row) -> list[float | None]:
     """[ratio, low, high] of the first's ARE to the second's."""
-    found = compare_paired(first["scheme"], second["scheme"], "are", first["records"].are, second["records"].are)
-    low, high = found.paired_ci95 or (None, None)
-    return [found.paired_ratio, low, high]
+    ratio = error_ratio(first["records"], second["records"])
+    return [float("nan"), None, None] if ratio is None else [ratio.value, ratio.low, ratio.high]
 
 
 def finished(rows: list[Row], reference: Row, name: str = "ratio", **more: Any) -> None:
@@ -143,7 +126,7 @@ def table(size: Size) -> Iterator[list[Row]]:
 def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
     if data.startswith("multi"):
         rows = list(simulated(size, {**named(WINDOW), **relays()}, data, window=size.window, **common))
-        reference = next(row for row in rows if row["scheme"] == "dpcrowd-plus")
+        reference = next(row for row in rows if row["scheme"] == reference_of(data))
         extra = {"dpcrowd-plus, ledger per region": DPCrowdPlus()}
         rows += simulated(size, extra, data, window=size.window, accounting="per-region", **common)
         if data == "multi-linear":
@@ -154,7 +137,7 @@ def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
         whole = slots_of(size, data)
         rows = list(simulated(size, {**named(FINITE), **relays()}, data, **common))
         rows += simulated(size, named(WINDOW), data, window=whole, **common)
-        reference = next(row for row in rows if row["scheme"] == "dpcrowd")
+        reference = next(row for row in rows if row["scheme"] == reference_of(data))
     at_once = next(row for row in rows if row["scheme"] == "everything at once")
     finished(rows, reference, data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
     finished(rows, at_once, "to_all")

@@ -8,6 +8,8 @@ from typing import Any
 
 from harness import Target
 
+from dpcrowd.experiments.relay_table import Ratio
+
 __all__ = ["draw", "targets", "write_report"]
 
 Row = dict[str, Any]
@@ -33,9 +35,7 @@ def _cells(rows: list[Row], *keys: str) -> list[tuple[Any, ...]]:
 
 
 def _ratio(value: list[Any] | None) -> str:
-    if value is None or value[0] is None:
-        return ""
-    return f"{value[0]:.3f}" + (f" ({value[1]:.3f}–{value[2]:.3f})" if value[1] is not None else "")
+    return "" if value is None or value[0] is None else str(Ratio(*value))
 
 
 def targets(results: Results) -> list[Target]:

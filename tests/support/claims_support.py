@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.experiments.claims.slot_cost import SlotCost, Timing
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Paid
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Mean = Callable[[Point, str, str], float]
 
 
-def made_up_plan(*data: str, runs: int = RUNS) -> Plan:
+def made_up_plan(*data: str, runs: int = RUNS) -> RunPlan:
     """A plan over few values, on data sets that hold nothing but what claims ask of them."""
     fractions = {"linear": 0.3, "flu": 0.4}
     regions = {"multi-linear": 6, "multi-flu": 51}
@@ -37,7 +37,7 @@ def made_up_plan(*data: str, runs: int = RUNS) -> Plan:
         )
         for name in data or ("linear", "flu", "multi-linear", "multi-flu")
     }
-    return Plan(
+    return RunPlan(
         data=cast(Any, sets),
         runs=runs,
         servers=20,

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpcrowd.experiments.figures import Curve, Values
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.sim.data import load
 
 
-def tiny_plan(**more: Any) -> Plan:
+def tiny_plan(**more: Any) -> RunPlan:
     """Linear and Multi-Linear of 60 slots on 8 servers."""
     settings: dict[str, Any] = {
         "data": {"linear": load("linear", slots=60), "multi-linear": load("multi-linear", slots=60)},
@@ -27,7 +27,7 @@ def tiny_plan(**more: Any) -> Plan:
         "default_window": 20,
         "matrix_runs": 2,
     }
-    return Plan(**{**settings, **more})
+    return RunPlan(**{**settings, **more})
 
 
 def curve_with(label: str, x: ArrayLike, mean: ArrayLike, half: ArrayLike, note: str = "") -> Curve:

@@ -194,7 +194,7 @@ def test_they_are_compared_with_the_paper_in_a_report(
     out = tmp_path_factory.mktemp("report")
     words = ["reproduce", "plugins", "--quick", "--runs", "2", "--jobs", "1", "--out", str(out)]
     words += ["--scheme", "lazy", "--data", "crowd_extras:market", "--graph", "star"]
-    monkeypatch.setattr("dpcrowd.experiments.points.plan.Plan.servers", 6)
+    monkeypatch.setattr("dpcrowd.experiments.points.plan.RunPlan.servers", 6)
     assert main(words) == 0
     assert "lazy" in (out / "figure10-plugins.svg").read_text(encoding="utf-8")
     page = (out / "index.html").read_text(encoding="utf-8")

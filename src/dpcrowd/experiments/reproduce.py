@@ -1,4 +1,4 @@
-"""`dpcrowd.reproduce`: simulate what is missing, draw the figures, judge the claims, write the report."""
+"""`dpcrowd.reproduce`: simulate the points that are missing, draw the figures, judge the claims, write the report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.experiments.claims import judge_all
 from dpcrowd.experiments.claims.slot_cost import measure_slot_cost
 from dpcrowd.experiments.draw import draw
-from dpcrowd.experiments.figures import find_figures
+from dpcrowd.experiments.figures import RELAY_TABLE, find_figures
 from dpcrowd.experiments.figures.tables import write_tables
 from dpcrowd.experiments.points.plan import Additions, make_plan
 from dpcrowd.experiments.points.run import Progress, Tick, run_points
 from dpcrowd.experiments.points.store import Store
+from dpcrowd.experiments.relay_table import make_relay_table, relay_points
 from dpcrowd.experiments.report import Facts, page_template, write_report
 from dpcrowd.sim.backends import Backend
 
@@ -26,7 +27,7 @@ __all__ = ["Reproduction", "reproduce"]
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """What was made: the page, the claims as in claims.json, and data sets that were not found."""
+    """The outcome of a reproduction: the page, the claims as in claims.json, and data sets that were not found."""
 
     page: Path
     claims: dict[str, Any]
@@ -50,21 +51,23 @@ def reproduce(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Regenerate the paper's evaluation in the folder `out`; results that are there already are used again.
+    """Reproduce the paper's evaluation in the folder `out`; results that it already holds are reused.
 
-    figures   numbers or names; none: all
-    runs      of every point; without: 50, or 3 if quick
-    tuning    parameter files from `dpcrowd tune`, one for each data set
+    figures   numbers or names, and "relay" for the table of relay beside DPCrowd; none: all of them and the table
+    runs      runs per point; without: 50, or 3 if quick
+    tuning    parameter files from `dpcrowd tune`, one per data set
     schemes, data, graph   of other packages, by name or `package:object`: compared with the paper's in figure 10
-    backend   local or dask; cluster: the address of a running one
-    progress  called with a `Tick` whenever a batch of runs is done
+    backend   local or dask; cluster: the address of a running Dask cluster
+    progress  called with a `Tick` whenever a batch of runs has ended
     """
-    began = time.monotonic()
+    start = time.monotonic()
     added = Additions(tuple(schemes), tuple(data), graph)
-    chosen = find_figures(tuple(str(figure) for figure in figures), added=bool(added))
+    names = tuple(str(figure) for figure in figures)
+    selection = find_figures(names, added=bool(added))
+    with_relay_table = not names or RELAY_TABLE in names
     workers = Backend(backend, jobs, cluster)
     plan = make_plan(runs=runs, quick=quick, seed=seed, data_dir=data_dir, tuning=tuning, added=added)
-    folder = _folder(Path(out))
+    folder = _prepare_folder(Path(out))
     store = Store(folder / "points")
     last = Tick("", 0, 0, 0.0, 0.0)
     from_disk: int | None = None
@@ -76,20 +79,23 @@ def reproduce(
         if progress is not None:
             progress(tick)
 
-    wanted = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in chosen}
-    results = run_points(plan, wanted, store, workers, on_tick)
-    drawn = []
-    for figure in chosen:
+    points = {f"figure {figure.number} ({figure.name})": figure.points(plan) for figure in selection}
+    if with_relay_table:
+        points["table of relay"] = relay_points(plan)
+    results = run_points(plan, points, store, workers, on_tick)
+    relay_table = make_relay_table(plan, results) if with_relay_table else None
+    drawings = []
+    for figure in selection:
         write_tables(figure, plan, results, folder)
-        drawn.append(draw(figure, figure.panels(plan, results), folder))
-    judged = judge_all(plan, results, {figure.number for figure in chosen}, slot_cost=measure_slot_cost())
-    facts = Facts(seconds=time.monotonic() - began, runs=last.runs, runs_from_disk=from_disk or 0)
-    page, claims = write_report(folder, plan, drawn, judged, facts)
+        drawings.append(draw(figure, figure.panels(plan, results), folder))
+    judged = judge_all(plan, results, {figure.number for figure in selection}, slot_cost=measure_slot_cost())
+    facts = Facts(seconds=time.monotonic() - start, runs=last.runs, runs_from_disk=from_disk or 0)
+    page, claims = write_report(folder, plan, drawings, judged, facts, relay_table)
     return Reproduction(page, claims, plan.missing)
 
 
-def _folder(path: Path) -> Path:
-    """The report's folder, made and tried before any work is done."""
+def _prepare_folder(path: Path) -> Path:
+    """Create the folder of the report and check that it can be written, before any work is done."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

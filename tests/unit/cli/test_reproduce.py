@@ -40,7 +40,8 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
     assert main(_words(tmp_path / "report")) == 0
     out, err = capsys.readouterr()
     names = {path.name for path in (tmp_path / "report").iterdir()}
-    assert {"index.html", "claims.json", "points"} <= names
+    assert {"index.html", "claims.json", "relay.json", "points"} <= names
+    assert "Relay beside DPCrowd" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     for number, name in ((1, "time"), (6, "window"), (8, "partition")):
         assert {f"figure{number}-{name}.{ending}" for ending in ("svg", "png", "parquet")} <= names
     claims = json.loads((tmp_path / "report" / "claims.json").read_text())
@@ -71,8 +72,10 @@ def test_from_python(tmp_path: Path) -> None:
     """Researchers call it from a notebook."""
     ticks: list[Tick] = []
     done = dpcrowd.reproduce([3], out=tmp_path, jobs=1, progress=ticks.append)
-    assert done.page.read_text(encoding="utf-8").startswith("<!")
-    assert ticks[-1].runs_done == ticks[-1].runs == 12
+    page = done.page.read_text(encoding="utf-8")
+    assert page.startswith("<!")
+    assert "Relay beside DPCrowd" not in page, "the table was not asked for"
+    assert ticks[-1].runs_done == ticks[-1].runs == 15
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every comparison that the paper states in words, judged on what was simulated: holds, does not hold, or undecided.
+"""Every comparison that the paper states in words, judged on simulations: holds, does not hold, or undecided.
 
 A claim is a row of `claims.toml`. `docs/claims.md` explains the rules and margins.
 """

@@ -1,36 +1,25 @@
-"""From questions to a verdict: the cases of a claim are gathered first; each then knows how many intervals all take."""
+"""The cases of a claim and its verdict.
+
+All cases are collected first, since each interval depends on how many intervals the complete claim takes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dpcrowd.experiments.claims import findings
 from dpcrowd.experiments.claims.claim import Outcome, Part, Verdict, combine
-from dpcrowd.experiments.claims.findings import (
-    Finding,
-    Points,
-    agrees,
-    at_most,
-    below,
-    below_everywhere,
-    falls,
-    flat,
-    grows,
-    negligible,
-    u_shaped,
-    varies,
-    within,
-    worst_of,
-)
+from dpcrowd.experiments.claims.findings import Finding, Points
 from dpcrowd.experiments.figures import Values
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 
-__all__ = ["Case", "Failures", "Reason", "decide", "decide_most", "noted"]
+__all__ = ["Case", "Failures", "Reason", "decide", "decide_most", "with_note"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question of a claim: `ask` takes the number of intervals of the whole claim, of which `intervals` are its."""
+    """One question of a claim, which takes `intervals` intervals; `ask` gets the number of intervals of the claim."""
 
     name: str
     intervals: int
@@ -39,7 +28,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Failures:
-    """What a reason is sought for: the names of the cases that fail, and how many intervals the claim takes."""
+    """What a reason has to explain: the names of the cases that fail, and how many intervals the claim takes."""
 
     cases: tuple[str, ...]
     tests: int
@@ -52,8 +41,8 @@ class Failures:
 Reason = Callable[[Failures], str]
 
 
-def noted(case: Case, note: str) -> Case:
-    """The same case with something to add to its numbers."""
+def with_note(case: Case, note: str) -> Case:
+    """Return the same case with a note after its numbers."""
 
     def ask(tests: int) -> Finding:
         finding = case.ask(tests)
@@ -65,91 +54,96 @@ def noted(case: Case, note: str) -> Case:
 # ----------------------------------------------------------------------------------------------- kinds of questions
 
 
-def under(name: str, first: Values, second: Values, factor: float = 1.0) -> Case:
-    """Is one value below another?"""
-    return Case(name, 1, lambda tests: below(first, second, tests, factor))
+def value_below(name: str, first: Values, second: Values, factor: float = 1.0) -> Case:
+    """Return the case that one value is below another."""
+    return Case(name, 1, lambda tests: findings.below(first, second, tests, factor))
 
 
-def equal(name: str, first: Values, second: Values) -> Case:
-    """Do two values agree?"""
-    return Case(name, 1, lambda tests: agrees(first, second, tests))
+def values_agree(name: str, first: Values, second: Values) -> Case:
+    """Return the case that two values agree."""
+    return Case(name, 1, lambda tests: findings.agrees(first, second, tests))
 
 
-def close(name: str, first: Values, second: Values, margin: float, unit: str) -> Case:
-    """Do two values differ by less than a margin?"""
-    return Case(name, 1, lambda tests: within(first, second, margin, unit, tests))
+def values_close(name: str, first: Values, second: Values, margin: float, unit: str) -> Case:
+    """Return the case that two values differ by less than a margin."""
+    return Case(name, 1, lambda tests: findings.within(first, second, margin, unit, tests))
 
 
-def lower(name: str, first: Points, second: Points, factor: float = 1.0) -> Case:
-    """Is one curve below another everywhere?"""
-    return Case(name, len(first), lambda tests: below_everywhere(first, second, tests, factor))
+def curve_below(name: str, first: Points, second: Points, factor: float = 1.0) -> Case:
+    """Return the case that one curve is below another at every point."""
+    return Case(name, len(first), lambda tests: findings.below_everywhere(first, second, tests, factor))
 
 
-def of_curve(test: str, name: str, points: Points) -> Case:
-    """Does it fall, grow, stay level, vary or have a valley?"""
+def curve_shape(test: str, name: str, points: Points) -> Case:
+    """Return the case that a curve falls, grows, stays level, varies or has a valley."""
     finding, intervals = OF_ONE_CURVE[test]
     return Case(name, intervals(len(points)), lambda tests: finding(points, tests))
 
 
-def zero(name: str, points: Points) -> Case:
-    """Is it zero up to rounding at every point? No interval: nothing is estimated."""
-    return _each(name, points, [negligible(values) for values in points], "Zero")
+def curve_zero(name: str, points: Points) -> Case:
+    """Return the case that a curve is zero up to rounding. It takes no interval, since nothing is estimated."""
+    return _all_points(name, points, [findings.negligible(values) for values in points], "It is zero")
 
 
-def capped(name: str, points: Points, limits: Sequence[float], what: str) -> Case:
-    """Does every run keep below a limit at every point? No interval: nothing is estimated."""
+def curve_within(name: str, points: Points, limits: Sequence[float], what: str) -> Case:
+    """Return the case that every run stays within a limit at every point. It takes no interval."""
     pairs = zip(points, limits, strict=True)
-    return _each(name, points, [at_most(values, limit, what) for values, limit in pairs], "So")
+    return _all_points(
+        name, points, [findings.at_most(values, limit, what) for values, limit in pairs], "It is within the limit"
+    )
 
 
-def _each(name: str, points: Points, findings: list[Finding], so: str) -> Case:
-    """The worst of findings that need no interval: one that fails, then the one with the largest value."""
+def _all_points(name: str, points: Points, answers: list[Finding], outcome_text: str) -> Case:
+    """Return the case that all answers hold; the worst one, or else the largest value, gives its numbers."""
 
     def ask(_: int) -> Finding:
         sizes = [float(abs(values.runs).max()) if values.runs.size else 0.0 for values in points]
-        worst = max(range(len(points)), key=lambda i: (findings[i].outcome != "holds", sizes[i]))
-        count = sum(finding.outcome == "holds" for finding in findings)
-        where = f"{so} at {count} of {len(points)} points; the largest is at {points[worst].at}: "
-        outcome = worst_of([finding.outcome for finding in findings])
-        numbers = ("" if len(points) == 1 else where) + findings[worst].numbers
-        return replace(findings[worst], outcome=outcome, numbers=numbers)
+        worst = max(range(len(points)), key=lambda i: (answers[i].outcome != "holds", sizes[i]))
+        count = sum(finding.outcome == "holds" for finding in answers)
+        where = f"{outcome_text} at {count} of {len(points)} points; the largest is at {points[worst].at}: "
+        outcome = findings.worst_of([finding.outcome for finding in answers])
+        numbers = ("" if len(points) == 1 else where) + answers[worst].numbers
+        return replace(answers[worst], outcome=outcome, numbers=numbers)
 
     return Case(name, 0, ask)
 
 
 def _steps(points: int) -> int:
-    """From end to end, and every step between."""
+    """Return the number of intervals from end to end and of every step between."""
     return points if points > 2 else max(points - 1, 1)
 
 
 def _pairs(points: int) -> int:
-    """Any two of them: every pair may be the one that decides."""
+    """Return the number of pairs, any of which may decide."""
     return points * (points - 1) // 2
 
 
 OF_ONE_CURVE: dict[str, tuple[Callable[[Points, int], Finding], Callable[[int], int]]] = {
-    "falls": (falls, _steps),
-    "grows": (grows, _steps),
-    "level": (flat, _pairs),
-    "varies": (varies, _pairs),
-    "valley": (u_shaped, lambda points: max(2 * (points - 2), 0)),
+    "falls": (findings.falls, _steps),
+    "grows": (findings.grows, _steps),
+    "level": (findings.flat, _pairs),
+    "varies": (findings.varies, _pairs),
+    "valley": (findings.u_shaped, lambda points: max(2 * (points - 2), 0)),
 }
-"""Tests of one curve, and how many intervals each takes for so many points."""
+"""Tests of one curve, and how many intervals each takes for a number of points."""
 
 
 # ------------------------------------------------------------------------------------------------------- the verdict
 
 
 def decide(cases: Sequence[Case], reason: Reason | str = "", undecided: str = "") -> Verdict:
-    """Ask all cases; `reason` is sought where a case fails, `undecided` stands where none does."""
-    parts, findings, tests = _ask(cases)
+    """Return the verdict on all cases; `reason` explains cases that fail, `undecided` a verdict without any."""
+    parts, answers, tests = _ask(cases)
     verdict = combine(parts)
-    return replace(verdict, reason=_why(verdict.outcome, parts, findings, tests, reason, undecided))
+    return replace(verdict, reason=_why(verdict.outcome, parts, answers, tests, reason, undecided))
 
 
 def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
-    """For claims about most cases: holds if it does in more than half of them, fails if it fails in half of them."""
-    parts, findings, tests = _ask(cases)
+    """Return the verdict of a claim about most cases.
+
+    It holds if more than half of the cases hold, and fails if at least half of them fail.
+    """
+    parts, answers, tests = _ask(cases)
     better = sum(part.outcome == "holds" for part in parts)
     worse = sum(part.outcome == "does not hold" for part in parts)
     outcome: Outcome = "undecided"
@@ -157,17 +151,18 @@ def decide_most(cases: Sequence[Case], reason: Reason | str = "") -> Verdict:
         outcome = "holds"
     elif parts and worse >= len(parts) / 2:
         outcome = "does not hold"
-    counted = (
-        f"So in {better} of {len(parts)} cases, the opposite in {worse}, undecided in {len(parts) - better - worse}."
+    numbers = (
+        f"It holds in {better} of {len(parts)} cases, fails in {worse}, and is undecided in "
+        f"{len(parts) - better - worse}."
     )
-    all_cases = Part("count of the cases below", outcome, counted, parts[0].confidence if parts else "")
-    return Verdict(outcome, (all_cases, *parts), _why(outcome, parts, findings, tests, reason))
+    all_cases = Part("count of the cases below", outcome, numbers, parts[0].confidence if parts else "")
+    return Verdict(outcome, (all_cases, *parts), _why(outcome, parts, answers, tests, reason))
 
 
 def _why(
     outcome: Outcome,
     parts: Sequence[Part],
-    findings: Sequence[Finding],
+    answers: Sequence[Finding],
     tests: int,
     reason: Reason | str,
     undecided: str = "",
@@ -178,15 +173,15 @@ def _why(
         cases = tuple(part.case for part in parts if part.outcome == "does not hold")
         text = reason if isinstance(reason, str) else reason(Failures(cases, tests))
         return text or "The recorded numbers point to no reason."
-    unclear = [finding for finding in findings if finding.outcome == "undecided"]
+    unclear = [finding for finding in answers if finding.outcome == "undecided"]
     causes = dict.fromkeys(finding.cause for finding in unclear if finding.cause)
     if any(not finding.cause for finding in unclear):
-        causes["The intervals of the undecided cases are too wide to tell; more runs make them narrower."] = None
+        causes["The intervals of the undecided cases are too wide to decide; more runs make them narrower."] = None
     return " ".join(text for text in (undecided, *causes) if text)
 
 
 def _ask(cases: Sequence[Case]) -> tuple[list[Part], list[Finding], int]:
     tests = max(1, sum(case.intervals for case in cases))
-    findings = [case.ask(tests) for case in cases]
-    pairs = zip(cases, findings, strict=True)
-    return [Part(case.name, f.outcome, f.numbers, f.confidence) for case, f in pairs], findings, tests
+    answers = [case.ask(tests) for case in cases]
+    pairs = zip(cases, answers, strict=True)
+    return [Part(case.name, f.outcome, f.numbers, f.confidence) for case, f in pairs], answers, tests

@@ -1,7 +1,7 @@
-"""A claim of the paper, as a row of data, and what a judgement of it says. The rows are in `claims.toml`.
+"""A claim of the paper as a row of data, and the verdict on it. The rows are in `claims.toml`.
 
-A row has a name, the statement in one sentence, the place in the paper, the figure whose results decide it, the
-comparisons that it makes, and the rule by which they are judged, where that needs saying. To add a claim, add a row.
+A row has a name, the statement in one sentence, the place in the paper, the figure whose results decide it, its
+comparisons, and the rule by which they are judged, where that is not obvious. To add a claim, add a row.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OverTime = Literal["spans", "settling slot", "level"]
 class Part:
     """One case of a claim.
 
-    case        what was compared, where: "Linear, ε=0.1"
+    case        what was compared, and where: "Linear, ε=0.1"
     numbers     one sentence with the figures behind the outcome
-    confidence  how sure: "95% over 50 paired runs"
+    confidence  how certain it is: "95% over 50 paired runs"
     """
 
     case: str
@@ -50,12 +50,12 @@ class Verdict:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values for claims.json."""
+        """Return the content for claims.json as plain values."""
         return {"outcome": self.outcome, "reason": self.reason, "parts": [asdict(part) for part in self.parts]}
 
 
 def combine(parts: Sequence[Part], reason: str = "") -> Verdict:
-    """Holds if every part does, fails if one fails, and is undecided otherwise (also without any part)."""
+    """Return a verdict that holds if every part does, fails if one fails, and is undecided otherwise."""
     outcomes = {part.outcome for part in parts}
     outcome: Outcome = "undecided"
     if "does not hold" in outcomes:
@@ -72,10 +72,10 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of       the schemes that are judged
     than     the schemes that each of them is compared with
     times    how many times the value of `than` the value of `of` must stay below
-    view     what is made of the values first (see `evidence`)
+    view     which view of the values is compared (see `evidence`)
     on       the only data set, or the "strong" or "weak" privacy, of the sweeps that are asked
     between  compare each scheme with itself between two data sets, or between "weak" and "strong" privacy
-    case     how the case is called; `questions` says what may stand in braces
+    case     the name of the case; `questions` lists the words that may stand in braces
     """
 
     test: _OfTwo | _OfOne
@@ -93,15 +93,15 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A comparison that the paper states in words.
 
     section, quote   where the paper says it, and its words
-    rule             how it is judged, where that needs saying
+    rule             how it is judged, where that is not obvious
     figures          the figures that have the points; the sweeps of the first are compared
-    instead          other figures, each of which has all the points, too
+    instead          other figures, each of which has all the points as well
     data             data sets without which nothing of it can be judged
-    most             whether it speaks of most cases, not of all
-    reasons          names of likely reasons (see `reasons.REASONS`); the first that the results bear out is given
-    undecided        name of the reason that is given where no case fails but some are undecided
-    both_ledgers     whether it is judged under both ledgers, and
-    ledger           under which this one is: for claims on many regions
+    most             whether it is about most cases, not about all
+    reasons          names of likely reasons (see `reasons.REASONS`); the first that the results support is given
+    undecided        name of the reason that is given if no case fails but some are undecided
+    both_ledgers     whether a claim on many regions is judged under both ledgers
+    ledger           the ledger under which this one is judged
     by_construction  whether it follows from how the simulator is built: only a fault of the code could refute it
     """
 
@@ -133,17 +133,17 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def speaks_of(self) -> tuple[str, ...]:
-        """The data sets without which it cannot hold; what a slot costs is said of none in particular."""
+        """The data sets without which it cannot hold; the cost of a slot concerns none in particular."""
         return self.data or (() if self.timed else MULTI if self.ledger else SINGLE)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values for claims.json."""
+        """Return the content for claims.json as plain values."""
         keys = ("name", "statement", "place", "rule", "ledger", "figures", "by_construction")
         return {key: list(self.figures) if key == "figures" else getattr(self, key) for key in keys}
 
 
 class _Section(msgspec.Struct, forbid_unknown_fields=True):
-    """Claims of one part of the paper; what is said of the section holds for its claims that do not say it."""
+    """Claims of one part of the paper; the keys of the section are the defaults of its claims."""
 
     place: str
     claim: list[Claim]
@@ -151,7 +151,7 @@ class _Section(msgspec.Struct, forbid_unknown_fields=True):
     both_ledgers: bool = False
 
     def claims(self) -> list[Claim]:
-        """Each claim of the section, once for each ledger under which it is judged."""
+        """Return the claims of the section, once for each ledger under which they are judged."""
         return [claim for row in self.claim for claim in self._complete(row)]
 
     def _complete(self, row: Claim) -> list[Claim]:
@@ -173,4 +173,4 @@ CLAIMS: tuple[Claim, ...] = tuple(claim for section in _PAPER.section for claim 
 """Every comparison that the paper states in words, in the order of the paper."""
 
 REASON_TEXTS: dict[str, str] = _PAPER.reason
-"""Likely reasons that no number is needed for, by name."""
+"""Likely reasons that need no number, by name."""

@@ -1,4 +1,4 @@
-"""What a claim is judged on: the sweeps of its figure, the results of their points, and views of them."""
+"""The evidence for a claim: the sweeps of its figure, the results of their points, and views of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcrowd.experiments.claims.claim import Claim
 from dpcrowd.experiments.claims.findings import Points
 from dpcrowd.experiments.claims.slot_cost import SlotCost
 from dpcrowd.experiments.figures import FIGURES, Sweep, Values
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.run import Results
 
 __all__ = ["Evidence", "settling_slot"]
@@ -24,10 +24,10 @@ _SETTLED = 1.25
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that bears on one claim."""
+    """Everything that one claim is judged on."""
 
     claim: Claim
-    plan: Plan
+    plan: RunPlan
     results: Results
     slot_cost: SlotCost | None = None
 
@@ -37,7 +37,7 @@ class Evidence:
         return self.sweeps_of(self.claim.figures[0])
 
     def sweeps_of(self, number: int) -> list[Sweep]:
-        """The same of any figure."""
+        """Return the sweeps of any figure, on the data sets and under the ledger of the claim."""
         (figure,) = (figure for figure in FIGURES if figure.number == number)
         return [
             sweep
@@ -47,23 +47,23 @@ class Evidence:
         ]
 
     def by_budget(self, data: str) -> tuple[Sweep, Sweep]:
-        """The sweeps of a data set at the weakest and at the strongest privacy."""
+        """Return the sweeps of a data set at the weakest and at the strongest privacy."""
         sweeps = sorted((s for s in self.sweeps if s.data == data), key=lambda sweep: sweep.points[0][1].epsilon)
         return sweeps[-1], sweeps[0]
 
     def points(self, sweep: Sweep, label: str, metric: str, view: str = "") -> Points:
-        """What a scheme scored along a sweep, seen in some way."""
+        """Return the values of a scheme along a sweep, or a view of them."""
         if view in OVER_TIME:
             by_slot = np.stack([slot.runs for slot in sweep.over_time(self.results, label, metric).points], axis=1)
             return OVER_TIME[view](sweep.curve(self.results, label, metric).points[0].name, by_slot)
         curve = sweep.curve(self.results, label, metric)
         if view == "below full density":
-            # At ρ=1 every server hears every other, and all agree whatever the scheme.
+            # At ρ=1 every server receives from every other, and all agree whatever the scheme.
             return [values for x, values in zip(curve.x, curve.points, strict=True) if x < 1]
         return ALONG_X[view](curve.points)
 
     def lead(self, sweep: Sweep, label: str, rivals: Sequence[str], metric: str) -> Points:
-        """What a scheme scored over the lowest that any rival scored in the same run."""
+        """Return the values of a scheme divided by the lowest value of any rival in the same run."""
         others = [self.points(sweep, rival, metric) for rival in rivals]
         lowest = [np.min([points[i].runs for points in others], axis=0) for i in range(len(others[0]))]
         mine = self.points(sweep, label, metric)
@@ -84,7 +84,7 @@ ALONG_X: dict[str, Callable[[Points], Points]] = {
 
 
 def settling_slot(by_slot: PerRunAndSlot) -> PerRun:
-    """First slot of each run from which 10 slots on average have an error of at most 1.25 times its level.
+    """Return the first slot of each run from which 10 slots on average have an error of at most 1.25 times its level.
 
     The level is the mean over the last quarter of the stream; NaN for a run that diverged.
     """
@@ -112,4 +112,4 @@ OVER_TIME: dict[str, Callable[[str, PerRunAndSlot], Points]] = {
     "settling slot": lambda name, by_slot: [Values(name, settling_slot(by_slot))],
     "level": lambda name, by_slot: [Values(name, _level(by_slot))],
 }
-"""Views of what was scored in each slot."""
+"""Views of the values in each slot."""

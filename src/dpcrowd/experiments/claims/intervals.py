@@ -1,8 +1,8 @@
-"""Intervals over runs for ratios and differences, at a level that many tests of one claim share.
+"""Intervals over runs for ratios and differences, at a level that all tests of one claim share.
 
 Errors are compared as ratios, run by run: the logarithm of a ratio has about the same spread in a run with large counts
-as in one with small ones, which a difference has not. With k intervals in a claim each gets the level 1 - 0.05/k
-(Bonferroni), so that all of them together have 95%.
+as in one with small counts, which a difference does not have. With k intervals in a claim each gets the level
+1 - 0.05/k (Bonferroni), so that all of them together have 95%.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpcrowd.sim.statistics import half_width
 __all__ = ["Gap", "Interval", "compare", "difference", "number", "ratio", "ratio_by_run"]
 
 MISTAKES = 0.05
-_ROUNDING = 1e-12  # of the larger value: what is closer than this differs by rounding only
+_ROUNDING = 1e-12  # relative to the larger value; values that are closer differ only by rounding
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class Interval:
 
 
 def difference(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
-    """Of the means of two paired sets of runs, a - b; None without two runs to pair."""
+    """Return the difference of the means of two paired sets of runs, a - b; None without two runs to pair."""
     if a.shape != b.shape or a.size < 2:
         return None
-    apart = a - b
-    apart[np.abs(apart) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
-    mean, half = float(apart.mean()), half_width(apart, MISTAKES / tests)
+    gaps = a - b
+    gaps[np.abs(gaps) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
+    mean, half = float(gaps.mean()), half_width(gaps, MISTAKES / tests)
     return Interval(mean, mean - half, mean + half)
 
 
 def ratio_by_run(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
-    """The geometric mean of a/b over paired runs; None without two runs to pair, or where a value is not above 0."""
+    """Return the geometric mean of a/b over paired runs; None without two runs, or where a value is not above 0."""
     if a.shape != b.shape or a.size < 2 or not ((a > 0).all() and (b > 0).all()):
         return None
     logs = np.log(a / b)
@@ -67,17 +67,17 @@ class Gap:
 
     @property
     def below(self) -> bool:
-        """Shown."""
+        """Whether it is shown that the value is below the bound."""
         return self.interval.high < self.bound
 
     @property
     def above(self) -> bool:
-        """The opposite is shown."""
+        """Whether it is shown that the value is above the bound."""
         return self.interval.low > self.bound
 
     @property
     def equal(self) -> bool:
-        """The same in every run."""
+        """Whether the value is the bound in every run."""
         return self.interval.low == self.interval.high == self.bound
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Gap:
 
 
 def compare(a: PerRun, b: PerRun, tests: int = 1, factor: float = 1.0) -> Gap | None:
-    """Of `factor` times a with b, paired by run; None without two runs to pair."""
+    """Compare `factor` times a with b, paired by run; None without two runs to pair."""
     quotient = ratio_by_run(a, b, tests)
     if quotient is not None:
         return Gap(quotient, 1.0 / factor, True, math.log(quotient.value * factor))
@@ -99,7 +99,7 @@ def compare(a: PerRun, b: PerRun, tests: int = 1, factor: float = 1.0) -> Gap | 
 
 
 def ratio(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
-    """Of the means, mean(a)/mean(b), by the delta method: the spread of a - ratio·b over mean(b)."""
+    """Return the ratio of the means, mean(a)/mean(b), by the delta method: the spread of a - ratio·b over mean(b)."""
     if a.shape != b.shape or a.size < 2:
         return None
     base = float(b.mean())
@@ -112,7 +112,7 @@ def ratio(a: PerRun, b: PerRun, tests: int = 1) -> Interval | None:
 
 
 def number(value: float) -> str:
-    """For reading: three digits, large numbers without an exponent."""
+    """Return a number for readers: three digits, large numbers without an exponent."""
     if math.isfinite(value) and 1000 <= abs(value) < 1e7:
         return f"{value:,.0f}".replace("-", "−")
     return f"{value:.3g}".replace("-", "−")

@@ -1,4 +1,4 @@
-"""Judges the claims: asks the questions of each row, and says why a claim fails or was not judged."""
+"""Judge the claims: ask the questions of each row, and explain why a claim fails or was not judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcrowd.experiments.claims.questions import cases_of
 from dpcrowd.experiments.claims.reasons import REASONS
 from dpcrowd.experiments.claims.slot_cost import SlotCost
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.result import SimulationResult
@@ -21,18 +21,18 @@ __all__ = ["judge", "judge_all", "why_not_judged"]
 
 
 def judge_all(
-    plan: Plan, results: Results, figures_run: Collection[int], *, slot_cost: SlotCost | None = None
+    plan: RunPlan, results: Results, figures_run: Collection[int], *, slot_cost: SlotCost | None = None
 ) -> list[tuple[Claim, Verdict | None]]:
-    """Every claim with its verdict; None where it cannot be judged (`why_not_judged` says why)."""
-    remembered = _Remembered(results)
+    """Return every claim with its verdict; None where it cannot be judged (`why_not_judged` says why)."""
+    cached = _CachedResults(results)
     return [
-        (claim, None if why_not_judged(claim, plan, figures_run) else judge(claim, plan, remembered, slot_cost))
+        (claim, None if why_not_judged(claim, plan, figures_run) else judge(claim, plan, cached, slot_cost))
         for claim in CLAIMS
     ]
 
 
-class _Remembered(Results):
-    """Results by point: many claims ask for the same ones, and their key on disk takes a while to work out."""
+class _CachedResults(Results):
+    """Results by point: many claims ask for the same point, and computing its key takes a while."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -44,22 +44,22 @@ class _Remembered(Results):
         return self._by_point[point]
 
 
-def why_not_judged(claim: Claim, plan: Plan, figures_run: Collection[int]) -> str:
-    """What a claim lacks: figures that were not run, or data sets that are not there; empty if nothing."""
+def why_not_judged(claim: Claim, plan: RunPlan, figures_run: Collection[int]) -> str:
+    """Return what a claim lacks: figures that were not run, or data sets that were not found; empty if nothing."""
     figures = [str(figure) for figure in claim.figures if figure not in figures_run]
     if figures and not set(claim.instead) & set(figures_run):
         others = f" (or {' or '.join(str(figure) for figure in claim.instead)})" if claim.instead else ""
         needed = f"needs figure{'s' * (len(figures) > 1)} {' and '.join(figures)}{others}"
         return f"{needed}, which {_were(figures)} not run."
-    # A claim on several sets is judged on those that are there, but on one at least.
+    # A claim on several sets is judged on those that were found, if there is at least one.
     missing = _missing(claim, plan)
     if missing and (claim.data or len(missing) == len(claim.speaks_of)):
         return f"needs {' and '.join(missing)}, which {_were(missing)} not found."
     return ""
 
 
-def judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None = None) -> Verdict:
-    """The verdict on a claim. Without a data set that it speaks of it can fail, but it cannot hold."""
+def judge(claim: Claim, plan: RunPlan, results: Results, slot_cost: SlotCost | None = None) -> Verdict:
+    """Return the verdict on a claim. Without one of its data sets it can fail, but it cannot hold."""
     evidence = Evidence(claim, plan, results, slot_cost)
 
     def reason(failures: Failures) -> str:
@@ -79,11 +79,11 @@ def judge(claim: Claim, plan: Plan, results: Results, slot_cost: SlotCost | None
     if verdict.outcome == "does not hold":
         return replace(verdict, parts=parts)
     it = "them" if len(missing) > 1 else "it"
-    lacking = f"{' and '.join(missing)} {_were(missing)} not found, and the claim speaks of {it}, too."
+    lacking = f"{' and '.join(missing)} {_were(missing)} not found, and the claim is about {it}, too."
     return Verdict("undecided", parts, f"{lacking} {verdict.reason}".strip())
 
 
-def _missing(claim: Claim, plan: Plan) -> list[str]:
+def _missing(claim: Claim, plan: RunPlan) -> list[str]:
     return [DATA_NAMES[data] for data in claim.speaks_of if data not in plan.data]
 
 

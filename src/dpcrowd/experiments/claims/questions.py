@@ -1,4 +1,4 @@
-"""From the comparisons of a row to the cases that are judged: one for each sweep, scheme, rival and metric."""
+"""The questions of a claim: one case for each sweep, scheme, rival and metric of its comparisons."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dpcrowd.experiments.claims import cases
-from dpcrowd.experiments.claims.cases import Case, noted
+from dpcrowd.experiments.claims.cases import Case, with_note
 from dpcrowd.experiments.claims.claim import Comparison, Outcome
 from dpcrowd.experiments.claims.evidence import Evidence
 from dpcrowd.experiments.claims.findings import Finding, Points, cannot_tell
 from dpcrowd.experiments.claims.intervals import number
-from dpcrowd.experiments.claims.reasons import at_once, overpaid
+from dpcrowd.experiments.claims.reasons import convergence_note, payment_note
 from dpcrowd.experiments.claims.slot_cost import LIMIT_MS, SlotCost, Timing
 from dpcrowd.experiments.figures import Sweep
 from dpcrowd.experiments.figures.figure import DATA_NAMES, METRIC_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.random_graph import LATENCY_MS
@@ -27,7 +27,7 @@ _SAME_SPEED = 5.0  # slots: "the same convergence speed"
 
 
 def cases_of(evidence: Evidence) -> list[Case]:
-    """All cases of a claim: sweep by sweep, or question by question for claims on many regions."""
+    """Return all cases of a claim: sweep by sweep, or question by question for claims on many regions."""
     if evidence.claim.timed:
         return list(_timing_cases(evidence))
     questions = [
@@ -47,7 +47,7 @@ def cases_of(evidence: Evidence) -> list[Case]:
 
 
 def _places(evidence: Evidence, comparison: Comparison) -> list[tuple[Sweep, Sweep]]:
-    """The sweeps that are compared: two where a scheme is compared with itself, otherwise each with itself."""
+    """Return the pairs of sweeps to compare: two sweeps for one scheme in two places, otherwise each with itself."""
     sweeps = [sweep for sweep in evidence.sweeps if set(comparison.of) <= set(sweep.labels)]
     sets = dict.fromkeys(sweep.data for sweep in sweeps)
     if comparison.between == ("weak", "strong"):
@@ -75,35 +75,35 @@ class _Question:
     other: Sweep
 
     def cases(self) -> list[Case]:
-        """One case, or one for each x where values are compared one by one."""
+        """Return one case, or one per x where values are compared one by one."""
         first, second = self._sides()
         factor, names = 1.0 / self.comparison.times, [self._name(values.at) for values in first]
         pairs = list(zip(names, first, second, strict=False))
         match self.comparison.test:
             case "below":
-                result = [cases.lower(names[0], first, second, factor)]
+                result = [cases.curve_below(names[0], first, second, factor)]
             case "smaller":
-                result = [cases.under(name, a, b, factor) for name, a, b in pairs]
+                result = [cases.value_below(name, a, b, factor) for name, a, b in pairs]
             case "predicted by":
-                result = [cases.equal(name, a, b) for name, a, b in pairs]
+                result = [cases.values_agree(name, a, b) for name, a, b in pairs]
             case "as fast":
-                result = [cases.close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
+                result = [cases.values_close(name, a, b, _SAME_SPEED, "slots") for name, a, b in pairs]
             case "within its limit":
                 limits, what = _limits(self.evidence.plan, self.sweep, self.metric)
-                result = [cases.capped(names[0], first, limits[: len(first)], what)]
+                result = [cases.curve_within(names[0], first, limits[: len(first)], what)]
             case "zero":
-                result = [cases.zero(names[0], first)]
+                result = [cases.curve_zero(names[0], first)]
             case test:
-                result = [cases.of_curve(test, names[0], first)]
+                result = [cases.curve_shape(test, names[0], first)]
         if self.comparison.view == "settling slot":
-            note = at_once(first, second)
+            note = convergence_note(first, second)
         else:
             labels = [label for label in (self.of, self.than) if label]
-            note = overpaid(self.evidence.results, self.sweep, labels)
-        return [noted(case, note) for case in result]
+            note = payment_note(self.evidence.results, self.sweep, labels)
+        return [with_note(case, note) for case in result]
 
     def _sides(self) -> tuple[Points, Points]:
-        """What is compared: one scheme in two places, measured and predicted error, or two schemes."""
+        """Return the two sides: one scheme in two places, measured and predicted error, or two schemes."""
         if self.sweep is not self.other:
             return self._side(self.sweep), self._side(self.other)
         view = self.comparison.view
@@ -114,7 +114,7 @@ class _Question:
         return first, self.evidence.points(self.sweep, self.than, self.metric, view) if self.than else ()
 
     def _side(self, sweep: Sweep) -> Points:
-        """What the scheme scored in one of two places, under the name of the place."""
+        """Return the values of the scheme in one of two places, under the name of the place."""
         place = DATA_NAMES[sweep.data] if self.sweep.data != self.other.data else f"at {sweep.setting}"
         if self.comparison.view != "lead":
             points = self.evidence.points(sweep, self.of, self.metric, self.comparison.view)
@@ -123,7 +123,7 @@ class _Question:
         return [replace(v, name=f"on {place}") for v in self.evidence.lead(sweep, self.of, rivals, self.metric)]
 
     def _name(self, at: str) -> str:
-        """The name of a case at some x: what stands in braces in the row is one of these words."""
+        """Return the name of a case at some x; the words in braces in the row are these."""
         words = {
             "data": DATA_NAMES[self.sweep.data],
             "sweep": self.sweep.name,
@@ -140,22 +140,28 @@ class _Question:
         return self.comparison.case.format(**words)
 
     def _growth(self) -> dict[str, str]:
-        """By how much links and packets grow from the sparsest to the densest network."""
+        """Return by how much links and packets grow from the sparsest to the densest network."""
         mine, other = (self.evidence.points(self.sweep, label, self.metric) for label in (self.of, self.than))
-        grown = [number(points[-1].mean / max(points[0].mean, 1e-12)) for points in (mine, other)]
+        growth = [number(points[-1].mean / max(points[0].mean, 1e-12)) for points in (mine, other)]
         links = number(self.sweep.points[-1][0] / self.sweep.points[0][0])
-        return {"start": mine[0].at, "end": mine[-1].at, "links": links, "of_growth": grown[0], "than_growth": grown[1]}
+        return {
+            "start": mine[0].at,
+            "end": mine[-1].at,
+            "links": links,
+            "of_growth": growth[0],
+            "than_growth": growth[1],
+        }
 
 
-def _limits(plan: Plan, sweep: Sweep, metric: str) -> tuple[list[float], str]:
-    """What no run may exceed at each point, and what that is."""
+def _limits(plan: RunPlan, sweep: Sweep, metric: str) -> tuple[list[float], str]:
+    """Return the limit of every run at each point, and the words that name it."""
     links = plan.servers * (plan.servers - 1)
     points = [point for _, point in sweep.points]
     match metric:
         case "latency_ms":
             return [LATENCY_MS[1] for _ in points], "the slowest possible link takes"
         case "packets_per_slot":
-            return [point.density * links for point in points], "directed links:"
+            return [point.density * links for point in points], "the number of directed links is"
         case _:
             return [plan.data[sweep.data].tuning.sample_fraction for _ in points], "T_s/T is"
 
@@ -164,24 +170,24 @@ def _limits(plan: Plan, sweep: Sweep, metric: str) -> tuple[list[float], str]:
 
 
 def _timing_cases(evidence: Evidence) -> Iterator[Case]:
-    """What a server-slot costs in the simulator's batches, and what a slot costs one live server."""
+    """Return the cost of a server-slot in the simulator's batches, and of a slot for one live server."""
     for sweep in evidence.sweeps:
         if sweep.data == "linear":
-            yield _batch(evidence.results, sweep.points[0][1], "dpcrowd", 1)
+            yield _batch_case(evidence.results, sweep.points[0][1], "dpcrowd", 1)
     for sweep in evidence.sweeps_of(7):
         if sweep.points[0][1].accounting == "sound":
             point = sweep.of("dpcrowd-plus")[-1][1]
-            yield _batch(evidence.results, point, "dpcrowd-plus", len(evidence.plan.data[sweep.data].regions))
+            yield _batch_case(evidence.results, point, "dpcrowd-plus", len(evidence.plan.data[sweep.data].regions))
     if evidence.slot_cost is None or not evidence.slot_cost.timings:
         finding = cannot_tell("Not timed.", "", "A live server was not timed.")
         yield Case("one live server", 0, lambda _: finding)
         return
     for timing in evidence.slot_cost.timings:
         if not timing.secure:
-            yield _live(timing, evidence.slot_cost)
+            yield _live_case(timing, evidence.slot_cost)
 
 
-def _batch(results: Results, point: Point, label: str, regions: int) -> Case:
+def _batch_case(results: Results, point: Point, label: str, regions: int) -> Case:
     record = results[point][label]
     if record.server_slots < 1:
         finding = cannot_tell("No server-slots were counted.", "", "No server-slots were counted.")
@@ -189,13 +195,13 @@ def _batch(results: Results, point: Point, label: str, regions: int) -> Case:
         cost = 1000.0 * record.seconds / record.server_slots
         finding = Finding(
             "holds" if cost < LIMIT_MS else "does not hold",
-            f"{number(cost)} ms a server-slot.",
+            f"{number(cost)} ms per server-slot.",
             f"total time of {record.server_slots:,} server-slots",
         )
     return Case(f"simulator, {name_of(label)}, {regions} region{'s' * (regions > 1)}", 0, lambda _: finding)
 
 
-def _live(timing: Timing, slot_cost: SlotCost) -> Case:
+def _live_case(timing: Timing, slot_cost: SlotCost) -> Case:
     outcome: Outcome = "undecided"
     if timing.high < LIMIT_MS:
         outcome = "holds"

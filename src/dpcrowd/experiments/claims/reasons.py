@@ -1,7 +1,7 @@
-"""Likely reasons, each worked out from the results or from what they stand on; never a guess without a number.
+"""Likely reasons for failing claims, each derived from the results or their setting; none is a guess without a number.
 
-Where a reason compares, it takes the intervals of the claim: what they do not decide is not said. A reason that the
-results do not bear out is an empty text.
+A reason that compares uses the intervals of the claim, and says nothing that they do not decide. A reason that the
+results do not support is an empty text.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from dpcrowd.experiments.claims.slot_cost import LIMIT_MS
 from dpcrowd.experiments.figures import Sweep
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.network.costs import components
 from dpcrowd.network.random_graph import LATENCY_MS, RandomGraph
 
-__all__ = ["REASONS", "at_once", "overpaid"]
+__all__ = ["REASONS", "convergence_note", "payment_note"]
 
-_DRAWN = 200
+_NETWORKS = 200
 
 
 # -------------------------------------------------------------------------------------------------------- the network
 
 
-def _in_parts(plan: Plan, density: float) -> str:
-    """How often a random network of some density is not connected, by drawing some."""
-    networks = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _DRAWN)
+def _disconnected_networks(plan: RunPlan, density: float) -> str:
+    """Say how often a random network of some density is not connected, by drawing some."""
+    networks = RandomGraph(plan.servers, density, None).draw_unions([np.random.default_rng(plan.seed)], _NETWORKS)
     split = sum(int(components(graph).max()) > 0 for graph in networks)
     if not split:
         return ""
     return (
-        f"At ρ={density:g}, {split / _DRAWN:.1%} of {_DRAWN} networks drawn are not connected: in such a slot flooding "
-        "reaches only the servers of one part, and the parts differ."
+        f"At ρ={density:g}, {split / _NETWORKS:.1%} of {_NETWORKS} random networks are not connected: in such a slot "
+        "flooding reaches only the servers of one part, and the parts disagree."
     )
 
 
 def _few_neighbours(evidence: Evidence, _: Failures) -> str:
-    """What to suspect where servers agree less than the paper says."""
+    """Name the parameter to suspect where servers agree less than the paper says."""
     plan = evidence.plan
     return (
         f"Likely: a parameter. The paper gives neither the density nor the consensus step of this figure. At "
-        f"ρ={plan.default_density:g} a server hears {plan.default_density * (plan.servers - 1):.2g} others on average, "
-        "and figure 2 shows that more neighbours bring servers closer."
+        f"ρ={plan.default_density:g} a server has {plan.default_density * (plan.servers - 1):.2g} neighbours on "
+        "average, and figure 2 shows that servers with more neighbours agree better."
     )
 
 
 def _fast_paths(evidence: Evidence, failures: Failures) -> str:
-    """Whether flooding is fast where the network is dense."""
+    """Say where flooding is fast because the network is dense."""
     sweep, slowest = evidence.sweeps[0], LATENCY_MS[1]
     mine, other = (evidence.points(sweep, label, "latency_ms") for label in ("dpcrowd", "dfast"))
     where = [
@@ -67,35 +67,37 @@ def _fast_paths(evidence: Evidence, failures: Failures) -> str:
     if not where:
         return ""
     return (
-        "Likely: in a dense network flooding goes round slow links by faster paths, while one hop must wait for "
+        "Likely: in a dense network flooding avoids slow links by faster paths, while one hop must wait for "
         f"the slowest link of up to {slowest:g} ms: DFAST is not slower at {', '.join(where)}."
     )
 
 
 def _beside_the_limit(evidence: Evidence, failures: Failures) -> str:
-    """Whether a sparse network keeps from a server what a central filter makes of the same samples."""
+    """Say how much worse a server of a sparse network is than a central filter with the same samples."""
     texts, epsilon = [], max(evidence.plan.density_epsilons)
     for data in filter(failures.fails_on, evidence.plan.single):
         points = evidence.by_budget(data)[0].of("dpcrowd")
         ends = points[0], points[-1]
-        sparse, dense = (_versus(evidence.results, point, "dpcrowd", "central", failures.tests) for _, point in ends)
+        sparse, dense = (
+            _compare_are(evidence.results, point, "dpcrowd", "central", failures.tests) for _, point in ends
+        )
         if sparse is None or dense is None or not (sparse.by_ratio and dense.by_ratio):
             continue
         if sparse.interval.low > max(1 + FLAT, dense.interval.high):
             texts.append(
-                f"on {DATA_NAMES[data]} {number(sparse.interval.value)} times (interval {sparse.interval}) at "
-                f"ρ={ends[0][0]:g} and {number(dense.interval.value)} times at ρ={ends[1][0]:g}"
+                f"{number(sparse.interval.value)} (interval {sparse.interval}) at ρ={ends[0][0]:g} and "
+                f"{number(dense.interval.value)} at ρ={ends[1][0]:g} on {DATA_NAMES[data]}"
             )
     if not texts:
         return ""
     return (
-        f"At ε={epsilon:g}, too, a server learns much from more neighbours: beside the ARE of a central filter that "
-        f"hears all samples, DPCrowd's is {', '.join(texts)}."
+        f"Also at ε={epsilon:g} a server learns much from more neighbours: DPCrowd's ARE divided by that of a central "
+        f"filter with all samples is {'; '.join(texts)}."
     )
 
 
 def _as_with_more_noise(evidence: Evidence, failures: Failures) -> str:
-    """The paper explains it by less noise: does ACE fall with the density more, not less, where there is less noise?"""
+    """Say where ACE falls more with the density if there is less noise; the paper's reason needs the opposite."""
     texts = []
     for data in filter(failures.fails_on, evidence.plan.single):
         weak, strong = evidence.by_budget(data)
@@ -109,39 +111,39 @@ def _as_with_more_noise(evidence: Evidence, failures: Failures) -> str:
         gap = compare(ends[1].runs * ends[2].runs, ends[0].runs * ends[3].runs, failures.tests)
         if gap is not None and gap.below:
             texts.append(
-                f"on {DATA_NAMES[data]} from {quiet[0].at} to {quiet[-1].at} to {number(ratios[0].value)} times at "
+                f"on {DATA_NAMES[data]}, from {quiet[0].at} to {quiet[-1].at}, to {number(ratios[0].value)} times at "
                 f"{weak.setting} and to {number(ratios[1].value)} times at {strong.setting}"
             )
     if not texts:
         return ""
     return (
-        "The paper's reason, that with less noise few neighbours are enough to agree, is not borne out. ACE falls more "
-        f"where there is less noise: {', '.join(texts)}."
+        "The results do not support the paper's reason, that with less noise few neighbours are enough to agree. ACE "
+        f"falls more where there is less noise: {'; '.join(texts)}."
     )
 
 
 # ----------------------------------------------------------------------------------------------- sampling over time
 
 
-def at_once(first: Points, second: Points) -> str:
-    """Whether there is any convergence to compare."""
+def convergence_note(first: Points, second: Points) -> str:
+    """Return a note if most runs have no convergence that could be compared."""
     settled = (first[0], second[0])
     share = np.all([values.runs == 0 for values in settled], axis=0).mean() if first[0].runs.size else 0.0
     if share < 0.5:
         return ""
     names = " and ".join(values.name for values in settled)
-    return f"In {share:.0%} of the runs {names} are at their level from slot 0 on: there is nothing to converge from."
+    return f"In {share:.0%} of the runs {names} are at their level from slot 0 on: there is no convergence to compare."
 
 
 def _settled_at_once(evidence: Evidence, _: Failures) -> str:
     comparison = evidence.claim.cases[0]
     labels = (comparison.of[0], comparison.than[0])
     first, second = (evidence.points(evidence.sweeps[0], label, "are", "settling slot") for label in labels)
-    return REASON_TEXTS["corrected start"] if at_once(first, second) else ""
+    return REASON_TEXTS["corrected start"] if convergence_note(first, second) else ""
 
 
 def _good_start(evidence: Evidence, failures: Failures) -> str:
-    """Whether the error is lower in slot 0 than later."""
+    """Say which schemes have a lower error in slot 0 than later."""
     texts = []
     for label in evidence.claim.cases[0].of:
         (start,), (late,) = (
@@ -160,7 +162,7 @@ def _late_start(_: Evidence, failures: Failures) -> str:
 
 
 def _server_alone(evidence: Evidence, failures: Failures) -> str:
-    """Whether hearing neighbours takes the valley away: a server alone that takes the same samples may have one."""
+    """Say whether a server alone, with the same samples, has a valley that communication removes."""
     texts = []
     for sweep in evidence.sweeps:
         if not failures.fails_on(sweep.data):
@@ -169,19 +171,19 @@ def _server_alone(evidence: Evidence, failures: Failures) -> str:
         numbers = valley.numbers.rstrip(".")
         if valley.outcome == "holds":
             texts.append(
-                f"On {sweep.name} a server alone does have a best interval in between ({numbers}): what neighbours "
-                "bring makes up for the noise of short intervals."
+                f"On {sweep.name} a server alone does have a best interval between the ends ({numbers}): the "
+                "neighbours' samples compensate for the noise of short intervals."
             )
         elif valley.outcome == "does not hold":
             texts.append(
-                f"On {sweep.name} a server alone has no best interval in between either ({numbers}): there, skipping "
-                "slots costs more than it saves in noise, with neighbours and without."
+                f"On {sweep.name} a server alone has no best interval between the ends either ({numbers}): there, "
+                "skipping slots costs more than it saves in noise, with and without neighbours."
             )
     return " ".join(texts)
 
 
 def _unspent_budget(evidence: Evidence, failures: Failures) -> str:
-    """How much of its budget adaptive sampling leaves: it pays ε/T_s a sample, for at most T_s samples."""
+    """Say how much budget adaptive sampling does not spend: it pays ε/T_s per sample, for at most T_s samples."""
     texts, label = [], "dpcrowd-adaptive"
     for sweep in evidence.sweeps:
         allowed = evidence.plan.data[sweep.data].tuning.sample_fraction
@@ -198,7 +200,7 @@ def _unspent_budget(evidence: Evidence, failures: Failures) -> str:
 
 
 def _quotient(evidence: Evidence, label: str, tests: int) -> list[tuple[str, Interval | None]]:
-    """Measured over predicted error of a scheme at each interval; None where a run diverged."""
+    """Return the measured over the predicted error of a scheme at each interval; None where a run diverged."""
     measured, predicted = (evidence.points(evidence.sweeps[0], label, metric) for metric in ("mse", "claimed_mse"))
     return [
         (a.at, None if a.diverged or b.diverged else ratio(a.runs, b.runs, tests))
@@ -211,7 +213,7 @@ def _far_from_one(quotient: Interval) -> bool:
 
 
 def _consensus_term(evidence: Evidence, failures: Failures) -> str:
-    """Where DPCrowd's ratio is off: is that of a filter without the consensus term right?"""
+    """Say where DPCrowd's ratio is not 1 although that of a filter without the consensus term is."""
     texts = []
     pairs = zip(*(_quotient(evidence, who, failures.tests) for who in ("dpcrowd-fixed", "fast-fixed")), strict=True)
     for (at, fused), (_, alone) in pairs:
@@ -222,30 +224,30 @@ def _consensus_term(evidence: Evidence, failures: Failures) -> str:
     if not texts:
         return ""
     return (
-        f"Measured over predicted error is {'; '.join(texts)}: a filter without the consensus term is right about "
-        "itself. Likely: the pull towards the neighbours' priors, C·Σ(x̄_j − x̄_i), brings what they heard earlier, and "
-        "M does not count it."
+        f"Measured over predicted error is {'; '.join(texts)}: a filter without the consensus term predicts its "
+        "own error. Likely: the pull towards the neighbours' priors, C·Σ(x̄_j − x̄_i), contains information that they "
+        "received earlier, which M does not count."
     )
 
 
 def _random_walk(evidence: Evidence, failures: Failures) -> str:
-    """Whether a server alone does not have its predicted error either."""
-    off = [
+    """Say where a server alone does not have its predicted error either."""
+    misses = [
         f"{number(quotient.value)} at {at}"
         for at, quotient in _quotient(evidence, "fast-fixed", failures.tests)
         if quotient is not None and _far_from_one(quotient)
     ]
-    if not off:
+    if not misses:
         return ""
     return (
         "A server alone, whose filter has no neighbours to account for, does not have its predicted error either "
-        f"(measured over predicted for FAST-fixed: {', '.join(off)}): the random walk with one constant Q is not "
+        f"(measured over predicted for FAST-fixed: {', '.join(misses)}): the random walk with one constant Q is not "
         "how Flu moves."
     )
 
 
 def _printed_form(evidence: Evidence, failures: Failures) -> str:
-    """Whether the printed recursion describes a server alone."""
+    """Say that the printed recursion describes a server alone, if its prediction is above the other one."""
     printed, full = (
         evidence.points(evidence.sweeps[0], who, "claimed_mse")[0] for who in ("fast-fixed", "dpcrowd-fixed")
     )
@@ -253,8 +255,8 @@ def _printed_form(evidence: Evidence, failures: Failures) -> str:
     if gap is None or not gap.below:
         return ""
     return (
-        "The printed form drops the neighbours' information from Y_i, and so describes a server alone: at "
-        f"{printed.at} it predicts {number(printed.mean)}, with the neighbours' information "
+        "The printed form omits the neighbours' information from Y_i, and so describes a server alone: at "
+        f"{printed.at} it predicts {number(printed.mean)}; with the neighbours' information the prediction is "
         f"{number(full.mean)} ({gap})."
     )
 
@@ -262,38 +264,39 @@ def _printed_form(evidence: Evidence, failures: Failures) -> str:
 # --------------------------------------------------------------------------------------------------- who beats whom
 
 
-def _versus(results: Results, point: Point, first: str, second: str, tests: int) -> Gap | None:
-    """The ARE of two schemes at a point, with the interval that the claim would take; None where a run diverged."""
+def _compare_are(results: Results, point: Point, first: str, second: str, tests: int) -> Gap | None:
+    """Compare the ARE of two schemes at a point, with the interval of the claim; None where a run diverged."""
     a, b = (np.asarray(results[point][label].are, dtype=np.float64) for label in (first, second))
     return compare(a, b, tests) if np.isfinite(a).all() and np.isfinite(b).all() else None
 
 
 def _against_the_limit(results: Results, point: Point, mine: str, rival: str, where: str, tests: int) -> str:
-    """Whether the samples or the fusion are to blame: the central filter hears all samples of `mine` at once.
+    """Say whether the samples or the fusion are the cause: the central filter has all samples of `mine` at once.
 
-    Only if `mine` is shown to lose to its rival and to the central filter, and these two are shown to differ.
+    The text is empty unless `mine` is shown to lose to its rival and to the central filter, and these two are shown to
+    differ.
     """
     rival_gap, limit_gap, limit = (
-        _versus(results, point, *pair, tests) for pair in ((mine, rival), (mine, "central"), ("central", rival))
+        _compare_are(results, point, *pair, tests) for pair in ((mine, rival), (mine, "central"), ("central", rival))
     )
     if rival_gap is None or limit_gap is None or limit is None or not (rival_gap.above and limit_gap.above):
         return ""
     if limit.above:
         return (
-            f"{where}: even a central filter that hears all samples of {name_of(mine)} has a higher ARE than "
-            f"{name_of(rival)} ({limit}): what is sampled, and at what ε, decides here, not whom a server hears."
+            f"{where}: even a central filter with all samples of {name_of(mine)} has a higher ARE than "
+            f"{name_of(rival)} ({limit}): here the samples and their ε decide, not which servers communicate."
         )
     if limit.below:
         return (
-            f"{where}: a central filter that hears all samples of {name_of(mine)} has a lower ARE than "
-            f"{name_of(rival)} ({limit}), {name_of(mine)} a higher one ({rival_gap}): what it loses, it loses by "
-            "hearing only neighbours."
+            f"{where}: a central filter with all samples of {name_of(mine)} has a lower ARE than "
+            f"{name_of(rival)} ({limit}), {name_of(mine)} a higher one ({rival_gap}): it loses because servers receive "
+            "only what their neighbours send."
         )
     return ""
 
 
 def _central_filter(evidence: Evidence, failures: Failures) -> str:
-    """The first point at which the central filter tells why DPCrowd is beaten."""
+    """Return the cause at the first point at which the central filter shows why DPCrowd is beaten."""
     ((mine,), (rival,)) = (evidence.claim.cases[0].of, evidence.claim.cases[0].than)
     for sweep in evidence.sweeps:
         for x, point in sweep.of(mine):
@@ -304,7 +307,7 @@ def _central_filter(evidence: Evidence, failures: Failures) -> str:
 
 
 def _beaten(evidence: Evidence, failures: Failures) -> str:
-    """For the worst defeat in ARE on each data set: the samples or the fusion, and how often each samples."""
+    """Return the cause of the worst defeat in ARE on each data set, and how often each scheme samples."""
     texts, results = [], evidence.results
     (mine,), rivals = evidence.claim.cases[0].of, evidence.claim.cases[0].than
     for sweep in filter(lambda sweep: failures.fails_on(sweep.data), evidence.sweeps):
@@ -317,7 +320,7 @@ def _beaten(evidence: Evidence, failures: Failures) -> str:
 
 
 def _not_worst(evidence: Evidence, failures: Failures) -> str:
-    """Who is worse than the scheme that should be the worst, and what the two pay."""
+    """Say which scheme is worse than the one that should be the worst, and what the two pay."""
     texts, results = [], evidence.results
     others, (worst,) = evidence.claim.cases[0].of, evidence.claim.cases[0].than
     for sweep in filter(lambda sweep: failures.fails_on(sweep.data), evidence.sweeps):
@@ -326,9 +329,9 @@ def _not_worst(evidence: Evidence, failures: Failures) -> str:
             continue
         gap, where, point, other, _ = defeat
         text = f"{where}: {name_of(other)} has a higher ARE than {name_of(worst)} ({gap})"
-        paid = [_overpayment(results, point, label) for label in (other, worst)]
-        if paid[1] > 1.01 * max(paid[0], 1.0):
-            text += f", whose moving users pay {number(paid[1])} ε where those of the other pay {number(paid[0])} ε"
+        payments = [_overpayment(results, point, label) for label in (other, worst)]
+        if payments[1] > 1.01 * max(payments[0], 1.0):
+            text += f", whose moving users pay {number(payments[1])} ε; those of the former pay {number(payments[0])} ε"
         texts.append(f"{text}.{_how_often(results, point, worst, other)}")
     return " ".join(texts)
 
@@ -336,18 +339,18 @@ def _not_worst(evidence: Evidence, failures: Failures) -> str:
 def _worst_defeat(
     results: Results, sweep: Sweep, pairs: Iterable[tuple[str, str]], tests: int
 ) -> tuple[Gap, str, Point, str, str] | None:
-    """Where a first scheme is shown to be worst beside a second in ARE."""
+    """Return where the ARE of a first scheme is shown to exceed that of a second one most; None if nowhere."""
     defeats = [
         (gap, f"{DATA_NAMES[sweep.data]}, {sweep.symbol}={x:g}", point, first, second)
         for first, second in pairs
         for x, point in sweep.of(first)
-        if (gap := _versus(results, point, first, second, tests)) is not None and gap.above
+        if (gap := _compare_are(results, point, first, second, tests)) is not None and gap.above
     ]
     return max(defeats, key=lambda defeat: defeat[0].size, default=None)
 
 
 def _how_often(results: Results, point: Point, mine: str, rival: str) -> str:
-    """How often the two sample."""
+    """Say how often the two sample."""
     often = [float(np.mean(results[point][label].frequency)) for label in (mine, rival)]
     if not np.isfinite(often).all() or round(100 * often[0]) == round(100 * often[1]):
         return ""
@@ -355,12 +358,12 @@ def _how_often(results: Results, point: Point, mine: str, rival: str) -> str:
 
 
 def _overpayment(results: Results, point: Point, label: str) -> float:
-    """The largest multiple of ε that a user who moves between regions paid in any run."""
+    """Return the largest multiple of ε that a user who moves between regions paid in any run."""
     return max((p.epsilons()["moving"] / point.epsilon for p in results[point][label].paid), default=0.0)
 
 
-def overpaid(results: Results, sweep: Sweep, labels: Iterable[str]) -> str:
-    """What moving users really pay under the paper's ledger; nothing where it is what was promised."""
+def payment_note(results: Results, sweep: Sweep, labels: Iterable[str]) -> str:
+    """Return a note on what moving users really pay under the paper's ledger; empty where it is what was promised."""
     if sweep.points[0][1].accounting == "sound":
         return ""
     most = {label: max(_overpayment(results, point, label) for _, point in sweep.of(label)) for label in labels}
@@ -378,8 +381,8 @@ def _interpreted_code(evidence: Evidence, _: Failures) -> str:
         return ""
     return (
         f"One live server takes {number(slow[0].median)} ms for {slow[0].regions} region and "
-        f"{number(slow[-1].median)} ms for {slow[-1].regions}: its time depends little on how much is computed. "
-        "Likely: it goes into calls of interpreted code, which the simulator shares among all servers of a batch."
+        f"{number(slow[-1].median)} ms for {slow[-1].regions}: its time depends little on the amount of "
+        "computation. Likely: interpreted code takes most of it; the simulator shares it among all servers of a batch."
     )
 
 
@@ -389,10 +392,10 @@ def _always(text: str) -> Callable[[Evidence, Failures], str]:
 
 REASONS: dict[str, Callable[[Evidence, Failures], str]] = {
     **{name: _always(text) for name, text in REASON_TEXTS.items()},
-    "network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.default_density),
-    "sparsest network in parts": lambda evidence, _: _in_parts(evidence.plan, evidence.plan.densities[0]),
+    "network in parts": lambda evidence, _: _disconnected_networks(evidence.plan, evidence.plan.default_density),
+    "sparsest network in parts": lambda evidence, _: _disconnected_networks(evidence.plan, evidence.plan.densities[0]),
     "networks in parts": lambda evidence, _: " ".join(
-        text for density in evidence.plan.densities if (text := _in_parts(evidence.plan, density))
+        text for density in evidence.plan.densities if (text := _disconnected_networks(evidence.plan, density))
     ),
     "few neighbours": _few_neighbours,
     "fast paths": _fast_paths,
@@ -411,4 +414,4 @@ REASONS: dict[str, Callable[[Evidence, Failures], str]] = {
     "not worst": _not_worst,
     "interpreted code": _interpreted_code,
 }
-"""By the names that stand in `claims.toml`."""
+"""Reasons by the names that `claims.toml` uses."""

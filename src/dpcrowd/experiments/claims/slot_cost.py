@@ -1,8 +1,8 @@
-"""What one slot of one server costs in time, measured when the paper is reproduced.
+"""The time that one slot of one server takes, measured when the paper is reproduced.
 
 A live server is a Python object: `observe` (plan, noise, message) and `hear` (fusion of five neighbours' messages,
 release) are timed together, with the simulator's noise and with the exact one. It samples in every slot, or as often
-as it wants to (DPCrowd+). The simulator's own cost is in its records; claims hold the two side by side.
+as its own rule says (DPCrowd+). The cost in the simulator is in its records; the claim judges both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcrowd.schemes.server import Server
 
 __all__ = ["LIMIT_MS", "NEIGHBOURS", "SlotCost", "Timing", "measure_slot_cost"]
 
-LIMIT_MS = 0.1  # that a slot may cost by the paper
+LIMIT_MS = 0.1  # what a slot costs at most, according to the paper
 NEIGHBOURS = 5
 _SLOTS = 300
 _WARM_UP = 20
@@ -48,7 +48,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class SlotCost:
-    """All timings and the machine that they are of."""
+    """All timings, and the machine on which they were measured."""
 
     machine: str
     timings: tuple[Timing, ...]
@@ -69,14 +69,14 @@ def _timing(name: str, regions: int, secure: bool, slots: int) -> Timing:
     for number, other in enumerate(others, start=1):
         message = other.observe(0, counts[0, number])
         if message is not None:
-            messages[number] = message  # the same in every slot: its content does not change what fusing it costs
-    took = np.empty(slots + _WARM_UP)
+            messages[number] = message  # the same in every slot: the cost of fusing it does not depend on its content
+    durations = np.empty(slots + _WARM_UP)
     for slot in range(slots + _WARM_UP):
-        began = time.perf_counter()
+        start = time.perf_counter()
         first.observe(slot, counts[slot, 0])
         first.hear(messages)
-        took[slot] = 1000.0 * (time.perf_counter() - began)
-    low, median, high = np.quantile(took[_WARM_UP:], (0.25, 0.5, 0.75)).tolist()
+        durations[slot] = 1000.0 * (time.perf_counter() - start)
+    low, median, high = np.quantile(durations[_WARM_UP:], (0.25, 0.5, 0.75)).tolist()
     return Timing(name, regions, secure, slots, low, median, high)
 
 

@@ -1,4 +1,4 @@
-"""From panels to drawings: SVG and PNG files, and pieces of SVG for a page."""
+"""Drawings of panels: SVG and PNG files, and SVG elements for a page."""
 
 from __future__ import annotations
 

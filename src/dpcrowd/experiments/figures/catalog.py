@@ -1,6 +1,6 @@
-"""The nine figures, seven of the paper and two that we add, and one for other packages.
+"""The catalogue of figures: seven of the paper, two that we add, and one for schemes of other packages.
 
-Each says what it sweeps and how that is shown.
+Each entry defines its sweeps and the panels that show them.
 """
 
 from __future__ import annotations
@@ -20,38 +20,53 @@ from dpcrowd.experiments.figures.figure import (
     error_panels,
 )
 from dpcrowd.experiments.figures.plugins import plugin_panels, plugin_sweeps
-from dpcrowd.experiments.figures.rosters import CENTRAL, adaptive, fixed, regions, single
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.figures.rosters import (
+    ABOUT_CENTRAL,
+    ABOUT_RELAY,
+    AT_ONCE,
+    RELAY,
+    adaptive,
+    fixed,
+    regions,
+    single,
+    with_at_once,
+)
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.privacy import Accounting
 
-__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "find_figures"]
+__all__ = ["ADDED", "FIGURES", "LEDGERS", "LEDGER_NAMES", "RELAY_TABLE", "find_figures"]
 
 LEDGERS: tuple[Accounting, ...] = ("per-region", "sound")
 LEDGER_NAMES = {"per-region": "the paper's ledger", "sound": "sound ledger"}
+RELAY_TABLE = "relay"
+"""The name of the report's table of relay beside DPCrowd, which is asked for like a figure."""
+
 _INTERVAL = "sampling interval I (slots)"
 _BUDGET = "privacy budget ε"
 
 
-def _time_sweeps(plan: Plan) -> list[Sweep]:
-    """All schemes with the parameters of the paper's table, slot by slot."""
+def _time_sweeps(plan: RunPlan) -> list[Sweep]:
+    """Return sweeps of all schemes with the parameters of the paper's table, slot by slot."""
 
     def point(data: str) -> Point:
         roster = single("fast", "dfast", "dpcrowd")
         return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density, by_slot=True)
 
-    return [Sweep(data, "ε", ((plan.default_epsilon, point(data)),)) for data in plan.single]
+    return [Sweep(data, "ε", with_at_once([(plan.default_epsilon, point(data))])) for data in plan.single]
 
 
-def _density_sweeps(plan: Plan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
-    """DPCrowd and DFAST in random networks of each density."""
+def _density_sweeps(plan: RunPlan, sets: Iterable[str], epsilons: Iterable[float]) -> list[Sweep]:
+    """Return sweeps of DPCrowd and DFAST over the densities of random networks."""
     roster = single("dfast", "dpcrowd")
     return [
         Sweep(
             data,
             "ρ",
-            tuple((density, Point(data, roster, epsilon=epsilon, density=density)) for density in plan.densities),
+            with_at_once(
+                (density, Point(data, roster, epsilon=epsilon, density=density)) for density in plan.densities
+            ),
             f"ε={epsilon:g}",
         )
         for data in sets
@@ -59,34 +74,37 @@ def _density_sweeps(plan: Plan, sets: Iterable[str], epsilons: Iterable[float]) 
     ]
 
 
-def _interval_sweeps(plan: Plan, *, with_adaptive: bool = True) -> list[Sweep]:
-    """DPCrowd that samples every I slots, and adaptive sampling, which takes no interval: one point for every I."""
+def _interval_sweeps(plan: RunPlan, *, with_adaptive: bool = True) -> list[Sweep]:
+    """Return sweeps of DPCrowd over fixed intervals I; schemes without an interval have one point for every I."""
 
-    def point(data: str, roster: tuple[Entry, ...]) -> Point:
+    def point(data: str, roster: tuple[SchemeEntry, ...]) -> Point:
         return Point(data, roster, epsilon=plan.default_epsilon, density=plan.default_density)
 
     def sweep(data: str) -> Sweep:
         level = [(float(i), point(data, adaptive())) for i in plan.intervals] if with_adaptive else []
-        return Sweep(data, "I", (*level, *((float(i), point(data, fixed(i))) for i in plan.intervals)))
+        return Sweep(data, "I", with_at_once([*level, *((float(i), point(data, fixed(i))) for i in plan.intervals)]))
 
     return [sweep(data) for data in plan.single]
 
 
-def _epsilon_sweeps(plan: Plan) -> list[Sweep]:
-    """All schemes for one region at each budget."""
+def _epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
+    """Return sweeps of all schemes for one region over the budgets."""
     roster = single("fast", "dfast", "dpcrowd", flooded=True)
 
     def point(data: str, epsilon: float) -> Point:
         return Point(data, roster, epsilon=epsilon, density=plan.default_density)
 
-    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
+    return [Sweep(data, "ε", with_at_once((e, point(data, e)) for e in plan.epsilons)) for data in plan.single]
 
 
-def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
-    """All schemes for many regions under both ledgers at each (x, ε, w), and the matrix form at the default setting."""
+def _region_sweeps(plan: RunPlan, symbol: str, settings: Iterable[tuple[float, float, int]]) -> list[Sweep]:
+    """Return sweeps of all schemes for many regions over (x, ε, w) under both ledgers.
+
+    The matrix form of DPCrowd+ is added at the default setting; it is the last point of each sweep.
+    """
     settings = list(settings)
     default = plan.default_epsilon if symbol == "ε" else float(plan.default_window)
-    matrix = (Entry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
+    matrix = (SchemeEntry("dpcrowd-plus-matrix", "dpcrowd-plus"),)
 
     def point(data: str, ledger: Accounting, epsilon: float, window: int) -> Point:
         density = plan.default_density
@@ -108,7 +126,10 @@ def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, floa
         Sweep(
             data,
             symbol,
-            (*((x, point(data, ledger, e, w)) for x, e, w in settings), (default, matrix_point(data, ledger))),
+            (
+                *with_at_once((x, point(data, ledger, e, w)) for x, e, w in settings),
+                (default, matrix_point(data, ledger)),
+            ),
             LEDGER_NAMES[ledger],
         )
         for data in plan.multi
@@ -116,31 +137,31 @@ def _region_sweeps(plan: Plan, symbol: str, settings: Iterable[tuple[float, floa
     ]
 
 
-def _window_sweeps(plan: Plan) -> list[Sweep]:
+def _window_sweeps(plan: RunPlan) -> list[Sweep]:
     return _region_sweeps(plan, "w", ((float(w), plan.default_epsilon, w) for w in plan.windows))
 
 
-def _region_epsilon_sweeps(plan: Plan) -> list[Sweep]:
+def _region_epsilon_sweeps(plan: RunPlan) -> list[Sweep]:
     return _region_sweeps(plan, "ε", ((epsilon, epsilon, plan.default_window) for epsilon in plan.epsilons))
 
 
-def _partition_sweeps(plan: Plan) -> list[Sweep]:
-    """All schemes that fit the data at both ends of the other figures' budgets, and at one between in a full plan.
+def _partition_sweeps(plan: RunPlan) -> list[Sweep]:
+    """Return sweeps of all schemes over the least, the largest and, in a full plan, a middle budget.
 
     Every user is at one server: shares sum to 1, elsewhere to about 26. Counts are binomial draws of the population; a
-    server sees 2% of it on average, and noise weighs 25 times more.
+    server sees 2% of it on average, so that noise weighs 25 times more than elsewhere.
     """
     between = () if plan.quick else (plan.epsilons[len(plan.epsilons) // 2],)
     budgets = (plan.epsilons[0], *between, plan.epsilons[-1])
 
     def point(data: str, epsilon: float) -> Point:
-        many = data in plan.multi
-        roster = regions() if many else single("fast", "dfast", "dpcrowd", flooded=True)
-        window = plan.default_window if many else None
+        many_regions = data in plan.multi
+        roster = regions() if many_regions else single("fast", "dfast", "dpcrowd", flooded=True)
+        window = plan.default_window if many_regions else None
         return Point(data, roster, epsilon=epsilon, density=plan.default_density, window=window, shares="partition")
 
     sets = (*plan.single, *plan.multi)
-    return [Sweep(data, "ε", tuple((e, point(data, e)) for e in budgets), "partition") for data in sets]
+    return [Sweep(data, "ε", with_at_once((e, point(data, e)) for e in budgets), "partition") for data in sets]
 
 
 def _time_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
@@ -159,8 +180,9 @@ def _time_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
 
 def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
     density, *intervals = sweeps
-    costs = {"latency_ms": ("dfast", "dpcrowd"), "packets_per_slot": ("dfast", "dpcrowd", "central")}
-    name = METRIC_NAMES["frequency"]
+    ours = (RELAY.label, AT_ONCE.label)
+    costs = {"latency_ms": ("dfast", "dpcrowd", *ours), "packets_per_slot": ("dfast", "dpcrowd", "central", *ours)}
+    frequency = METRIC_NAMES["frequency"]
     return [
         *(
             Panel(
@@ -173,12 +195,12 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
         ),
         *(
             Panel(
-                f"{sweep.name}: {name}",
+                f"{sweep.name}: {frequency}",
                 _INTERVAL,
-                name,
+                frequency,
                 tuple(
                     sweep.curve(results, label, "frequency")
-                    for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample")
+                    for label in ("dpcrowd-fixed", "dpcrowd-adaptive", "uniform", "sample", *ours)
                 ),
                 row=1,
                 log_x=True,
@@ -189,7 +211,7 @@ def _communication_panels(sweeps: Sequence[Sweep], results: Results) -> list[Pan
 
 
 def _region_panels(x_label: str) -> Layout:
-    """A row per data set and metric, a column per ledger; notes say what a moving user pays."""
+    """Return a layout with a row per data set and metric and a column per ledger; notes say what moving users pay."""
 
     def layout(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
         rows = [(data, metric) for data in dict.fromkeys(sweep.data for sweep in sweeps) for metric in ERRORS]
@@ -210,32 +232,39 @@ def _region_panels(x_label: str) -> Layout:
 
 
 def _payment(sweep: Sweep, results: Results, label: str) -> str:
-    """What a moving user pays at the default x, and in brackets at any x, where that is more than ε; in any run."""
-    (default, _) = sweep.points[-1]  # of the matrix form
-    paid = {
+    """Return the note on what a moving user pays at most: at the default x and, in brackets, at any x.
+
+    It is empty where that is never more than ε.
+    """
+    (default, _) = sweep.points[-1]  # the point of the matrix form
+    payments = {
         x: max((p.epsilons()["moving"] for p in results[point][label].paid), default=0.0) / point.epsilon
         for x, point in sweep.of(label)
     }
-    if sweep.points[0][1].accounting != "per-region" or max(paid.values()) <= 1.0:
+    if sweep.points[0][1].accounting != "per-region" or max(payments.values()) <= 1.0:
         return ""
-    most = f"{max(paid.values()):.3g}×ε"
-    if default not in paid:
+    most = f"{max(payments.values()):.3g}×ε"
+    if default not in payments:
         return f"moving user pays at most: {most}"
-    usual = f"{paid[default]:.3g}×ε"
+    usual = f"{payments[default]:.3g}×ε"
     range_of_payments = usual + (f" ({most})" if most != usual else "")
     return f"moving user pays at {sweep.symbol} = {default:g} (at most): {range_of_payments}"
 
 
 def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
-    """The filter's own variance M has the neighbours' information; FAST's with the same samples is the printed form."""
-    shown = {
+    """Return panels of the measured error and of two predictions.
+
+    The variance M of DPCrowd's filter includes the neighbours' information; that of FAST with the same samples is the
+    printed form.
+    """
+    sources = {
         "measured": ("dpcrowd-fixed", "mse"),
         "predicted": ("dpcrowd-fixed", "claimed_mse"),
         "predicted-printed": ("fast-fixed", "claimed_mse"),
     }
 
     def curve(sweep: Sweep, name: str) -> Curve:
-        label, metric = shown[name]
+        label, metric = sources[name]
         scores = sweep.curve(results, label, metric)
         return Curve(name, scores.x, scores.points)
 
@@ -244,7 +273,7 @@ def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
             f"{sweep.name}: mean squared error",
             _INTERVAL,
             "mean squared error (people²)",
-            tuple(curve(sweep, name) for name in shown),
+            tuple(curve(sweep, name) for name in sources),
             log_x=True,
         )
         for sweep in sweeps
@@ -252,10 +281,11 @@ def _analysis_panels(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
 
 
 _ABOUT_LEDGERS = (
-    "Left: the paper's ledger, one account a region; the legend says what a user who moves between regions really "
-    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound ledger, one account a "
-    "server, at the same ε. The star is the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
-    f"{CENTRAL}"
+    "Left: the paper's accounting, one ledger per region; the legend says what a user who moves between regions really "
+    "pays, at the default setting and, in brackets, at any that is drawn. Right: the sound accounting, one ledger per "
+    "server, at the same ε. Relay is always on the sound ledger, so its lines are the same on both sides. The star is "
+    "the matrix form of DPCrowd+ at one point; its bar may leave the panel. "
+    f"{ABOUT_RELAY} {ABOUT_CENTRAL}"
 )
 
 FIGURES: tuple[Figure, ...] = (
@@ -266,8 +296,8 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Error Convergence with Time",
         _time_sweeps,
         _time_panels,
-        "Mean over servers and runs in each slot, the start included. DFAST's servers agree up to rounding in every "
-        f"slot whose network is connected. {CENTRAL}",
+        "Mean over servers and runs in each slot, including the start. DFAST's servers agree up to rounding in every "
+        f"slot whose network is connected. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         2,
@@ -276,8 +306,8 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Average Error vs. Network Density",
         lambda plan: _density_sweeps(plan, plan.single, plan.density_epsilons),
         error_panels("density ρ"),
-        "ρ = 2·links/(m(m−1)); the network is drawn anew each slot and leaves no server alone, but it need not be "
-        f"connected: in a sparse slot flooding reaches only the servers of one part. {CENTRAL}",
+        "ρ = 2·links/(m(m−1)); the network is drawn anew in each slot and isolates no server, but it need not be "
+        f"connected: in a sparse slot flooding reaches only the servers of one part. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         3,
@@ -285,10 +315,11 @@ FIGURES: tuple[Figure, ...] = (
         "Error against sampling interval",
         "Fig. Average Error vs. Sampling Interval",
         _interval_sweeps,
-        error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive()))),
-        "Fixed sampling divides ε by the number of its samples. Adaptive sampling, Uniform, Sample and the central "
-        "filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed sample as "
-        f"DPCrowd-fixed does. {CENTRAL}",
+        error_panels(_INTERVAL, log_x=True, labels=tuple(entry.label for entry in (*fixed(1), *adaptive(), AT_ONCE))),
+        "Fixed sampling divides ε by the number of its samples. Adaptive sampling, relay, Uniform, Sample and the "
+        "central filter of the adaptive samples take no interval and are level lines; FAST-fixed and central-fixed "
+        "sample as "
+        f"DPCrowd-fixed does. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         4,
@@ -297,20 +328,21 @@ FIGURES: tuple[Figure, ...] = (
         "Fig. Average Error vs. Privacy",
         _epsilon_sweeps,
         error_panels(_BUDGET),
-        "ε for all check-ins of a user at one server over the whole stream. DUniform and DSample are Uniform and "
-        f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {CENTRAL}",
+        "ε for all check-ins of a user at one server over the complete stream. DUniform and DSample are Uniform and "
+        f"Sample whose values are flooded and averaged, as DFAST does with FAST's. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         5,
         "communication",
         "Communication: latency, packets, frequency",
         "Fig. Communication Efficiency of DPCrowd",
-        # It needs no simulation of its own: these are sweeps of figures 2 and 3.
+        # These are sweeps of figures 2 and 3: no further simulation is needed.
         lambda plan: [*_density_sweeps(plan, ("linear",), (plan.default_epsilon,)), *_interval_sweeps(plan)],
         _communication_panels,
         "A packet is one message over one link. Latency: the last arrival in a slot, links of 50 to 150 ms; flooding "
-        "takes the fastest paths. The central filter has one packet a sample and no network; Uniform and Sample send "
-        "nothing; their frequency is how often they sample.",
+        "takes the fastest paths. The central filter has one packet per sample and no network; Uniform and Sample send "
+        "nothing; their frequency, and that of relay, is how often they sample. Relay sends nothing back to where a "
+        f"record came from, and all records that cross a link in one round are one packet. {ABOUT_RELAY}",
     ),
     Figure(
         6,
@@ -339,7 +371,7 @@ FIGURES: tuple[Figure, ...] = (
         error_panels(_BUDGET),
         "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts "
         "at that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the "
-        f"whole network promises, not each server alone. {CENTRAL}",
+        f"network promises as a whole, not each server alone. {ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         9,
@@ -350,8 +382,8 @@ FIGURES: tuple[Figure, ...] = (
         lambda plan: _interval_sweeps(plan, with_adaptive=False),
         _analysis_panels,
         "DPCrowd with fixed sampling. Predicted: the filter's own variance, with the neighbours' information; as "
-        "printed: the recursion of the paper, which has the server's own information only. On Flu the model of the "
-        "process is an assumption.",
+        "printed: the recursion of the paper, which has only the server's own information. On Flu the model of the "
+        "process is an assumption. Relay has no line here: the figure is about the recursion of DPCrowd's own filter.",
     ),
 )
 
@@ -360,22 +392,25 @@ ADDED = Figure(
     10,
     "plugins",
     "Schemes, data and networks of other packages",
-    "none: what was added to this report",
+    "none: these were added to this report",
     plugin_sweeps,
     plugin_panels,
-    "ε for all check-ins of a user at one server over the whole stream. A scheme of another package is named with that "
-    "package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's checks, "
-    "and 'claimed by' it where it does not.",
+    "ε for all check-ins of a user at one server over the complete stream. A scheme of another package is named with "
+    "that package, which answers for its promise: it is 'promised by' the package where the scheme passes dpcrowd's "
+    f"checks, and 'claimed by' it where it does not. {ABOUT_RELAY}",
 )
-"""Drawn only where schemes, data or a network of other packages are added."""
+"""Drawn only if schemes, data or a network of other packages are added."""
 
 
-def find_figures(wanted: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
-    """Figures by number or name, in the order of their numbers; all of them if none is named."""
+def find_figures(names: tuple[str, ...], *, added: bool = False) -> tuple[Figure, ...]:
+    """Return figures by number or name, in the order of their numbers; all of them if `names` is empty.
+
+    `RELAY_TABLE` is an allowed name, but no figure: whoever asks for the table alone gets no figures.
+    """
     figures = (*FIGURES, ADDED) if added else FIGURES
-    known = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
-    for name in wanted:
-        if name not in known:
-            raise unknown_name("figure", name, known)
-    chosen = {known[name].number for name in wanted}
-    return tuple(figure for figure in figures if not wanted or figure.number in chosen)
+    by_name = {key: figure for figure in figures for key in (str(figure.number), figure.name)}
+    for name in names:
+        if name not in by_name and name != RELAY_TABLE:
+            raise unknown_name("figure", name, [*by_name, RELAY_TABLE])
+    numbers = {by_name[name].number for name in names if name in by_name}
+    return tuple(figure for figure in figures if not names or figure.number in numbers)

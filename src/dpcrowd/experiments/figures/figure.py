@@ -1,6 +1,6 @@
-"""What a figure is: sweeps of points that are simulated, and panels of curves that show their results.
+"""The parts of a figure: sweeps of points that are simulated, and panels of curves that show their results.
 
-A figure makes its points once, in its sweeps. They say what has to be simulated, what is drawn, and what the claims
+A figure defines its points once, in its sweeps. They decide what is simulated, what is drawn and what the claims
 compare: all three ask a sweep for the curve of a scheme.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcrowd.arrays import Floats, PerRun
 from dpcrowd.experiments.figures.rosters import name_of
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.statistics import means_with_halves
@@ -27,16 +27,16 @@ METRIC_NAMES = {
     "are": "ARE",
     "ace": "ACE (people)",
     "latency_ms": "latency of a slot (ms)",
-    "packets_per_slot": "packets a slot",
+    "packets_per_slot": "packets per slot",
     "frequency": "share of slots sampled",
 }
 ERRORS = ("are", "ace")
-NEGLIGIBLE = 1e-6  # people: sums of the same numbers in another order differ by less
+NEGLIGIBLE = 1e-6  # people; sums of the same numbers in another order differ by less
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """What a scheme scored in each run at one setting; `at` names the setting, such as "ε=0.1"."""
+    """The values of a metric that a scheme reached in each run at one setting; `at` names it, such as "ε=0.1"."""
 
     name: str
     runs: PerRun
@@ -44,7 +44,7 @@ class Values:
 
     @property
     def mean(self) -> float:
-        """The mean over the runs; NaN without any."""
+        """The mean over the runs; NaN if there are none."""
         return float(self.runs.mean()) if self.runs.size else math.nan
 
     @property
@@ -55,7 +55,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What a scheme scored along an axis: the values of all runs at each x; `note` is added to its name in a legend."""
+    """The values of a scheme along an axis, of all runs at each x; `note` is added to its name in a legend."""
 
     label: str
     x: Floats
@@ -83,9 +83,9 @@ class Curve:
 class Sweep:
     """Points on one data set that differ in one setting.
 
-    symbol   of the setting that is swept
+    symbol   the symbol of the setting that is swept
     points   (x, point); the curve of a scheme goes through the points that have it, so two of them may share an x
-    setting  what tells the sweep from others of its figure on the same data set
+    setting  what distinguishes the sweep from others of its figure on the same data set
     """
 
     data: str
@@ -95,20 +95,20 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """The data set and what else tells the sweep from others."""
+        """The data set, and what else distinguishes the sweep from others."""
         return ", ".join(part for part in (DATA_NAMES.get(self.data, self.data), self.setting) if part)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All schemes of the sweep."""
+        """The labels of all schemes of the sweep."""
         return tuple(dict.fromkeys(entry.label for _, point in self.points for entry in point.entries))
 
     def of(self, label: str) -> list[tuple[float, Point]]:
-        """(x, point) for the points that have a scheme."""
+        """Return (x, point) for the points that have a scheme."""
         return [(x, point) for x, point in self.points if any(entry.label == label for entry in point.entries)]
 
     def curve(self, results: Results, label: str, metric: str, note: str = "") -> Curve:
-        """What a scheme scored along the sweep; a consensus error of mere rounding is none."""
+        """Return the values of a scheme along the sweep; a consensus error of mere rounding counts as 0."""
         points = self.of(label)
         runs = [np.asarray(getattr(results[point][label], metric), dtype=np.float64) for _, point in points]
         if metric == "ace":
@@ -119,8 +119,8 @@ class Sweep:
         return Curve(label, np.array([x for x, _ in points], dtype=np.float64), tuple(values), note)
 
     def over_time(self, results: Results, label: str, metric: str) -> Curve:
-        """What a scheme scored in each slot of the sweep's only point."""
-        ((_, point),) = self.points
+        """Return the values of a scheme in each slot of its only point in the sweep."""
+        ((_, point),) = self.of(label)
         by_slot = getattr(results[point][label], f"{metric}_by_slot")
         slots = range(by_slot.shape[1])
         values = (Values(name_of(label), by_slot[:, slot], f"slot {slot}") for slot in slots)
@@ -147,37 +147,37 @@ Layout = Callable[[Sequence[Sweep], Results], list[Panel]]
 class Figure:
     """A figure of the paper, or one that we add.
 
-    number, name   how it is asked for
-    place          the figure of the paper that it answers to
+    number, name   how users ask for it
+    place          the figure of the paper that it reproduces
     sweeps         what is simulated for it
-    layout         which panels show the results of its sweeps
-    about          what a reader has to know
+    layout         the panels that show the results of its sweeps
+    about          the caption: what a reader has to know
     """
 
     number: int
     name: str
     title: str
     place: str
-    sweeps: Callable[[Plan], list[Sweep]]
+    sweeps: Callable[[RunPlan], list[Sweep]]
     layout: Layout
     about: str
 
-    def points(self, plan: Plan) -> list[Point]:
-        """Every point that has to be simulated, once."""
+    def points(self, plan: RunPlan) -> list[Point]:
+        """Return every point that has to be simulated, once."""
         return list(dict.fromkeys(point for sweep in self.sweeps(plan) for _, point in sweep.points))
 
-    def panels(self, plan: Plan, results: Results) -> list[Panel]:
-        """What the figure shows."""
+    def panels(self, plan: RunPlan, results: Results) -> list[Panel]:
+        """Return the panels of the figure."""
         return self.layout(self.sweeps(plan), results)
 
     @property
     def file(self) -> str:
-        """The name of its drawings and tables, without an ending."""
+        """The name of its drawings and tables, without a suffix."""
         return f"figure{self.number}-{self.name}"
 
 
 def error_panels(x_label: str, *, log_x: bool = False, labels: tuple[str, ...] = ()) -> Layout:
-    """A row per sweep: its ARE and its ACE, of all its schemes or of those named."""
+    """Return a layout with one row per sweep: ARE and ACE of all its schemes, or of those named."""
 
     def layout(sweeps: Sequence[Sweep], results: Results) -> list[Panel]:
         return [

@@ -1,62 +1,101 @@
-"""Which schemes a figure compares, and how each is named and drawn everywhere."""
+"""The schemes that a figure compares, and how each is named and drawn everywhere.
+
+Schemes of the paper stand beside baselines (Uniform, Sample), a limit (the central filter), and relay, which is ours.
+"""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from dpcrowd.experiments.points.point import Entry
-from dpcrowd.schemes.registry import SCHEMES
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 
-__all__ = ["CENTRAL", "STYLES", "Style", "adaptive", "fixed", "name_of", "regions", "single"]
+__all__ = [
+    "ABOUT_CENTRAL",
+    "ABOUT_RELAY",
+    "AT_ONCE",
+    "RELAY",
+    "RELAY_THREE_HOPS",
+    "STYLES",
+    "Style",
+    "adaptive",
+    "fixed",
+    "name_of",
+    "regions",
+    "single",
+    "with_at_once",
+]
 
-# For a finite stream Uniform and Sample take the whole stream as their window: the same promise as FAST and DPCrowd.
-_LIMITS = (Entry("uniform", "uniform", whole=True), Entry("sample", "sample", whole=True), Entry("central", "central"))
-_FLOODED = (Entry("duniform", "duniform", whole=True), Entry("dsample", "dsample", whole=True))
+RELAY = SchemeEntry("relay", "relay")
+RELAY_THREE_HOPS = SchemeEntry("relay-k3", "relay", hops_per_slot=3)
+AT_ONCE = SchemeEntry("relay-at-once", "relay", hops_per_slot="all")
+
+# For a finite stream Uniform and Sample take the complete stream as their window: the promise of FAST and DPCrowd.
+_LIMITS = (
+    SchemeEntry("uniform", "uniform", whole=True),
+    SchemeEntry("sample", "sample", whole=True),
+    SchemeEntry("central", "central"),
+)
+_FLOODED = (SchemeEntry("duniform", "duniform", whole=True), SchemeEntry("dsample", "dsample", whole=True))
 _PAPER_REGIONS = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasus", "dbd", "dba")
 _ADDED_REGIONS = ("uniform", "sample", "duniform", "dsample", "central")
-RELAY = "relay"
 
-CENTRAL = (
-    "The central filter is one filter that hears the samples of all servers: the limit for DPCrowd's and DPCrowd+'s "
+ABOUT_CENTRAL = (
+    "The central filter is one filter that receives the samples of all servers: the limit for DPCrowd's and DPCrowd+'s "
     "own samples where the model is right. With a wrong model or in diagonal form it can be worse, and a scheme that "
     "samples other slots can be better."
 )
+ABOUT_RELAY = (
+    "Relay and “everything at once” are ours, not the paper's: servers pass on noisy records, one hop per slot; "
+    "“everything at once” is relay whose records reach every server that a path leads to in their own slot."
+)
 
 
-def single(*schemes: str, flooded: bool = False) -> tuple[Entry, ...]:
-    """Schemes of the paper on one region and a finite stream, and what we add to them."""
-    added = (*_relay(), *_LIMITS, *(_FLOODED if flooded else ()))
-    return (*(Entry(name, name) for name in schemes), *added)
+def single(*schemes: str, flooded: bool = False) -> tuple[SchemeEntry, ...]:
+    """Return schemes of the paper for one region and a finite stream, and those that we add to them."""
+    added = (RELAY, *_LIMITS, *(_FLOODED if flooded else ()))
+    return (*(SchemeEntry(name, name) for name in schemes), *added)
 
 
-def regions() -> tuple[Entry, ...]:
-    """Schemes for many regions and an endless stream: the paper's seven, and what we add to them."""
-    return (*(Entry(name, name) for name in (*_PAPER_REGIONS, *_ADDED_REGIONS)), *_relay())
+def regions() -> tuple[SchemeEntry, ...]:
+    """Return the schemes for many regions and an endless stream: the paper's seven, and those that we add to them."""
+    return (*(SchemeEntry(name, name) for name in (*_PAPER_REGIONS, *_ADDED_REGIONS)), RELAY)
 
 
-def fixed(interval: int) -> tuple[Entry, ...]:
-    """DPCrowd and the central filter that sample every `interval` slots."""
+def fixed(interval: int) -> tuple[SchemeEntry, ...]:
+    """Return DPCrowd, the central filter and FAST, all sampling every `interval` slots."""
     return (
-        Entry("dpcrowd-fixed", "dpcrowd", interval=interval),
-        Entry("central-fixed", "central", interval=interval),
-        Entry("fast-fixed", "fast", interval=interval),
+        SchemeEntry("dpcrowd-fixed", "dpcrowd", interval=interval),
+        SchemeEntry("central-fixed", "central", interval=interval),
+        SchemeEntry("fast-fixed", "fast", interval=interval),
     )
 
 
-def adaptive() -> tuple[Entry, ...]:
-    """DPCrowd that samples adaptively, with the limits."""
-    return (Entry("dpcrowd-adaptive", "dpcrowd"), *_relay(), *_LIMITS)
+def adaptive() -> tuple[SchemeEntry, ...]:
+    """Return DPCrowd with adaptive sampling, and the schemes that take no interval."""
+    return (SchemeEntry("dpcrowd-adaptive", "dpcrowd"), RELAY, *_LIMITS)
 
 
-def _relay() -> tuple[Entry, ...]:
-    """Drawn as soon as the scheme exists."""
-    return (Entry(RELAY, RELAY),) if RELAY in SCHEMES else ()
+def with_at_once(points: Iterable[tuple[float, Point]]) -> tuple[tuple[float, Point], ...]:
+    """Return the points of a sweep, followed by one with "everything at once" for each of them that has relay.
+
+    It is a point of its own, so that the stored results of the others stay valid. Relay always pays from one ledger per
+    server; the paper's ledger per region would give the same results, so both share one point.
+    """
+    points = tuple(points)
+    return (
+        *points,
+        *((x, replace(point, entries=(AT_ONCE,), accounting="sound")) for x, point in points if RELAY in point.entries),
+    )
 
 
 @dataclass(frozen=True)
 class Style:
-    """Name and look of a scheme; ours are solid and strong, flooding is dashed, limits and baselines are thin."""
+    """Name and look of a scheme.
+
+    DPCrowd and relay are solid and wide, flooding is dashed, limits and baselines are thin.
+    """
 
     name: str
     colour: str
@@ -66,7 +105,7 @@ class Style:
 
 
 class _Styles(dict[str, Style]):
-    """Styles by label; a scheme of another package gets one that follows from its name."""
+    """Styles by label; the style of another package's scheme follows from its name."""
 
     def __missing__(self, label: str) -> Style:
         return Style(label, _FREE_COLOURS[zlib.crc32(label.encode()) % len(_FREE_COLOURS)], "h", "-.", 1.6)
@@ -99,11 +138,13 @@ STYLES = _Styles(
         "measured": Style("DPCrowd-fixed, measured", "#0072b2", "o", width=2.2),
         "predicted": Style("predicted, with the neighbours' information", "#222222", "x", "--"),
         "predicted-printed": Style("predicted, as printed", "#d55e00", "s", ":"),
-        "relay": Style("Relay", "#aa0000", "P", width=2.2),
+        "relay": Style("Relay (ours)", "#aa0000", "P", width=2.2),
+        "relay-k3": Style("Relay, three hops per slot (ours)", "#e31a1c", "d", "--"),
+        "relay-at-once": Style("everything at once (ours)", "#7b2d8b", "p", "-.", 1.4),
     }
 )
 
 
 def name_of(label: str) -> str:
-    """How a scheme is called in the report."""
+    """Return the name of a scheme in the report."""
     return STYLES[label].name if label in STYLES else label

@@ -1,7 +1,7 @@
-"""The numbers behind a figure as Parquet files, in tidy rows that say everything about their setting.
+"""The numbers behind a figure as Parquet files, in tidy rows that contain their complete setting.
 
-figureN-name.parquet          a row for each point, scheme and run
-figureN-name-by-slot.parquet  for figures over time: a row for each data set, scheme and slot, means over the runs
+figureN-name.parquet          one row per point, scheme and run
+figureN-name-by-slot.parquet  for figures over time: one row per data set, scheme and slot, with means over the runs
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.experiments.figures.figure import Figure
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.figures.rosters import RELAY
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.export import write_table
 from dpcrowd.sim.statistics import means_with_halves
@@ -25,29 +26,29 @@ _BY_SLOT = ("are", "ace")
 
 
 def table_file(figure: Figure) -> str:
-    """The name of a figure's table."""
+    """Return the file name of a figure's table."""
     return f"{figure.file}.parquet"
 
 
 def by_slot_file(figure: Figure) -> str:
-    """The name of a figure's table by slot, if it has one."""
+    """Return the file name of a figure's table by slot, if it has one."""
     return f"{figure.file}-by-slot.parquet"
 
 
-def write_tables(figure: Figure, plan: Plan, results: Results, folder: Path) -> list[Path]:
-    """Write the tables of a figure; which files there are now."""
-    points = list(dict.fromkeys(figure.points(plan)))  # a point that is needed twice is told once
-    written = [
+def write_tables(figure: Figure, plan: RunPlan, results: Results, folder: Path) -> list[Path]:
+    """Write the tables of a figure and return their paths."""
+    points = list(dict.fromkeys(figure.points(plan)))  # a point that is needed twice has its rows once
+    paths = [
         write_table(_joined([_rows(figure, plan, results, point) for point in points]), folder / table_file(figure))
     ]
     by_slot = [_slot_rows(results, point) for point in points if point.by_slot]
     if by_slot:
-        written.append(write_table(_joined(by_slot), folder / by_slot_file(figure)))
-    return written
+        paths.append(write_table(_joined(by_slot), folder / by_slot_file(figure)))
+    return paths
 
 
-def _rows(figure: Figure, plan: Plan, results: Results, point: Point) -> dict[str, list[Any]]:
-    """A row for each scheme and run of a point, with everything that it ran under."""
+def _rows(figure: Figure, plan: RunPlan, results: Results, point: Point) -> dict[str, list[Any]]:
+    """Return one row per scheme and run of a point, with its complete setting."""
     result = results[point]
     table = result.table()
     entries = {entry.label: entry for entry in point.entries}
@@ -59,14 +60,15 @@ def _rows(figure: Figure, plan: Plan, results: Results, point: Point) -> dict[st
     return {**{name: [settings[label][name] for label in table["scheme"]] for name in names}, **table}
 
 
-def _setting(plan: Plan, point: Point, entry: Entry) -> dict[str, Any]:
-    """What the point itself says; whole numbers that may be absent are floats, so that all files have one type."""
+def _setting(plan: RunPlan, point: Point, entry: SchemeEntry) -> dict[str, Any]:
+    """Return the settings of the point; integers that may be absent are floats, so that all files have one type."""
     window = plan.data[point.data].slots if entry.whole else point.window
     return {
         "epsilon": float(point.epsilon),
         "density": float(point.density),
         "window": None if window is None else float(window),
         "interval": None if entry.interval is None else float(entry.interval),
+        "hops_per_slot": None if entry.scheme != RELAY.scheme else str(entry.hops_per_slot or 1),
         "accounting": point.accounting,
         "form": point.form,
         "shares": point.shares,
@@ -74,7 +76,7 @@ def _setting(plan: Plan, point: Point, entry: Entry) -> dict[str, Any]:
 
 
 def _slot_rows(results: Results, point: Point) -> dict[str, list[Any]]:
-    """A row for each scheme and slot: means over the runs, and half the widths of their 95% intervals."""
+    """Return one row per scheme and slot: means over the runs, and half the widths of their 95% intervals."""
     rows: dict[str, list[Any]] = {"data": [], "scheme": [], "slot": []}
     rows |= {name: [] for metric in _BY_SLOT for name in (metric, f"{metric}_half")}
     for record in results[point].records.values():

@@ -1,7 +1,7 @@
-"""What a reproduction covers: data sets, x values, runs. The paper does not give its x values: these are ours.
+"""The scope of a reproduction: data sets, x values, runs. The paper does not give its x values: these are ours.
 
-`quick` takes every second or third value and few runs; its points are points of the full plan, so a full run that
-follows goes on from them.
+A quick plan takes every second or third value and few runs. Its points are points of the full plan, so that a full run
+can continue from them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dpcrowd.errors import BadInput, whole_number
 from dpcrowd.sim.config import MOST_RUNS
@@ -17,7 +18,7 @@ from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
-__all__ = ["QUICK_RUNS", "RUNS", "Additions", "Plan", "make_plan"]
+__all__ = ["QUICK_RUNS", "RUNS", "Additions", "RunPlan", "make_plan"]
 
 RUNS = 50
 QUICK_RUNS = 3
@@ -27,7 +28,7 @@ MULTI = ("multi-linear", "multi-flu")
 
 @dataclass(frozen=True)
 class Additions:
-    """What a figure of its own compares with the paper's schemes: names of plug-ins, or `package:object`."""
+    """Schemes, data sets and a graph that figure 10 adds to the paper's: names of plug-ins, or `package:object`."""
 
     schemes: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
@@ -41,17 +42,18 @@ _NOTHING = Additions()
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Everything that figures and claims need to know beside the results.
+class RunPlan:
+    """Everything that figures and claims need to know besides the results.
 
     data          loaded sets by name, in the paper's order
-    missing       sets that are not on this machine, and what to do about it
+    missing       sets that are not on this machine, and how to get them
     tuned         parameter files in use, by data set
-    data_dir      where the data were looked for first, and
-    tuning        which parameter files were asked for: both as they were given, for the command in the report
-    added         what figure 10 adds, if anything
+    data_dir      the folder that was searched first, as the user wrote it, for the command in the report
+    tuning        the parameter files, as the user wrote them, for the same purpose
+    added         the additions of figure 10, if any
     default_*     the value of a setting while another one is swept
-    matrix_runs   how many runs the one point of the (slow) matrix form gets
+    matrix_runs   how many runs a point of the matrix form gets, which is slow
+    table_links   the kinds of links in the table of relay: drawn anew in each slot, or static
     """
 
     data: Mapping[str, DataSet]
@@ -73,15 +75,16 @@ class Plan:
     default_epsilon: float = 1.0
     default_window: int = 100
     matrix_runs: int = 20
+    table_links: tuple[Literal["dynamic", "static"], ...] = ("dynamic", "static")
 
     @property
     def single(self) -> tuple[str, ...]:
-        """Sets with one region that are there."""
+        """The available sets with one region."""
         return tuple(name for name in SINGLE if name in self.data)
 
     @property
     def multi(self) -> tuple[str, ...]:
-        """Sets with many regions that are there."""
+        """The available sets with many regions."""
         return tuple(name for name in MULTI if name in self.data)
 
 
@@ -93,13 +96,13 @@ def make_plan(
     data_dir: str | os.PathLike[str] | None = None,
     tuning: Iterable[str | os.PathLike[str]] = (),
     added: Additions = _NOTHING,
-) -> Plan:
-    """The full or the quick plan on the data that can be found."""
+) -> RunPlan:
+    """Return the full or the quick plan for the data sets that are on this machine."""
     runs = (QUICK_RUNS if quick else RUNS) if runs is None else runs
     whole_number("runs", runs, 2, MOST_RUNS, ", since intervals need two")
     whole_number("seed", seed, 0)
     files = tuple(os.fspath(path) for path in tuning)
-    tuned = _tuned(files)
+    tuned = _read_tuning_files(files)
     data, missing = {}, {}
     for name in NAMES:
         try:
@@ -108,33 +111,31 @@ def make_plan(
         except BadInput as error:
             missing[name] = str(error)
             continue
-        loaded = load(name, data_dir=data_dir)
-        data[name] = tuned[name].apply(loaded) if name in tuned else loaded
+        data_set = load(name, data_dir=data_dir)
+        data[name] = tuned[name].apply(data_set) if name in tuned else data_set
     for name in added.data:
         if name not in missing:
             data.setdefault(name, load(name, data_dir=data_dir))
-    place = None if data_dir is None else os.fspath(data_dir)
-    plan = Plan(data, missing, tuned, data_dir=place, tuning=files, added=added, runs=runs, seed=seed)
-    return _quicker(plan) if quick else plan
+    folder = None if data_dir is None else os.fspath(data_dir)
+    plan = RunPlan(data, missing, tuned, data_dir=folder, tuning=files, added=added, runs=runs, seed=seed)
+    return _make_quick(plan) if quick else plan
 
 
-def _tuned(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tuned]:
+def _read_tuning_files(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tuned]:
     tuned: dict[str, Tuned] = {}
     for path in paths:
         file = read_tuned(path)
         if file.data not in NAMES:
             raise BadInput(
-                f"'{path}' was tuned for '{file.data}', which no figure uses; allowed: files for {', '.join(NAMES)}."
+                f"'{path}' is for '{file.data}', which no figure uses; allowed: tuning files for {', '.join(NAMES)}."
             )
         if file.data in tuned:
-            raise BadInput(
-                f"two tuning files for '{file.data}' were given, '{path}' among them; give one per data set."
-            )
+            raise BadInput(f"'{path}' is the second tuning file for '{file.data}'; give one file per data set.")
         tuned[file.data] = file
     return tuned
 
 
-def _quicker(plan: Plan) -> Plan:
+def _make_quick(plan: RunPlan) -> RunPlan:
     return replace(
         plan,
         quick=True,
@@ -143,4 +144,5 @@ def _quicker(plan: Plan) -> Plan:
         epsilons=(0.1, 0.4, 1.0),
         windows=(20, 100),
         matrix_runs=2,
+        table_links=("dynamic",),
     )

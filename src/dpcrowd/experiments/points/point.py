@@ -1,7 +1,8 @@
-"""One point of a sweep: a few schemes under one setting, which all runs of a figure's x value share.
+"""One point of a sweep: a few schemes under one setting, simulated in many runs, for one x value of a figure.
 
-Two figures that need the same point get the same results: a point is its content. Its key also covers the data, the
-models and the code that computes, so that results on disk are never taken for those of another version.
+Points with equal content are equal, so that two figures that need the same point share its results. The key of a
+point also covers the data, the models and the code that computes: stored results are never taken for those of another
+version.
 """
 
 from __future__ import annotations
@@ -19,43 +20,46 @@ import numpy as np
 from dpcrowd.network.topologies import TOPOLOGIES
 from dpcrowd.plugins import find_plugin, make_scheme, package_of, plugin_digest, scheme_class
 from dpcrowd.privacy import Accounting
-from dpcrowd.schemes.base import Form
+from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import DataSet
 
-__all__ = ["Entry", "Point", "code_digest"]
+__all__ = ["Point", "SchemeEntry", "code_digest", "scheme_of"]
 
 _COMPUTING = ("privacy", "filters", "sampling", "grouping", "network", "schemes", "sim")
 _NOT_COMPUTING = ("sim/backends/", "sim/export.py", "sim/plot.py")
 
 
 @dataclass(frozen=True)
-class Entry:
+class SchemeEntry:
     """A scheme of a point.
 
-    label     its name in figures and tables
-    scheme    its name, or `package:Class`
-    interval  sample every so many slots instead of adaptively
-    whole     give a window scheme the whole stream as its window, so that it promises what a finite scheme does
+    label          its name in figures and tables
+    scheme         its name, or `package:Class`
+    interval       sample every `interval` slots instead of adaptively
+    whole          give a window scheme the complete stream as its window, so that it promises what a finite one does
+    hops_per_slot  of relay: how many hops a record travels in one slot, or "all"; None: the scheme's default, one
     """
 
     label: str
     scheme: str
     interval: int | None = None
     whole: bool = False
+    hops_per_slot: int | Literal["all"] | None = None
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is simulated for one x value; see `dpcrowd.sim.configure.configure` for the settings.
+    """The simulation behind one x value; see `dpcrowd.sim.configure.configure` for the settings.
 
-    most_runs  do no more runs than this, for a point that is slow
     by_slot    keep the errors of each slot, for figures over time
+    most_runs  do at most this many runs, for a point that is slow
+    dynamic    whether links are drawn anew in each slot; None: the default of the graph
     """
 
     data: str
-    entries: tuple[Entry, ...]
+    entries: tuple[SchemeEntry, ...]
     epsilon: float = 1.0
     density: float = 0.1
     window: int | None = None
@@ -65,12 +69,13 @@ class Point:
     by_slot: bool = False
     most_runs: int | None = None
     graph: str = "random"
+    dynamic: bool | None = None
 
     def config(self, data: DataSet, *, runs: int, seed: int, servers: int) -> SimulationConfig:
-        """The simulation of this point."""
+        """Return the simulation of this point."""
         configs = [
             configure(
-                {entry.label: make_scheme(entry.scheme, interval=entry.interval)},
+                {entry.label: scheme_of(entry)},
                 data,
                 servers=servers,
                 density=self.density,
@@ -82,20 +87,34 @@ class Point:
                 form=self.form,
                 shares=self.shares,
                 graph=self.graph,
+                dynamic=self.dynamic,
             )
             for entry in self.entries
         ]
         return replace(configs[0], entrants=tuple(entrant for config in configs for entrant in config.entrants))
 
     def key(self, data: DataSet, *, seed: int, servers: int) -> str:
-        """A name for the results of this point: equal only if nothing that they depend on differs."""
-        mine = {name: value for name, value in asdict(self).items() if name not in ("most_runs", "graph")}
-        mine |= self._of_others()
-        facts = {**mine, "seed": seed, "servers": servers, "data": _data_facts(data), "code": code_digest()}
+        """Return a name for the results of this point: equal only if nothing that they depend on differs."""
+        own = {**self._settings(), **self._plugin_facts()}
+        facts = {**own, "seed": seed, "servers": servers, "data": _data_facts(data), "code": code_digest()}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
-    def _of_others(self) -> dict[str, Any]:
-        """The code of other packages that computes; nothing for a point without any."""
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that results depend on.
+
+        A setting that was introduced later is left out where it has its default: points that do without it keep the
+        key that they had before, and their stored results.
+        """
+        settings = asdict(self)
+        for name in ("most_runs", "graph"):
+            del settings[name]
+        for part, name in ((settings, "dynamic"), *((entry, "hops_per_slot") for entry in settings["entries"])):
+            if part[name] is None:
+                del part[name]
+        return settings
+
+    def _plugin_facts(self) -> dict[str, Any]:
+        """Return the graph and the code of other packages that computes; nothing for a point without any."""
         facts: dict[str, Any] = {} if self.graph == "random" else {"graph": self.graph}
         if self.graph not in TOPOLOGIES and (topology := find_plugin("topology", self.graph)) is not None:
             facts["topology code"] = plugin_digest(topology.load())
@@ -104,8 +123,13 @@ class Point:
         return facts | ({"scheme code": codes} if codes else {})
 
 
+def scheme_of(entry: SchemeEntry) -> Scheme:
+    """Return the scheme of an entry, with its options."""
+    return make_scheme(entry.scheme, interval=entry.interval, hops_per_slot=entry.hops_per_slot)
+
+
 def _data_facts(data: DataSet) -> dict[str, Any]:
-    """Everything about a data set that a simulation depends on."""
+    """Return everything about a data set that a simulation depends on."""
     model = data.model
     sample = np.ascontiguousarray(data.truth(np.random.Generator(np.random.PCG64(0))))
     return {
@@ -121,7 +145,10 @@ def _data_facts(data: DataSet) -> dict[str, Any]:
 
 @cache
 def code_digest() -> str:
-    """Of everything that computes, libraries included; figures, claims and commands may change without a new run."""
+    """Return a digest of all code that computes, libraries included.
+
+    Figures, claims and commands are not part of it: they may change without a new run.
+    """
     package = Path(__file__).parents[2]
     digest = hashlib.sha256(f"numpy {np.__version__} scipy {version('scipy')}".encode())
     paths = [path for layer in _COMPUTING for path in (package / layer).rglob("*.py")]

@@ -1,6 +1,6 @@
-"""Runs the points of a sweep that are not on disk yet, on one machine or on a cluster, and keeps each batch at once.
+"""Run the points that are not on disk yet, on one machine or on a cluster, and store each batch as soon as it ends.
 
-Which runs share a batch, and which worker does it, changes nothing: seeds belong to runs.
+It does not matter which runs share a batch, nor which worker computes it: seeds belong to runs.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.store import Store
+from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.backends import Backend, run_tasks
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.engine import run_batch
@@ -23,7 +24,7 @@ __all__ = ["Progress", "Results", "Tick", "run_points"]
 
 @dataclass(frozen=True)
 class Tick:
-    """How far a reproduction is: `work` is an estimate of time, in no unit."""
+    """Progress of a reproduction; `work` is an estimate of computing time, in no particular unit."""
 
     figure: str
     runs_done: int
@@ -36,24 +37,29 @@ Progress = Callable[[Tick], None]
 
 
 class Results:
-    """What was simulated, by point; only points that were run can be asked for."""
+    """The results of simulations, by point; only points that were run can be asked for."""
 
-    def __init__(self, plan: Plan, store: Store) -> None:
+    def __init__(self, plan: RunPlan, store: Store) -> None:
         self._plan, self._store = plan, store
-        self._read: dict[str, SimulationResult] = {}
+        self._by_key: dict[str, SimulationResult] = {}
 
     def __getitem__(self, point: Point) -> SimulationResult:
         key = key_of(self._plan, point)
-        if key not in self._read:
+        if key not in self._by_key:
             config = config_of(self._plan, point)
             records = self._store.read(key, config.runs)
-            self._read[key] = SimulationResult(
+            self._by_key[key] = SimulationResult(
                 records=records,
                 guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
                 notes=(*config.data.notes, *notes(config, list(records.values()))),
                 setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
             )
-        return self._read[key]
+        return self._by_key[key]
+
+    def samples(self, point: Point, label: str) -> int | None:
+        """Return how many samples per window or horizon a scheme takes that chooses the number itself; else None."""
+        entrants = config_of(self._plan, point).entrants
+        return next(entrant.samples for entrant in entrants if entrant.label == label)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,28 +72,28 @@ class _Task:
 
     @property
     def work(self) -> float:
-        return len(self.runs) * _work_of_a_run(self.config)
+        return len(self.runs) * _work_per_run(self.config)
 
 
-def config_of(plan: Plan, point: Point) -> SimulationConfig:
-    """The simulation of a point under a plan."""
+def config_of(plan: RunPlan, point: Point) -> SimulationConfig:
+    """Return the simulation of a point under a plan."""
     return point.config(plan.data[point.data], runs=plan.runs, seed=plan.seed, servers=plan.servers)
 
 
-def key_of(plan: Plan, point: Point) -> str:
-    """The name of a point's results under a plan."""
+def key_of(plan: RunPlan, point: Point) -> str:
+    """Return the name under which the results of a point are stored."""
     return point.key(plan.data[point.data], seed=plan.seed, servers=plan.servers)
 
 
 def run_points(
-    plan: Plan,
-    wanted: Mapping[str, Iterable[Point]],
+    plan: RunPlan,
+    points_by_figure: Mapping[str, Iterable[Point]],
     store: Store,
     backend: Backend,
     progress: Progress | None = None,
 ) -> Results:
-    """Do what is missing of the points that each figure wants; a point of two figures is done once."""
-    tasks, runs, work = _pending(plan, wanted, store)
+    """Run what is missing of the points of each figure; a point of two figures is run once."""
+    tasks, runs, work = _pending_tasks(plan, points_by_figure, store)
     runs_done = runs - sum(len(task.runs) for task in tasks)
     work_done = work - sum(task.work for task in tasks)
     if progress is not None:
@@ -102,32 +108,36 @@ def run_points(
     return Results(plan, store)
 
 
-def _pending(plan: Plan, wanted: Mapping[str, Iterable[Point]], store: Store) -> tuple[list[_Task], int, float]:
-    """What is still to be done; and runs and work of everything, done or not."""
-    seen: set[str] = set()
+def _pending_tasks(
+    plan: RunPlan, points_by_figure: Mapping[str, Iterable[Point]], store: Store
+) -> tuple[list[_Task], int, float]:
+    """Return the tasks that remain, and the number of runs and the work of all tasks, finished or not."""
+    keys: set[str] = set()
     tasks: list[_Task] = []
     runs, work = 0, 0.0
-    for figure, points in wanted.items():
+    for figure, points in points_by_figure.items():
         for point in points:
             key = key_of(plan, point)
-            if key in seen:
+            if key in keys:
                 continue
-            seen.add(key)
+            keys.add(key)
             config = config_of(plan, point)
             runs += config.runs
-            work += config.runs * _work_of_a_run(config)
-            there = store.done(key)
-            todo = [run for run in range(config.runs) if run not in there]
-            # Not cut up for the cores: there are more points than cores, and a large batch costs less per run.
-            tasks += [_Task(figure, key, point, config, batch) for batch in batches(config, todo, 1)]
+            work += config.runs * _work_per_run(config)
+            on_disk = store.runs_on_disk(key)
+            remaining = [run for run in range(config.runs) if run not in on_disk]
+            # Batches are not split among cores: there are more points than cores, and a large batch costs less per run.
+            tasks += [_Task(figure, key, point, config, batch) for batch in batches(config, remaining, 1)]
     return tasks, runs, work
 
 
-def _work_of_a_run(config: SimulationConfig) -> float:
-    """About how long a run takes, for the time that is left: measured by hand, in microseconds of one core."""
+def _work_per_run(config: SimulationConfig) -> float:
+    """Return about how long one run takes, in microseconds of one core as measured once; for the time that remains."""
     regions = len(config.data.regions)
     if config.form == "matrix":
-        a_server_slot = 10.0 + 0.05 * regions**2
+        per_server_slot = 10.0 + 0.05 * regions**2
     else:
-        a_server_slot = 0.4 + 0.1 * regions + 0.5 * config.network.density
-    return config.data.slots * config.servers * len(config.entrants) * a_server_slot
+        per_server_slot = 0.4 + 0.1 * regions + 0.5 * config.network.density
+    # Relay filters the records of all servers at each of them.
+    weight = sum(4.0 if isinstance(entrant.scheme, Relay) else 1.0 for entrant in config.entrants)
+    return config.data.slots * config.servers * weight * per_server_slot

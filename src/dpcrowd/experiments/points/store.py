@@ -1,7 +1,7 @@
-"""Results on disk: a Parquet file for each batch of runs of a point, so that interrupted work can go on.
+"""Results on disk: one Parquet file per batch of runs of a point, so that interrupted work can be resumed.
 
-A file is written beside its place and then moved there: it is whole or absent. A file that cannot be read all the same
-counts as absent, and its runs are done again.
+A file is written under another name and then renamed: it is complete or absent. A file that cannot be read nevertheless
+counts as absent, and its runs are repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Store"]
 _NUMBERS = (*METRICS, "missing")
 _BY_SLOT = ("are_by_slot", "ace_by_slot")
 _PAID = ("staying", "moving", "roaming")
-_PURPOSE = "keeping results on disk"
+_PURPOSE = "storing results on disk"
 
 
 class Store:
@@ -32,14 +32,14 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        parquet_library(_PURPOSE)  # say at once that pyarrow is missing, not after the first batch
+        parquet_library(_PURPOSE)  # raises at once if pyarrow is missing, not after the first batch
 
-    def done(self, key: str) -> set[int]:
-        """Runs of a point that are on disk."""
+    def runs_on_disk(self, key: str) -> set[int]:
+        """Return the runs of a point that are on disk."""
         return {run for path in self._files(key) for run in _runs(path)}
 
     def write(self, key: str, records: Sequence[RunRecords], *, by_slot: bool) -> None:
-        """Keep one batch: the records of every scheme of the point, on the same runs."""
+        """Store one batch: the records of every scheme of the point, on the same runs."""
         arrow, parquet = parquet_library()
         runs = records[0].runs.tolist()
         columns: dict[str, list[Any]] = {name: [] for name in _columns(by_slot)}
@@ -49,31 +49,31 @@ class Store:
             for name in _NUMBERS:
                 columns[name] += getattr(record, name).tolist()
             for name in _PAID:
-                columns[name] += [getattr(paid, name) for paid in record.paid] or [None] * len(runs)
+                columns[name] += [getattr(payment, name) for payment in record.paid] or [None] * len(runs)
             columns["seconds"] += [record.seconds / len(runs)] * len(runs)
             columns["server_slots"] += [record.server_slots // len(runs)] * len(runs)
             for name in _BY_SLOT if by_slot else ():
                 columns[name] += getattr(record, name).tolist()
-        # The schema is spelt out: a scheme without privacy has no payments, and would leave columns without a type.
+        # The schema is explicit: a scheme without privacy has no payments, and would leave columns without a type.
         types = {"label": arrow.string(), "run": arrow.int64(), "server_slots": arrow.int64()}
         types |= dict.fromkeys(_PAID, arrow.int64()) | dict.fromkeys(_BY_SLOT, arrow.list_(arrow.float64()))
         schema = arrow.schema([(name, types.get(name, arrow.float64())) for name in columns])
         schema = schema.with_metadata({"runs": json.dumps(runs)})
         path = self.folder / key / f"{runs[0]:06d}-{runs[-1]:06d}-{len(runs)}.parquet"
-        fresh = path.with_suffix(f".{os.getpid()}.part")
+        partial = path.with_suffix(f".{os.getpid()}.part")
         with refuse_failed_write(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(arrow.table(columns, schema=schema), fresh)
-            os.replace(fresh, path)
+            parquet.write_table(arrow.table(columns, schema=schema), partial)
+            os.replace(partial, path)
 
     def read(self, key: str, runs: int) -> dict[str, RunRecords]:
-        """The records of runs 0 .. runs - 1 of a point, by label."""
+        """Return the records of runs 0 to `runs` - 1 of a point, by label."""
         parts: dict[str, list[RunRecords]] = {}
-        seen: set[int] = set()
+        read_runs: set[int] = set()
         for path in self._files(key):
-            for record in _read(path, seen, runs):
+            for record in _read(path, read_runs, runs):
                 parts.setdefault(record.label, []).append(record)
-            seen.update(_runs(path))
+            read_runs.update(_runs(path))
         return {label: merge_records(records) for label, records in parts.items()}
 
     def _files(self, key: str) -> list[Path]:
@@ -85,7 +85,7 @@ def _columns(by_slot: bool) -> tuple[str, ...]:
 
 
 def _runs(path: Path) -> list[int]:
-    """The runs in a file; none if it is damaged."""
+    """Return the runs in a file; none if it is damaged."""
     arrow, parquet = parquet_library()
     try:
         metadata = parquet.read_schema(path).metadata or {}
@@ -94,8 +94,8 @@ def _runs(path: Path) -> list[int]:
         return []
 
 
-def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
-    """The records of a file without runs that were seen already or are not wanted."""
+def _read(path: Path, read_runs: set[int], limit: int) -> list[RunRecords]:
+    """Return the records of a file, without runs that were read already and without runs from `limit` on."""
     _, parquet = parquet_library()
     # One file, not a data set: folder names must not become columns.
     table = parquet.ParquetFile(path).read().to_pydict()
@@ -105,23 +105,23 @@ def _read(path: Path, seen: set[int], most: int) -> list[RunRecords]:
         rows = [
             row
             for row, (name, run) in enumerate(zip(table["label"], table["run"], strict=True))
-            if name == label and run not in seen and run < most
+            if name == label and run not in read_runs and run < limit
         ]
         if not rows:
             continue
-        picked = {name: [values[row] for row in rows] for name, values in table.items()}
-        paid = zip(*(picked[name] for name in _PAID), strict=True)
-        none = np.full((len(rows), 0), np.nan)
-        numbers: dict[str, Any] = {name: np.array(picked[name], dtype=np.float64) for name in _NUMBERS}
+        columns = {name: [values[row] for row in rows] for name, values in table.items()}
+        payments = zip(*(columns[name] for name in _PAID), strict=True)
+        no_slots = np.full((len(rows), 0), np.nan)
+        numbers: dict[str, Any] = {name: np.array(columns[name], dtype=np.float64) for name in _NUMBERS}
         for name in _BY_SLOT:
-            numbers[name] = np.array(picked[name], dtype=np.float64) if name in picked else none
+            numbers[name] = np.array(columns[name], dtype=np.float64) if name in columns else no_slots
         records.append(
             RunRecords(
                 label=label,
-                runs=np.array(picked["run"], dtype=np.int64),
-                paid=tuple(Paid(*amounts) for amounts in paid if amounts[0] is not None),
-                seconds=sum(picked["seconds"]),
-                server_slots=sum(picked["server_slots"]),
+                runs=np.array(columns["run"], dtype=np.int64),
+                paid=tuple(Paid(*amounts) for amounts in payments if amounts[0] is not None),
+                seconds=sum(columns["seconds"]),
+                server_slots=sum(columns["server_slots"]),
                 **numbers,
             )
         )

@@ -1,4 +1,4 @@
-"""The page that tells what was found: claims, figures, parameters, data, versions; and `claims.json` for programs."""
+"""The report of a reproduction: a page with claims, figures, parameters, data and versions, and files for programs."""
 
 from __future__ import annotations
 

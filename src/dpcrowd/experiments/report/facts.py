@@ -1,4 +1,4 @@
-"""How the report was made: versions, seed, machine, run time, and the command that makes it again."""
+"""How the report was made: versions, seed, machine, run time, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.experiments.figures import ADDED, FIGURES
-from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.figures import ADDED, FIGURES, RELAY_TABLE
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, RunPlan
 
 __all__ = ["Facts", "command", "how_it_was_made"]
 
@@ -33,17 +33,17 @@ def _installed(name: str) -> str:
 
 
 def _cores() -> int:
-    """That this process may use, where the system says so."""
+    """Return the number of cores that this process may use, or of the machine where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How the results came about.
+    """How the results were obtained.
 
-    seconds         from the start to the writing of the page
-    runs            of all points together
-    runs_from_disk  how many of them were there already
+    seconds         time from the start to the writing of the page
+    runs            number of runs of all points together
+    runs_from_disk  how many of them were on disk already
     """
 
     seconds: float
@@ -54,12 +54,16 @@ class Facts:
     system: str = field(default_factory=lambda: f"{platform.system()}, {platform.machine()}")
 
 
-def command(plan: Plan, drawn: set[int]) -> str:
-    """What to type for the same results, with paths as they were given; the report's folder is the reader's choice."""
+def command(plan: RunPlan, numbers: set[int], *, relay: bool) -> str:
+    """Return what to type for the same results; the folder of the report is the reader's choice.
+
+    numbers  the figures of the report
+    relay    whether the report has the table of relay
+    """
     words = ["dpcrowd", "reproduce"]
     figures = (*FIGURES, ADDED) if plan.added else FIGURES
-    if drawn != {figure.number for figure in figures}:
-        words += [str(number) for number in sorted(drawn)]
+    if not relay or numbers != {figure.number for figure in figures}:
+        words += [*(str(number) for number in sorted(numbers)), *([RELAY_TABLE] if relay else [])]
     if plan.quick:
         words.append("--quick")
     if plan.runs != (QUICK_RUNS if plan.quick else RUNS):
@@ -74,20 +78,22 @@ def command(plan: Plan, drawn: set[int]) -> str:
     return " ".join([shlex.join(words), *paths])
 
 
-def _path(given: str) -> str:
-    """Quoted for a shell; whose home it was is nobody else's business, and a shell puts in the reader's own."""
-    path = PurePath(given)
+def _path(text: str) -> str:
+    """Quote a path for a shell; "~" replaces the home folder of whoever made the report, which is private."""
+    path = PurePath(text)
     if path.is_absolute() and path.is_relative_to(Path.home()):
         return f"~/{shlex.quote(path.relative_to(Path.home()).as_posix())}"
-    return shlex.quote(given)
+    return shlex.quote(text)
 
 
-def how_it_was_made(plan: Plan, facts: Facts) -> dict[str, str]:
-    """What the page says beside the command, by name."""
-    done = facts.runs - facts.runs_from_disk
-    runs = f"{plan.runs} of each point, {facts.runs} in all"
+def how_it_was_made(plan: RunPlan, facts: Facts) -> dict[str, str]:
+    """Return the facts that the page lists below the command, by name."""
+    new_runs = facts.runs - facts.runs_from_disk
+    runs = f"{plan.runs} per point, {facts.runs} in total"
     if facts.runs_from_disk:
-        runs += f"; {facts.runs_from_disk} were on disk already and {done} done now, which is what the run time covers"
+        runs += (
+            f"; {facts.runs_from_disk} were on disk already, and {new_runs} were done now, which the run time covers"
+        )
     return {
         "Seed": str(plan.seed),
         "Runs": runs,

@@ -1,6 +1,6 @@
-"""Puts the report together: one page that needs nothing but itself, and `claims.json` beside it.
+"""The report: one page that needs nothing but itself, with `claims.json` and `relay.json` beside it.
 
-What the page says is collected here as plain values; how it says it stands in `templates/`, where Jinja2 escapes
+The content of the page is collected here as plain values; its form stands in `templates/`, where Jinja2 escapes
 whatever is not marked as HTML.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 from dpcrowd.__about__ import __version__
 from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.draw import Drawn
-from dpcrowd.experiments.points.plan import Plan
-from dpcrowd.experiments.report import parameters, sources
+from dpcrowd.experiments.points.plan import RunPlan
+from dpcrowd.experiments.relay_table import RelayTable
+from dpcrowd.experiments.report import parameters, relay, sources
 from dpcrowd.experiments.report.claims import CLASSES, MARKS, PLURALS, Judged, claim_rows, claims_as_json, summary
 from dpcrowd.experiments.report.corrections import CORRECTIONS
 from dpcrowd.experiments.report.facts import Facts, command, how_it_was_made
@@ -23,11 +24,11 @@ from dpcrowd.sim.export import refuse_failed_write
 
 __all__ = ["page_template", "write_report"]
 
-PAGE, CLAIMS = "index.html", "claims.json"
+PAGE, CLAIMS, RELAY = "index.html", "claims.json", "relay.json"
 
 
 def page_template() -> Any:
-    """The page's template; `MissingExtra` without Jinja2, which is worth knowing before hours of work."""
+    """Return the template of the page; `MissingExtra` without Jinja2, which users should learn before hours of work."""
     try:
         import jinja2
     except ImportError:
@@ -43,10 +44,19 @@ def page_template() -> Any:
 
 
 def write_report(
-    folder: Path, plan: Plan, drawn: list[Drawn], judged: Judged, facts: Facts
+    folder: Path,
+    plan: RunPlan,
+    drawings: list[Drawn],
+    judged: Judged,
+    facts: Facts,
+    relay_table: RelayTable | None = None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Write `folder`/index.html and claims.json: the page's path, and what claims.json says."""
-    numbers = {one.figure.number for one in drawn}
+    """Write `folder`/index.html, claims.json and relay.json.
+
+    Returns the path of the page and the content of claims.json. Without a `relay_table` the page has no section on
+    relay, and there is no relay.json.
+    """
+    numbers = {drawing.figure.number for drawing in drawings}
     claims = claims_as_json(plan, numbers, judged)
     page = page_template().render(
         version=__version__,
@@ -57,7 +67,8 @@ def write_report(
         summary=summary(judged),
         corrections=CORRECTIONS,
         claims=claim_rows(plan, numbers, judged),
-        figures=shown_figures(drawn, folder, plan),
+        figures=shown_figures(drawings, folder, plan),
+        relay=relay_table and [relay.error_table(relay_table), relay.cost_table(relay_table)],
         parameters=parameters.parameter_table(plan),
         shares=parameters.shares_note(plan),
         sweeps=parameters.sweep_table(plan),
@@ -67,14 +78,18 @@ def write_report(
         origins=sources.origins(plan),
         uses_defaults=any(name not in plan.tuned for name in plan.data),
         unused=sources.unused_tuning(plan),
-        command=command(plan, numbers),
-        made=how_it_was_made(plan, facts),
+        command=command(plan, numbers, relay=bool(relay_table)),
+        facts=how_it_was_made(plan, facts),
     )
-    path, claims_path = folder / PAGE, folder / CLAIMS
-    with refuse_failed_write(claims_path):
-        claims_path.write_text(
-            json.dumps(claims, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+    _write_json(folder / CLAIMS, claims)
+    if relay_table:
+        _write_json(folder / RELAY, relay.relay_as_json(plan, relay_table))
+    path = folder / PAGE
     with refuse_failed_write(path):
         path.write_text(page, encoding="utf-8")
     return path, claims
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with refuse_failed_write(path):
+        path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.data import DataSet
 
@@ -16,7 +16,7 @@ _ABSENT = "not given"
 _SHARES = "The {label}, from U(0, 1)): a user counts at many servers, as in the paper; figure 8 is for a partition."
 _LEAST_SHARE = 0.05
 
-Used = Callable[[Plan, DataSet], str]
+Used = Callable[[RunPlan, DataSet], str]
 # Symbol, description, the paper's values for Linear, Flu, Multi-Linear and Multi-Flu, and the value in use.
 _TABLE: tuple[tuple[str, str, tuple[str, str, str, str], Used], ...] = (
     ("ε", "privacy budget, where it is not swept", ("1", "1", "1", "1"), lambda plan, _: f"{plan.default_epsilon:g}"),
@@ -64,7 +64,7 @@ _COLUMNS = tuple(DATA_NAMES)
 
 @dataclass(frozen=True)
 class UsedValue:
-    """A value in use, and what the paper's table has."""
+    """A value in use, and the value in the paper's table."""
 
     used: str
     paper: str
@@ -72,37 +72,37 @@ class UsedValue:
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row names it."""
+    """A table of the page; the first cell of a row is its name."""
 
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str | UsedValue]]
 
 
-def shares_note(plan: Plan) -> str:
-    """What to know about the shares."""
+def shares_note(plan: RunPlan) -> str:
+    """Return the sentence on the shares below the parameters."""
     return _SHARES.format(label=shares_label(plan.servers).removesuffix(")"))
 
 
 def shares_label(servers: int) -> str:
-    """What the shares of all servers sum to: here, and in the paper."""
+    """Return what the shares of all servers sum to, here and in the paper."""
     ours, paper = 0.5 * (_LEAST_SHARE + 1.0) * servers, 0.5 * servers
     return f"shares sum to about {ours:.0f} (U({_LEAST_SHARE:g}, 1), {servers} servers; the paper's sum to {paper:.0f})"
 
 
-def parameter_table(plan: Plan) -> Table:
-    """Where the value in use is not the paper's, both are there."""
+def parameter_table(plan: RunPlan) -> Table:
+    """Return the parameters; where the value in use differs from the paper's, the table has both."""
     present = [name for name in _COLUMNS if name in plan.data]
     rows: list[list[str | UsedValue]] = []
     for symbol, description, paper, used in _TABLE:
         stated = dict(zip(_COLUMNS, paper, strict=True))
         rows.append([symbol, description, *(UsedValue(used(plan, plan.data[name]), stated[name]) for name in present)])
-    caption = "Parameters in use; in brackets what the paper's table has, where that is something else"
+    caption = "Parameters in use; in brackets the value of the paper's table, where it differs"
     return Table(caption, ["Symbol", "What it is", *(DATA_NAMES[name] for name in present)], rows)
 
 
-def sweep_table(plan: Plan) -> Table:
-    """The values that are swept, and the value of each while another is."""
+def sweep_table(plan: RunPlan) -> Table:
+    """Return the values of each setting that is swept, and its value while another one is swept."""
     rows = [
         ["density ρ", _plain(plan.densities), f"{plan.default_density:g}"],
         ["ε against density", _plain(plan.density_epsilons), "–"],
@@ -110,9 +110,11 @@ def sweep_table(plan: Plan) -> Table:
         ["privacy budget ε", _plain(plan.epsilons), f"{plan.default_epsilon:g}"],
         ["window size w", _plain(plan.windows), str(plan.default_window)],
         ["servers m", "–", str(plan.servers)],
-        ["runs of a point", "–", f"{plan.runs} (matrix form: {min(plan.runs, plan.matrix_runs)})"],
+        ["runs per point", "–", f"{plan.runs} (matrix form: {min(plan.runs, plan.matrix_runs)})"],
     ]
-    caption = "Values that are swept, and the value of each while another is swept; the paper does not print its own"
+    caption = (
+        "Values that are swept, and the value of a setting while another is swept; the paper does not print its own"
+    )
     return Table(caption, ["Setting", "Swept over", "Else"], rows)
 
 
@@ -128,11 +130,11 @@ def _variances(model: ProcessModel) -> str:
     q = model.noise_var
     if len(q) == 1:
         return _number(q[0])
-    return f"{_number(q.min())} to {_number(q.max())}, one a region"
+    return f"{_number(q.min())} to {_number(q.max())}, one per region"
 
 
 def _number(value: float) -> str:
-    """Three digits, without powers of ten."""
+    """Return a number with three digits, without powers of ten."""
     return f"{value:.3g}" if value < 1000 else f"{float(f'{value:.3g}'):,.0f}"
 
 

@@ -1,4 +1,4 @@
-"""Where the data come from, what is missing, and on what the parameters were tuned."""
+"""The sources of the data, data sets that are missing, and the data on which the parameters were tuned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.experiments.figures.figure import DATA_NAMES
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.parameters import Table
 from dpcrowd.sim.data import DataSet
 from dpcrowd.sim.data.catalog import CATALOG
@@ -25,8 +25,8 @@ class MissingData:
     text: str
 
 
-def data_table(plan: Plan) -> Table:
-    """Sources and licences of all sets."""
+def data_table(plan: RunPlan) -> Table:
+    """Return the sources and licences of all sets."""
     rows = [
         [
             DATA_NAMES.get(entry.name, entry.name),
@@ -41,8 +41,8 @@ def data_table(plan: Plan) -> Table:
     return Table("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
 
 
-def data_notes(plan: Plan) -> dict[str, list[str]]:
-    """Of the sets in use that have any, by name; what a tuning file has to say is told with the parameters."""
+def data_notes(plan: RunPlan) -> dict[str, list[str]]:
+    """Return the notes on the sets in use, by name; the note of a tuning file stands with the parameters."""
     notes = {
         DATA_NAMES.get(name, name): [
             note for note in data.notes if name not in plan.tuned or note != plan.tuned[name].note(data)
@@ -52,19 +52,19 @@ def data_notes(plan: Plan) -> dict[str, list[str]]:
     return {name: texts for name, texts in notes.items() if texts}
 
 
-def missing_data(plan: Plan) -> list[MissingData]:
-    """Nothing if all is there."""
-    home = str(Path.home())  # of whoever made the report: nobody else's business
+def missing_data(plan: RunPlan) -> list[MissingData]:
+    """Return the sets that were not found."""
+    home = str(Path.home())  # the folders of whoever made the report are private
     return [MissingData(DATA_NAMES.get(name, name), text.replace(home, "~")) for name, text in plan.missing.items()]
 
 
-def origins(plan: Plan) -> dict[str, str]:
-    """For each set in use: where its parameters come from, and whether that is the span reported."""
+def origins(plan: RunPlan) -> dict[str, str]:
+    """Return for each set in use where its parameters come from, and whether from the span that is reported."""
     return {DATA_NAMES.get(name, name): _origin(data, plan.tuned.get(name)) for name, data in plan.data.items()}
 
 
-def unused_tuning(plan: Plan) -> list[str]:
-    """Files that were given for data that are not there."""
+def unused_tuning(plan: RunPlan) -> list[str]:
+    """Return the tuning files of data sets that were not found."""
     return [file.file for name, file in plan.tuned.items() if name not in plan.data]
 
 
@@ -75,7 +75,7 @@ def _origin(data: DataSet, tuned: Tuned | None) -> str:
         return "Q (and A) are those of the process that draws the data: known exactly, not tuned."
     if FROM_WHOLE_SERIES in data.notes:
         return (
-            f"Q is the mean square of the one-step changes of the whole series, all {data.slots} slots that are "
-            "reported here, future included: it is in-sample. A = 1."
+            f"Q is the mean square of the one-step changes of the complete series, all {data.slots} slots that are "
+            "reported here, including the future: it is in-sample. A = 1."
         )
     return "Q was given by hand; see the notes on the data."

@@ -1,1 +1,1 @@
-"""`dpcrowd tune`: parameters of the filters and of the sampling from public or past data."""
+"""`dpcrowd tune`: find parameters of the filters and of the sampling on public or past data."""

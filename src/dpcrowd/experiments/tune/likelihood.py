@@ -1,16 +1,16 @@
-"""Q by maximum likelihood from noisy samples alone: no truth is needed, and what was released may be looked at freely.
+"""Q by maximum likelihood from noisy samples alone: no truth is needed, and released samples cost no privacy.
 
     x(t+1) = A x(t) + N(0, Q)        z_i(t) = H_i x(t) + N(0, R_i),   R_i = Var(noise) + observation variance
 
 The observation variance is the filters' own (`dpcrowd.filters.observation`): H^2 Q (Q enters twice), or binomial.
-With y = sum of H z/R and Y = sum of H^2/R over the samples of a slot, zbar = y/Y says all that they say about x:
+With y = sum of H z/R and Y = sum of H^2/R over the samples of a slot, zbar = y/Y is sufficient for x:
 
     log p(z) = -1/2 sum [log 2 pi R + (z - H zbar)^2/R] + 1/2 log(2 pi/Y) + log N(zbar; prior, P + 1/Y)
 
 exactly, so a slot costs O(m). Prior and P come from the filter itself (predict and update). Before the first
-sample x is taken as entirely unknown (a flat prior), which drops the last term of that slot. The noise is taken as
-Gaussian, as the filters take it. Whether a server samples depends on past releases only, and so tells nothing more.
-Each region is taken alone: A is the diagonal form's.
+sample x is entirely unknown (a flat prior), which removes the last term of that slot. The noise is assumed to be
+Gaussian, as in the filters. Whether a server samples depends only on past releases, and so adds no information.
+Each region is treated alone, with the A of the diagonal form.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.engine import run_batch
 
-__all__ = ["Samples", "listen", "log_likelihood", "most_likely_var"]
+__all__ = ["Samples", "collect_samples", "log_likelihood", "most_likely_var"]
 
 Progress = Callable[[int, int], None]
 
 _LEAST = math.log10(1.0 / 12.0)  # rounding alone
-_EACH_DECADE = 2  # points of the first, coarse look
+_PER_DECADE = 2  # points of the first, coarse search
 _DIGITS = 1e-3  # decades
 
 
@@ -59,17 +59,17 @@ class Samples:
         return int(self.noisy.shape[-1])
 
     def region(self, k: int) -> Samples:
-        """Those of one region, in arrays of their own."""
+        """Return the samples of one region, in arrays of their own."""
         one = slice(k, k + 1)
         return Samples(
             self.noisy[..., one].copy(), self.noise_var[..., one].copy(), self.where[..., one].copy(), self.shares
         )
 
 
-class _Listening(Scheme):
-    """A scheme as it is, whose samples are kept."""
+class _RecordingScheme(Scheme):
+    """A wrapper around a scheme that records its samples and changes nothing."""
 
-    name = "listening"
+    name = "recording"
     kinds = frozenset({"finite", "window"})
     summary = ("as the scheme below",) * 4
 
@@ -103,9 +103,9 @@ class _Listening(Scheme):
         return self.inner.value_bytes(regions, form)
 
 
-def listen(config: SimulationConfig) -> Samples:
-    """All noisy samples of the one scheme of a simulation; it must not group regions."""
-    scheme = _Listening(config.entrants[0].scheme)
+def collect_samples(config: SimulationConfig) -> Samples:
+    """Simulate one scheme and return all its noisy samples; it must not group regions."""
+    scheme = _RecordingScheme(config.entrants[0].scheme)
     run_batch(replace(config, entrants=(replace(config.entrants[0], scheme=scheme),)), range(config.runs))
     noisy, noise_var, where, shares = (np.stack(arrays) for arrays in zip(*scheme.readings, strict=True))
     shape = (len(noisy), config.runs, config.servers, -1)
@@ -115,11 +115,11 @@ def listen(config: SimulationConfig) -> Samples:
 def log_likelihood(
     samples: Samples, process_var: object, observation: Observation = "paper", transition: object = 1.0
 ) -> PerRegion:
-    """(d,) logarithm of the density of all samples of each region, given Q (a number or (d,)) and a diagonal A."""
+    """Return (d,) the log density of all samples of each region, for Q (a number or (d,)) and a diagonal A."""
     slots, streams, _, d = samples.noisy.shape
     model = ProcessModel.of(transition, np.broadcast_to(np.asarray(process_var, dtype=np.float64), (d,)))
     mean, var = np.zeros((streams, d)), np.full((streams, d), np.inf)
-    # The paper's R does not depend on the state: all slots at once.
+    # The paper's R does not depend on the state, so all slots are computed at once.
     fixed = _information(samples, slice(None), model, observation, mean, var) if observation == "paper" else None
     means, variances = np.empty((slots, streams, d)), np.empty((slots, streams, d))
     info_vec, info_mat, rest = np.empty((3, slots, streams, d)) if fixed is None else fixed
@@ -134,28 +134,28 @@ def log_likelihood(
 def _information(
     samples: Samples, at: int | slice, model: ProcessModel, observation: Observation, prior: Floats, prior_var: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """y, Y and all terms of the likelihood but the last, summed over the servers."""
+    """Return y, Y and all terms of the likelihood except the last, summed over the servers."""
     noisy, share, where = samples.noisy[at], samples.shares[at], samples.where[at]
     expected = np.where(np.isfinite(prior_var), prior, 0.0)[..., None, :]
-    if observation == "binomial":  # as the schemes do: who has no prior takes the sample itself
+    if observation == "binomial":  # as in the schemes: a server without a prior takes the sample itself
         expected = np.where(np.isfinite(prior_var)[..., None, :], expected, noisy / share)
     obs_var = samples.noise_var[at] + observation_var(observation, share, model.noise_var, expected)
     vectors, matrices = observation_info(noisy, share, obs_var, where)
     info_vec, info_mat = vectors.sum(axis=-2), matrices.sum(axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = noisy - share * (info_vec / info_mat)[..., None, :]
-        terms = np.where(where, np.log(2.0 * np.pi * obs_var) + apart * apart / obs_var, 0.0)
+        residual = noisy - share * (info_vec / info_mat)[..., None, :]
+        terms = np.where(where, np.log(2.0 * np.pi * obs_var) + residual * residual / obs_var, 0.0)
         volume = np.where(info_mat > 0.0, np.log(2.0 * np.pi / info_mat), 0.0)
     return info_vec, info_mat, 0.5 * (volume - terms.sum(axis=-2))
 
 
 def _innovation(info_vec: Floats, info_mat: Floats, prior: Floats, prior_var: Floats) -> Floats:
-    """log N(zbar; prior, P + 1/Y); 0 where there is no sample or no prior."""
-    there = (info_mat > 0.0) & np.isfinite(prior_var)
+    """Return log N(zbar; prior, P + 1/Y); 0 where there is no sample or no prior."""
+    defined = (info_mat > 0.0) & np.isfinite(prior_var)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = prior_var + 1.0 / info_mat
-        apart = info_vec / info_mat - prior
-        return np.where(there, -0.5 * (np.log(2.0 * np.pi * spread) + apart * apart / spread), 0.0)
+        innovation = info_vec / info_mat - prior
+        return np.where(defined, -0.5 * (np.log(2.0 * np.pi * spread) + innovation * innovation / spread), 0.0)
 
 
 def most_likely_var(
@@ -165,7 +165,7 @@ def most_likely_var(
     *,
     progress: Progress | None = None,
 ) -> Floats:
-    """(d,) the Q of each region that makes its samples most likely; NaN if it was sampled in fewer than two slots."""
+    """Return (d,) the most likely Q of each region; NaN for a region that was sampled in fewer than two slots."""
     a = np.broadcast_to(np.asarray(transition, dtype=np.float64), (samples.regions,))
     best = np.full(samples.regions, np.nan)
     for k in range(samples.regions):
@@ -176,7 +176,7 @@ def most_likely_var(
 
 
 def _most_likely(samples: Samples, observation: Observation, transition: float) -> float:
-    """A coarse look over all magnitudes that the samples allow, then a bounded search around the best."""
+    """Search coarsely over all magnitudes that the samples allow, then within bounds around the best one."""
     from scipy.optimize import minimize_scalar
 
     if samples.where.any(axis=(1, 2, 3)).sum() < 2:
@@ -187,7 +187,7 @@ def _most_likely(samples: Samples, observation: Observation, transition: float) 
 
     largest = float(np.abs(np.where(samples.where, samples.noisy / samples.shares, 0.0)).max())
     most = max(2.0 * math.log10(max(largest, 1.0)), _LEAST + 1.0)
-    looks = np.linspace(_LEAST, most, 2 + math.ceil(_EACH_DECADE * (most - _LEAST)))
-    best = int(np.argmin([loss(exponent) for exponent in looks]))
-    around = looks[max(best - 1, 0)], looks[min(best + 1, len(looks) - 1)]
+    grid = np.linspace(_LEAST, most, 2 + math.ceil(_PER_DECADE * (most - _LEAST)))
+    best = int(np.argmin([loss(exponent) for exponent in grid]))
+    around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     return float(10.0 ** minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": _DIGITS}).x)

@@ -1,12 +1,12 @@
 """Differential evolution on the mean relative error (ARE), as the paper tunes Q, theta, xi and T_s.
 
-Every candidate is simulated on the same few runs (common random numbers), so that differences are the parameters' own.
-Each axis is the logarithm of a parameter; Q has one axis, a factor on the variances of all regions. The present
-parameters are evaluated first and are part of the first population: the result is never worse than they are on these
-runs. On other runs it may be: that is what the span which was not tuned on is for.
+Every candidate is simulated on the same few runs (common random numbers), so that differences come from the parameters
+alone. Each axis is the logarithm of a parameter; Q has one axis, a factor on the variances of all regions. The present
+parameters are evaluated first and are part of the first population: on these runs the result is never worse than they
+are. On other runs it may be worse, which is why some slots are not used for tuning.
 
-Whole generations are evaluated before the next begins, so the result depends on the seed alone, not on the number
-of processes.
+A generation is complete before the next one begins, so the result depends only on the seed, not on the number of
+processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.simulate import batches
 
-__all__ = ["AXES", "Found", "evolve", "mean_are", "population", "with_parameters"]
+__all__ = ["AXES", "TunedParameters", "evolve", "mean_are", "population", "with_parameters"]
 
 Progress = Callable[[int, int], None]
 
@@ -37,13 +37,13 @@ AXES: dict[str, tuple[float, float]] = {
     "sample_fraction": (0.02, 1.0),
     "rescue_theta": (0.05, 50.0),
 }
-_EACH_AXIS = 4  # members of the population for each axis
+_PER_AXIS = 4  # members of the population per axis
 _TOLERANCE = 2e-3  # the search ends when the errors of the population differ by less, relative to their mean
 _WORTH_A_WORKER = 5_000_000  # values x slots x evaluations below which starting workers costs more than it saves
 
 
 @dataclass(frozen=True)
-class Found:
+class TunedParameters:
     """The best parameters, and their error on the tuning runs."""
 
     model: ProcessModel
@@ -53,13 +53,13 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class _Objective:
-    """The error of a point; points are logarithms of the axes' values. It travels to the workers."""
+    """The error of a point, which is minimised; points are logarithms of the axes' values. Workers get a copy."""
 
     config: SimulationConfig
     axes: tuple[str, ...]
 
     def values(self, point: Floats) -> dict[str, float]:
-        """Four digits: more would be noise, and what is written to a file is just what was simulated."""
+        """Return the parameters of a point with four digits, exactly as they are simulated and written to a file."""
         return {name: float(f"{10.0**x:.4g}") for name, x in zip(self.axes, point.tolist(), strict=True)}
 
     def parameters(self, point: Floats) -> tuple[ProcessModel, dict[str, float]]:
@@ -75,20 +75,20 @@ class _Objective:
 
 
 def with_parameters(config: SimulationConfig, model: ProcessModel, tuning: dict[str, Any]) -> SimulationConfig:
-    """The same simulation with other parameters."""
+    """Return the same simulation with other parameters."""
     return replace(config, data=replace(config.data, model=model), tuning=replace(config.tuning, **tuning))
 
 
 def mean_are(config: SimulationConfig) -> float:
-    """Mean ARE of the one scheme over the runs; infinite if a run has none or diverged."""
+    """Return the mean ARE of the only scheme over the runs; infinite if a run has none or diverged."""
     errors = [run_batch(config, runs)[0].are for runs in batches(config, range(config.runs), 1)]
     mean = float(np.concatenate(errors).mean())
     return mean if math.isfinite(mean) else math.inf
 
 
 def population(axes: Iterable[str]) -> int:
-    """How many points a generation has."""
-    return max(5, _EACH_AXIS * len(tuple(axes)))
+    """Return the number of points of a generation."""
+    return max(5, _PER_AXIS * len(tuple(axes)))
 
 
 def evolve(
@@ -99,12 +99,14 @@ def evolve(
     seed: int,
     jobs: int | None,
     progress: Progress | None = None,
-) -> Found:
-    """The parameters with the smallest error among about `evaluations` that are tried."""
+) -> TunedParameters:
+    """Return the parameters with the smallest error among about `evaluations` candidates."""
     from scipy.optimize import differential_evolution
 
     objective = _Objective(config, axes)
-    present = Found(config.data.model, {name: getattr(config.tuning, name) for name in axes[1:]}, mean_are(config))
+    present = TunedParameters(
+        config.data.model, {name: getattr(config.tuning, name) for name in axes[1:]}, mean_are(config)
+    )
     size = population(axes)
     generations = evaluations // size
     result = differential_evolution(
@@ -112,7 +114,7 @@ def evolve(
         [(math.log10(low), math.log10(high)) for low, high in (AXES[name] for name in axes)],
         x0=_start(config.tuning, axes),
         maxiter=generations - 1,
-        popsize=_EACH_AXIS,
+        popsize=_PER_AXIS,
         tol=_TOLERANCE,
         polish=False,
         seed=np.random.default_rng(seed),
@@ -122,11 +124,11 @@ def evolve(
     if not result.fun < present.are:
         return present
     model, tuning = objective.parameters(result.x)
-    return Found(model, tuning, float(result.fun))
+    return TunedParameters(model, tuning, float(result.fun))
 
 
 def _start(tuning: Tuning, axes: tuple[str, ...]) -> list[float]:
-    """The present parameters as a point; one that is beyond an axis starts at its end."""
+    """Return the present parameters as a point; a value beyond an axis starts at its end."""
     values = [1.0, *(getattr(tuning, name) for name in axes[1:])]
     return [math.log10(float(np.clip(value, *AXES[name]))) for name, value in zip(axes, values, strict=True)]
 
@@ -139,7 +141,7 @@ def _jobs(config: SimulationConfig, evaluations: int, jobs: int | None) -> int:
 
 
 class _Workers:
-    """What differential evolution maps its points with: this process or several, counting what is done."""
+    """The map function of differential evolution: it uses one process or several, and counts evaluations."""
 
     def __init__(self, jobs: int, total: int, progress: Progress | None) -> None:
         self._jobs, self._total, self._progress, self._done = jobs, total, progress, 0

@@ -1,7 +1,7 @@
 """`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public or past data.
 
-A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs what it costs in the whole
-stream, and T_s/T means the same. The runs have seeds that no simulation takes by default (`SEED_OFFSET`).
+A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs the same as in the complete
+stream, and T_s/T means the same. The runs have seeds that no simulation uses by default (`SEED_OFFSET`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from dpcrowd.__about__ import __version__
 from dpcrowd.arrays import Truth
 from dpcrowd.errors import BadInput, unknown_name, whole_number
-from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
-from dpcrowd.experiments.tune.search import Found, evolve, mean_are, population, with_parameters
+from dpcrowd.experiments.tune.likelihood import collect_samples, most_likely_var
+from dpcrowd.experiments.tune.search import TunedParameters, evolve, mean_are, population, with_parameters
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_checkins, transition_from_counts
 from dpcrowd.experiments.tune.write import write_tuned
 from dpcrowd.filters import ProcessModel
@@ -36,7 +36,7 @@ __all__ = ["EVALUATIONS", "METHODS", "SEED_OFFSET", "TRANSITIONS", "TUNABLE", "t
 TRANSITIONS = ("identity", "frequencies")
 EVALUATIONS = 240
 SEED_OFFSET = 1_000_000_000_000
-"""Added to the seed: a simulation with the same seed has other runs."""
+"""Added to the seed, so that a simulation with the same seed has other runs."""
 
 Progress = Callable[[int, int], None]
 
@@ -72,11 +72,11 @@ def tune(
     method       "evolution": Q, theta, xi, T_s/T (or Q and RescueDP's theta) with the smallest error on the runs;
                  "likelihood": Q alone, from noisy samples without any truth
     transition   A: "identity", or "frequencies" of moves; without: the data set's own
-    span         "0:395", "0:0.5" or a pair; without: the first half of a series, whole runs of a synthetic set
-    epsilon      of the whole stream or a window; the span of a finite stream gets its part
-    evaluations  how many sets of parameters evolution may try
-    jobs         processes; None: as many as pay off. The result does not depend on it.
-    progress     called with (work done, all work)
+    span         "0:395", "0:0.5" or a pair; without: the first half of a series, complete runs of a synthetic set
+    epsilon      for the complete stream or a window; the span of a finite stream gets its part
+    evaluations  how many sets of parameters evolution may evaluate
+    jobs         number of processes; None: as many as are worth starting. The result does not depend on it.
+    progress     called with (finished work, total work)
     settings     servers, density, accounting, form, slots, ... of `dpcrowd.sim.configure.configure`
     """
     if method not in METHODS:
@@ -84,20 +84,22 @@ def tune(
     if transition is not None and transition not in TRANSITIONS:
         raise unknown_name("transition", transition, TRANSITIONS)
     if method == "likelihood" and transition == "frequencies":
-        raise BadInput("transition frequencies need the counts, which maximum likelihood does without; leave one out.")
+        raise BadInput(
+            "transition frequencies need counts, but maximum likelihood uses only noisy samples; choose one of them."
+        )
     for name in ("horizon", "interval", "sampling", "keep_estimates"):
         if settings.get(name) is not None:
-            raise BadInput(f"'{name}' cannot be set here: the adaptive sampling of a whole stream is what is tuned.")
+            raise BadInput(f"'{name}' cannot be set here: tuning is for adaptive sampling of a complete stream.")
     if jobs is not None:
-        whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as pay off")
+        whole_number("jobs", jobs, 1, None, "; leave it out for as many processes as are worth starting")
     if out is not None:
         check_writable(Path(out))
     whole_number("seed", seed, 0)
     axes = tuned_names(scheme, window, settings.get("users", "pinned"))
     whole_number("evaluations", evaluations, population(axes), None, f" for the {len(axes)} parameters of {scheme}")
-    asked = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
-    first, last = _check_span(asked, span)
-    config = _on_span(asked, first, last)
+    requested = configure(scheme, data, epsilon=epsilon, window=window, runs=runs, seed=SEED_OFFSET + seed, **settings)
+    first, last = _check_span(requested, span)
+    config = _on_span(requested, first, last)
     truths = _truths(config)
     start = with_parameters(config, _process(config, transition, truths), {})
     before = mean_are(config)
@@ -105,18 +107,18 @@ def tune(
         best = _by_likelihood(start, progress)
     else:
         best = evolve(start, axes, evaluations=evaluations, seed=seed, jobs=jobs, progress=progress)
-    guarantee = asked.entrants[0].guarantee
+    guarantee = requested.entrants[0].guarantee
     assert guarantee is not None
     tuned = Tuned(
         version=__version__,
         scheme=scheme,
-        data=asked.data.name,
-        regions=asked.data.regions,
-        first=asked.data.first + first,
-        last=asked.data.first + last,
-        slots=asked.data.first + asked.data.slots,
+        data=requested.data.name,
+        regions=requested.data.regions,
+        first=requested.data.first + first,
+        last=requested.data.first + last,
+        slots=requested.data.first + requested.data.slots,
         method=method,
-        on=_described(config, asked.data, method, transition),
+        on=_describe(config, requested.data, method, transition),
         epsilon=float(epsilon),
         guarantee=guarantee.kind,
         length=guarantee.length,
@@ -135,9 +137,9 @@ def tune(
     return tuned
 
 
-def _on_span(asked: SimulationConfig, first: int, last: int) -> SimulationConfig:
-    """The same simulation on some of the slots; of a finite stream's epsilon, their part."""
-    entrant, shares = asked.entrants[0], asked.shares
+def _on_span(requested: SimulationConfig, first: int, last: int) -> SimulationConfig:
+    """Return the same simulation on some of the slots, with their part of a finite stream's epsilon."""
+    entrant, shares = requested.entrants[0], requested.shares
     guarantee = entrant.guarantee
     assert guarantee is not None
     if guarantee.kind == "finite" and last - first < guarantee.length:
@@ -145,61 +147,63 @@ def _on_span(asked: SimulationConfig, first: int, last: int) -> SimulationConfig
         entrant = replace(entrant, guarantee=replace(guarantee, length=last - first, epsilon=part))
     if not isinstance(shares, str) and shares.ndim == 2:
         shares = shares[first:last]
-    return replace(asked, data=cut(asked.data, first, last), entrants=(entrant,), shares=shares)
+    return replace(requested, data=cut(requested.data, first, last), entrants=(entrant,), shares=shares)
 
 
 def _truths(config: SimulationConfig) -> list[Truth]:
-    """The counts that are tuned on: of every run if they are drawn anew, else once."""
+    """Return the counts that are tuned on: of every run if each run draws its own, otherwise once."""
     runs = config.runs if is_drawn_anew(config.data) else 1
     return [config.data.truth(generator(config.seed, run, Purpose.TRUTH)) for run in range(runs)]
 
 
 def _process(config: SimulationConfig, transition: str | None, truths: list[Truth]) -> ProcessModel:
-    """A and Q to start from."""
+    """Return the A and Q from which tuning starts."""
     model, data = config.data.model, config.data
     if transition is None:
         return model
     if transition == "identity":
         return ProcessModel.of(1.0, model.diagonal_var)
     if len(data.regions) == 1:
-        raise BadInput(f"'{data.name}' has one region: nobody moves between regions; leave the transition out.")
+        raise BadInput(f"'{data.name}' has one region, so nobody moves between regions; leave the transition out.")
     a = transition_from_checkins(data) if isinstance(data, CheckIns) else transition_from_counts(truths)
     return ProcessModel.of(a, residual_var(a, truths))
 
 
-def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> Found:
-    """Each region alone, so A = 1 takes the place of a full A; a region without samples keeps its Q."""
+def _by_likelihood(config: SimulationConfig, progress: Progress | None) -> TunedParameters:
+    """Tune each region alone: A = 1 replaces a full A, and a region without samples keeps its Q."""
     model = config.data.model
     entrant = config.entrants[0]
     ungrouped = config
-    if groups_regions(entrant.scheme):  # one draw for several regions is no sample of any of them
+    if groups_regions(entrant.scheme):  # one draw for several regions is not a sample of any of them
         alone = make_scheme(entrant.scheme.name, grouping="none")
         ungrouped = replace(config, entrants=(replace(entrant, scheme=alone),))
-    likely = most_likely_var(listen(ungrouped), config.observation, model.diagonal_transition, progress=progress)
+    likely = most_likely_var(
+        collect_samples(ungrouped), config.observation, model.diagonal_transition, progress=progress
+    )
     process = ProcessModel.of(model.diagonal_transition, np.where(np.isnan(likely), model.diagonal_var, likely))
     rounded = replace(process, process_var=np.array([float(f"{q:.6g}") for q in process.process_var]))
-    return Found(rounded, {}, mean_are(with_parameters(config, rounded, {})))
+    return TunedParameters(rounded, {}, mean_are(with_parameters(config, rounded, {})))
 
 
 def tuned_names(scheme: str, window: int | None = None, users: str = "pinned") -> tuple[str, ...]:
-    """The parameters of a scheme that evolution looks for, Q first."""
+    """Return the parameters of a scheme that evolution tunes, Q first."""
     if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise unknown_name("scheme", str(scheme), TUNABLE)
     if scheme not in TUNABLE:
-        raise BadInput(f"scheme '{scheme}' has no parameters to tune; these have: {', '.join(TUNABLE)}.")
+        raise BadInput(f"scheme '{scheme}' has no parameters to tune; allowed: {', '.join(TUNABLE)}.")
     names = _RESCUE if scheme == "central" and window is not None else TUNABLE[scheme]
-    # Roaming users pay the same for every slot, so that there is no T_s.
+    # Roaming users pay the same for every slot, so there is no T_s.
     return tuple(name for name in names if name != "sample_fraction" or users != "roaming")
 
 
 def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
-    """(first, last) of the slots to tune on: those asked for, else the first half of a series."""
+    """Return (first, last) of the slots to tune on: the requested span, otherwise the first half of a series."""
     data = config.data
     if is_drawn_anew(data):
         if span is not None:
             raise BadInput(
-                f"a span was given, but '{data.name}' is drawn anew in each run and has no past: leave it out, and "
-                "whole runs of other seeds are tuned on."
+                f"a span was given, but '{data.name}' is drawn anew in each run and has no past; leave it out to tune "
+                "on complete runs with other seeds."
             )
         return 0, data.slots
     first, last = read_span((0, max(1, data.slots // 2)) if span is None else span, data.slots)
@@ -212,23 +216,25 @@ def _check_span(config: SimulationConfig, span: Span | None) -> tuple[int, int]:
     guarantee = config.entrants[0].guarantee
     if guarantee is not None and guarantee.kind == "window" and guarantee.length > length:
         raise BadInput(
-            f"the window of {guarantee.length} slots is longer than slots {first}:{last} that are tuned on; take a "
-            f"window of at most {length}, or a longer span."
+            f"the window of {guarantee.length} slots is longer than slots {first}:{last} that are tuned on; choose a "
+            f"window of at most {length} slots, or a longer span."
         )
     return first, last
 
 
-def _described(config: SimulationConfig, whole: DataSet, method: str, transition: str | None) -> str:
-    """The sentence that says on which data it was tuned; `config` is on the span."""
+def _describe(config: SimulationConfig, complete: DataSet, method: str, transition: str | None) -> str:
+    """Return the sentence that says on which data it was tuned; `config` is the simulation on the span."""
     data = config.data
     what = "noisy samples of " if method == "likelihood" else ""
-    counted = ""
+    source_of_a = ""
     if transition == "frequencies":
-        counted = "; A from " + (
+        source_of_a = "; A from " + (
             "the moves of users" if isinstance(data, CheckIns) else "consecutive counts (macro data)"
         )
     if is_drawn_anew(data):
-        return f"{what}{config.runs} simulated runs of '{data.name}' with seeds of their own; nobody's data{counted}"
+        return (
+            f"{what}{config.runs} simulated runs of '{data.name}' with seeds of their own; nobody's data{source_of_a}"
+        )
     labels = "" if data.slot_labels is None else f" ({data.slot_labels[0]} to {data.slot_labels[-1]})"
     if data.name in NAMES:
         origin = "public data"
@@ -236,5 +242,5 @@ def _described(config: SimulationConfig, whole: DataSet, method: str, transition
         origin = "past data, of which Q has seen noisy samples only"
     else:
         origin = "past data, on which the parameters depend without any epsilon"
-    slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {whole.first + whole.slots} of "
-    return f"{slots}'{data.name}'{labels}; {origin}{counted}"
+    slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {complete.first + complete.slots} of "
+    return f"{slots}'{data.name}'{labels}; {origin}{source_of_a}"

@@ -1,6 +1,6 @@
-"""The TOML of tuned parameters: the same parameters give the same bytes, with comments for people.
+"""The TOML file of tuned parameters: equal parameters give equal bytes, with comments for readers.
 
-`dpcrowd.sim.tuned.read_tuned` reads it back. Numbers are written so that they are read back to the last bit.
+`dpcrowd.sim.tuned.read_tuned` reads it. Numbers are written so that they are read back to the last bit.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ __all__ = ["toml_text", "write_tuned"]
 
 _WIDTH = 118
 _COMMENTS = {
-    "first": "tuned on slots first to last - 1 of so many",
-    "epsilon": "the privacy that it was tuned for: epsilon over a whole stream (finite) or any window of so many slots",
-    "seed": "the runs of the tuning have seeds that `simulate` does not use by default",
+    "first": "tuned on slots `first` to `last` - 1 of `slots`",
+    "epsilon": "privacy that it was tuned for: epsilon over a complete stream (finite) or any window of `length` slots",
+    "seed": "tuning runs have seeds that `simulate` does not use by default",
     "are_before": "mean relative error over the tuning runs: with the parameters at the start, and with these",
-    "sha256": "of the counts that it was tuned on",
+    "sha256": "digest of the counts that it was tuned on",
 }
-_NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood: they stay as they are."
+_NO_LIKELIHOOD = "theta, xi, sample_fraction and rescue_theta have no likelihood and stay as they are."
 
 
 def toml_text(tuned: Tuned) -> str:
-    """The file's text."""
-    lines = ["# Parameters that `dpcrowd tune` found; `dpcrowd simulate --tuning FILE` reads them.", "", "[tuned]"]
+    """Return the text of the file."""
+    lines = ["# Parameters from `dpcrowd tune`; `dpcrowd simulate --tuning FILE` reads them.", "", "[tuned]"]
     for key in SECTIONS["tuned"]:
         if key in _COMMENTS:
             lines.append(f"# {_COMMENTS[key]}")
         value = getattr(tuned, "version" if key == "dpcrowd" else key)
         lines += _entry(key, list(value) if isinstance(value, tuple) else value)
-    lines += ["", "[model]", "# Q: the variance of a region's change in one slot, one number a region"]
+    lines += ["", "[model]", "# Q: the variance of a region's change in one slot, one number per region"]
     lines += _entry("process_var", tuned.model.process_var.tolist())
     transition = tuned.model.transition
     if transition.ndim == 2:
-        lines.append("# A: column j is where the people of region j go; only --form matrix uses it")
+        lines.append("# A: column j says where the people of region j go; only --form matrix uses it")
     lines += _entry("transition", transition.tolist())
     lines += ["", "[tuning]"]
     if tuned.method == "likelihood":
@@ -52,7 +52,7 @@ def toml_text(tuned: Tuned) -> str:
 
 
 def write_tuned(tuned: Tuned, path: str | Path) -> Path:
-    """Write the file, complete or not at all."""
+    """Write the file, completely or not at all, and return its path."""
     file = Path(path)
     check_writable(file)
     partial = file.with_name(file.name + ".part")
@@ -66,7 +66,7 @@ def write_tuned(tuned: Tuned, path: str | Path) -> Path:
 
 
 def _entry(key: str, value: Any) -> list[str]:
-    """Lines of one key; a list that is too long for one line has several of them."""
+    """Return the lines of one key; a list that is too long for one line takes several."""
     line = f"{key} = {_value(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list):
         return [line]
@@ -84,7 +84,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for the delete character.
+        # The escapes of JSON are those of TOML, except for the delete character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool | int | np.integer):
         return str(value).lower()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.experiments.claims import CLAIMS, Claim, Verdict, judge_all
-from dpcrowd.experiments.claims.cases import decide, lower, of_curve
+from dpcrowd.experiments.claims.cases import curve_below, curve_shape, decide
 from dpcrowd.experiments.figures import FIGURES, Values
 from dpcrowd.experiments.points.run import run_points
 from dpcrowd.experiments.points.store import Store
@@ -29,8 +29,8 @@ def test_a_claim_of_many_parts_errs_in_five_of_a_hundred_cases_at_most() -> None
     wrong = 0
     for _ in range(TRIALS):
         curves = [[Values("", rng.normal(1.0, 0.3, RUNS), str(x)) for x in range(8)] for _ in range(2)]
-        verdict = decide([lower("", curves[0], curves[1])])
-        single = [lower("", [a], [b]) for a, b in zip(*curves, strict=True)]
+        verdict = decide([curve_below("", curves[0], curves[1])])
+        single = [curve_below("", [a], [b]) for a, b in zip(*curves, strict=True)]
         parts = decide(single).parts
         wrong += any(part.outcome != "undecided" for part in parts)
         assert verdict.outcome != "holds" or all(part.outcome == "holds" for part in parts)
@@ -43,7 +43,7 @@ def test_what_is_level_is_rarely_called_uneven() -> None:
     found = []
     for _ in range(200):
         curve = [Values("", rng.normal(1.0, 0.1, RUNS), str(x)) for x in range(5)]
-        found.append(decide([of_curve("level", "", curve)]).outcome)
+        found.append(decide([curve_shape("level", "", curve)]).outcome)
     assert "does not hold" not in found
     assert found.count("holds") > 150
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dpcrowd
-from dpcrowd.experiments.tune.likelihood import listen, most_likely_var
+from dpcrowd.experiments.tune.likelihood import collect_samples, most_likely_var
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.synthetic import LINEAR_VAR, multi_linear
@@ -18,7 +18,7 @@ def test_likelihood_finds_the_variance_of_linear_from_noisy_samples() -> None:
     The filters believe in a Q that is 100 times too small, which must not matter.
     """
     config = configure("dpcrowd", "linear", servers=10, slots=400, runs=2, seed=77, process_var=LINEAR_VAR / 100)
-    found = most_likely_var(listen(config), "paper")
+    found = most_likely_var(collect_samples(config), "paper")
     assert found.shape == (1,)
     assert LINEAR_VAR / 2 < found[0] < LINEAR_VAR * 2
 

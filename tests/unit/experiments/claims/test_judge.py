@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcrowd.experiments.claims.cases import capped, close, equal, lower, of_curve, under, zero
+from dpcrowd.experiments.claims.cases import (
+    curve_below,
+    curve_shape,
+    curve_within,
+    curve_zero,
+    value_below,
+    values_agree,
+    values_close,
+)
 from dpcrowd.experiments.claims.findings import (
     Finding,
     agrees,
@@ -99,11 +107,11 @@ def test_equal_values_are_not_below() -> None:
 def test_far_below_asks_for_half() -> None:
     """'Much less' would otherwise be no more than 'less'."""
     one = [at("", values(1.0, 1e-3))]
-    assert lower("", one, [at("", values(2.2, 1e-3, 1))], 2.0).ask(1).outcome == "holds"
-    assert lower("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).outcome == "does not hold"
-    assert "0.5 times is asked for" in lower("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).numbers
-    assert lower("", one, [at("", values(105.0, 1e-3, 1))], 100.0).ask(1).outcome == "holds"
-    assert lower("", one, [at("", values(95.0, 1e-3, 1))], 100.0).ask(1).outcome == "does not hold"
+    assert curve_below("", one, [at("", values(2.2, 1e-3, 1))], 2.0).ask(1).outcome == "holds"
+    assert curve_below("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).outcome == "does not hold"
+    assert "required: below 0.5 times" in curve_below("", one, [at("", values(1.8, 1e-3, 1))], 2.0).ask(1).numbers
+    assert curve_below("", one, [at("", values(105.0, 1e-3, 1))], 100.0).ask(1).outcome == "holds"
+    assert curve_below("", one, [at("", values(95.0, 1e-3, 1))], 100.0).ask(1).outcome == "does not hold"
 
 
 def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
@@ -116,7 +124,7 @@ def test_curve_below_another_is_judged_at_its_weakest_point() -> None:
     nothing = [at("x=9", Values("", np.zeros(RUNS)))]
     with_nothing = below_everywhere([*curve(1, 1), *nothing], [*curve(2, 2), *nothing])
     assert with_nothing.outcome == "does not hold", "0 is not below 0, and no point is left out"
-    assert "2 of 3 points; least so at x=9" in with_nothing.numbers
+    assert "2 of 3 points; the weakest is x=9" in with_nothing.numbers
     assert "equal in every run" in with_nothing.numbers
     assert below_everywhere(nothing, nothing).outcome == "does not hold"
     assert below_everywhere(nothing, curve(1)).outcome == "holds"
@@ -148,7 +156,7 @@ def test_grows_is_the_mirror_of_falls() -> None:
     assert grows(curve(1, 3, 2)).outcome == "does not hold"
     assert "(run by run 3 times" in grows(curve(1, 2, 3, spread=0)).numbers
     assert "(run by run 0.25 times" in falls(curve(4, 2, 1, spread=0)).numbers
-    assert "least so from x=0 to x=1: run by run 1.5 times" in grows(curve(1, 1.5, 3, spread=0)).numbers
+    assert "the weakest step is from x=0 to x=1: run by run 1.5 times" in grows(curve(1, 1.5, 3, spread=0)).numbers
     low = grows(curve(1, 2, 4)).numbers.split("interval ")[1].split(")")[0].split(" to ")
     assert float(low[0]) <= 4 <= float(low[1])
 
@@ -186,7 +194,7 @@ def test_varies() -> None:
     """'Varies greatly' is the opposite of level, for any two points of the curve, not for two picked by hand."""
     assert varies(curve(1.0, 3.0, 1.5)).outcome == "holds"
     assert "1 at x=0 and 3 at x=1, 3 times" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
-    assert "more than 2 times is asked for" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
+    assert "required: more than 2 times" in varies(curve(1.0, 3.0, 1.5, spread=0)).numbers
     assert varies(curve(1.0, 1.5, 1.2)).outcome == "does not hold"
     assert varies(curve(1.0, 2.0, spread=0.1)).outcome == "undecided"
     broken = [*curve(1.0), at("b", Values("", np.full(RUNS, np.nan)))]
@@ -218,10 +226,13 @@ def test_bounds_are_judged_by_the_largest_run() -> None:
     one_above = np.full(RUNS, 1.0)
     one_above[4] = 1.5
     two_points = [at("x=0", Values("a", np.ones(RUNS))), at("x=1", Values("a", one_above))]
-    assert capped("", two_points, [2.0, 2.0], "limit").ask(1).outcome == "holds"
-    found = capped("", two_points, [2.0, 1.2], "limit is").ask(1)
+    assert curve_within("", two_points, [2.0, 2.0], "limit").ask(1).outcome == "holds"
+    found = curve_within("", two_points, [2.0, 1.2], "limit is").ask(1)
     assert found.outcome == "does not hold"
-    assert "So at 1 of 2 points; the largest is at x=1: a 1.02, at most 1.5 in a run; limit is 1.2." in found.numbers
+    assert (
+        "It is within the limit at 1 of 2 points; the largest is at x=1: a 1.02, at most 1.5 in a run; limit is 1.2."
+        in found.numbers
+    )
     assert at_most(Values("a", np.ones(0)), 1.0, "").outcome == "undecided"
 
 
@@ -250,7 +261,7 @@ def test_agreement_within_a_margin() -> None:
     assert within(values(10.0), values(18.0), 5, "slots").outcome == "does not hold"
     assert within(values(18.0), values(10.0), 5, "slots").outcome == "does not hold"
     assert within(values(10.0, 20.0), values(12.0, 20.0, 1), 5, "slots").outcome == "undecided"
-    wide = close("", values(10.0, 3.0), values(10.0, 3.0, 1), 5, "slots")
+    wide = values_close("", values(10.0, 3.0), values(10.0, 3.0, 1), 5, "slots")
     assert [wide.ask(tests).outcome for tests in (1, 10_000)] == ["holds", "undecided"]
 
 
@@ -273,9 +284,9 @@ def test_negligible() -> None:
     once = np.full(RUNS, 1e-12)
     once[3] = 1e-3
     assert negligible(Values("a", once)).outcome == "does not hold"
-    two = zero("", [at("x=0", Values("a", np.full(RUNS, 1e-12))), at("x=1", Values("a", once))]).ask(1)
+    two = curve_zero("", [at("x=0", Values("a", np.full(RUNS, 1e-12))), at("x=1", Values("a", once))]).ask(1)
     assert two.outcome == "does not hold"
-    assert "Zero at 1 of 2" in two.numbers
+    assert "It is zero at 1 of 2" in two.numbers
     assert "x=1" in two.numbers
 
 
@@ -341,22 +352,24 @@ def test_every_kind_of_case_counts_its_intervals() -> None:
     four = curve(4, 3, 2, 1)
     one = four[0]
     counts = {
-        "lower": lower("", four, four).intervals,
-        "far": lower("", four, four, 2.0).intervals,
-        "falling": of_curve("falls", "", four).intervals,
-        "growing": of_curve("grows", "", four).intervals,
-        "level": of_curve("level", "", four).intervals,
-        "uneven": of_curve("varies", "", four).intervals,
-        "valley": of_curve("valley", "", four).intervals,
-        "single": under("", one, one).intervals + equal("", one, one).intervals + close("", one, one, 1, "").intervals,
-        "zero": zero("", four).intervals,
+        "lower": curve_below("", four, four).intervals,
+        "far": curve_below("", four, four, 2.0).intervals,
+        "falling": curve_shape("falls", "", four).intervals,
+        "growing": curve_shape("grows", "", four).intervals,
+        "level": curve_shape("level", "", four).intervals,
+        "uneven": curve_shape("varies", "", four).intervals,
+        "valley": curve_shape("valley", "", four).intervals,
+        "single": value_below("", one, one).intervals
+        + values_agree("", one, one).intervals
+        + values_close("", one, one, 1, "").intervals,
+        "zero": curve_zero("", four).intervals,
     }
     assert list(counts.values()) == [4, 4, 4, 4, 6, 6, 4, 3, 0], counts
 
 
 def test_how_many_intervals_a_trend_takes() -> None:
     """Two points have one step, which is also the whole way."""
-    assert [of_curve("falls", "", curve(*range(n))).intervals for n in (1, 2, 3, 7)] == [1, 1, 3, 7]
+    assert [curve_shape("falls", "", curve(*range(n))).intervals for n in (1, 2, 3, 7)] == [1, 1, 3, 7]
 
 
 def test_numbers_are_readable() -> None:

@@ -107,7 +107,7 @@ def test_missing_data_sets() -> None:
     many = found["rescuedp_is_worst_at_any_epsilon", "sound"]
     assert many is not None
     assert many.parts[-1].case == "Multi-Flu"
-    assert both.reason == "Flu was not found, and the claim speaks of it, too."
+    assert both.reason == "Flu was not found, and the claim is about it, too."
     assert found["dpcrowd_converges_better_on_flu", None] is None
     assert found["flu_is_harder_than_linear", None] is None
     assert found["plus_leads_most_on_multi_flu", "sound"] is None

@@ -253,10 +253,10 @@ def test_the_left_margin_has_room_for_the_longest_number() -> None:
     from matplotlib.figure import Figure as Canvas
 
     usual, long = (_panel(_curve("fast", [top, 1.0]), log_y=False) for top in (9.0, 900_000.0))
-    assert canvas._left([usual]) == canvas._LEFT
-    left = canvas._left([usual, long])
+    assert canvas._left_margin([usual]) == canvas._LEFT
+    left = canvas._left_margin([usual, long])
     paper = Canvas(figsize=(canvas._WIDTH, canvas._HEIGHT))
-    axes = canvas._place(paper, long, left, (0.0, 0.0), canvas._HEIGHT)
+    axes = canvas._add_axes(paper, long, left, (0.0, 0.0), canvas._HEIGHT)
     assert 0.0 <= axes.yaxis.get_tightbbox(renderer_of(paper)).x0 < 0.1 * paper.dpi
     assert left > canvas._LEFT
 

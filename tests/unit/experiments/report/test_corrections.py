@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dpcrowd.experiments.claims import CLAIMS, Verdict
-from dpcrowd.experiments.points.plan import Plan
+from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.claims import Judged
 from dpcrowd.experiments.report.corrections import CORRECTIONS
 from dpcrowd.experiments.report.facts import Facts
@@ -16,7 +16,7 @@ from project_support import ROOT
 NOTES = ROOT / "docs" / "paper-notes.md"
 
 
-def _page(folder: Path, plan: Plan, judged: Judged) -> str:
+def _page(folder: Path, plan: RunPlan, judged: Judged) -> str:
     path, _ = write_report(folder, plan, [], judged, Facts(seconds=1.0, runs=0, runs_from_disk=0))
     return path.read_text(encoding="utf-8")
 
@@ -38,7 +38,7 @@ def test_corrections_are_those_of_the_notes_in_their_order() -> None:
 
 def test_corrections_are_a_numbered_list(tmp_path: Path) -> None:
     """Without numbers the references to them lead nowhere."""
-    page = _page(tmp_path, Plan(data={}), [])
+    page = _page(tmp_path, RunPlan(data={}), [])
     html = page[page.index('id="corrections"') : page.index('id="claims"')]
     assert html.count("<li>") == len(CORRECTIONS)
     assert html.count("<ol>") == 1
@@ -47,7 +47,7 @@ def test_corrections_are_a_numbered_list(tmp_path: Path) -> None:
 
 def test_page_says_at_its_top_that_the_schemes_are_corrected(tmp_path: Path) -> None:
     """A reader of a failed claim must know that it is not the printed scheme that failed."""
-    page = _page(tmp_path, Plan(data={}), [])
+    page = _page(tmp_path, RunPlan(data={}), [])
     top = page[: page.index("<main>")]
     assert 'The schemes are <a href="#corrections">' in top
     assert "No seed, window or data set was chosen to make a claim hold." in top
@@ -56,7 +56,7 @@ def test_page_says_at_its_top_that_the_schemes_are_corrected(tmp_path: Path) -> 
 
 def test_what_holds_by_construction_is_marked_on_the_page(tmp_path: Path) -> None:
     """A tick that could not have been a cross must be seen to be one."""
-    page = _page(tmp_path, Plan(data={}), [(claim, Verdict("holds", ())) for claim in CLAIMS])
+    page = _page(tmp_path, RunPlan(data={}), [(claim, Verdict("holds", ())) for claim in CLAIMS])
     for claim in CLAIMS:
         name = f"claim-{claim.name}" + (f"-{claim.ledger}" if claim.ledger else "")
         row = page[page.index(f'id="{name}"') :].partition("</tbody>")[0]

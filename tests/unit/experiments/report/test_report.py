@@ -18,7 +18,7 @@ from dpcrowd.errors import MissingExtra
 from dpcrowd.experiments.claims import Claim, Part, Verdict
 from dpcrowd.experiments.draw import Drawn, draw
 from dpcrowd.experiments.figures import FIGURES, Figure, Panel
-from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, Plan
+from dpcrowd.experiments.points.plan import QUICK_RUNS, RUNS, RunPlan
 from dpcrowd.experiments.report import Facts, write_report
 from dpcrowd.experiments.report.facts import command
 from dpcrowd.experiments.reproduce import reproduce
@@ -65,7 +65,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return draw(FIGURE, panels, folder)
 
 
-def _page(drawn: Drawn, plan: Plan = PLAN, **more: Any) -> str:
+def _page(drawn: Drawn, plan: RunPlan = PLAN, **more: Any) -> str:
     path, _ = write_report(drawn.svg.parent, plan, [drawn], more.get("judged", JUDGED), FACTS)
     return path.read_text(encoding="utf-8")
 
@@ -284,7 +284,7 @@ def test_origin_of_parameters_is_told(drawn: Drawn) -> None:
     series = np.arange(40) ** 2
     plan = replace(PLAN, data={**PLAN.data, "flu": counts_from_array(series)})
     text = _Outline(_page(drawn, plan)).text
-    assert "whole series, all 40 slots that are reported here, future included: it is in-sample" in text
+    assert "complete series, all 40 slots that are reported here, including the future: it is in-sample" in text
     assert "those of the process that draws the data" in text
 
 
@@ -342,7 +342,7 @@ def test_how_it_was_made_is_told(drawn: Drawn) -> None:
     text = _Outline(_page(drawn)).text
     for told in (
         "dpcrowd reproduce 4 --runs 7 --seed 11",
-        "7 of each point, 196 in all; 30 were on disk already and 166 done now",
+        "7 per point, 196 in total; 30 were on disk already, and 166 were done now",
         "1 h 2 min",
         "2 cores, Any",
         "dpcrowd 9.9, numpy 2.0",
@@ -353,9 +353,13 @@ def test_how_it_was_made_is_told(drawn: Drawn) -> None:
 def test_the_command_leaves_out_what_is_the_default() -> None:
     """And never leaves out what is not."""
     everything = {figure.number for figure in FIGURES}
-    assert command(tiny_plan(runs=RUNS), everything) == "dpcrowd reproduce --seed 0"
-    assert command(tiny_plan(runs=QUICK_RUNS, quick=True), everything) == "dpcrowd reproduce --quick --seed 0"
-    assert command(tiny_plan(runs=77, quick=True), {2, 1}) == "dpcrowd reproduce 1 2 --quick --runs 77 --seed 0"
+    assert command(tiny_plan(runs=RUNS), everything, relay=True) == "dpcrowd reproduce --seed 0"
+    quick = tiny_plan(runs=QUICK_RUNS, quick=True)
+    assert command(quick, everything, relay=True) == "dpcrowd reproduce --quick --seed 0"
+    assert command(quick, set(), relay=True) == "dpcrowd reproduce relay --quick --seed 0"
+    some = replace(quick, runs=77)
+    assert command(some, {2, 1}, relay=False) == "dpcrowd reproduce 1 2 --quick --runs 77 --seed 0"
+    assert command(some, {2, 1}, relay=True) == "dpcrowd reproduce 1 2 relay --quick --runs 77 --seed 0"
 
 
 def test_the_command_has_paths_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +367,7 @@ def test_the_command_has_paths_as_they_were_given(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "home", lambda: Path("/home/someone"))
     everything = {figure.number for figure in FIGURES}
     plan = tiny_plan(runs=RUNS, data_dir="../my data", tuning=("a.toml", "/home/someone/old tunings/b.toml"))
-    assert command(plan, everything) == (
+    assert command(plan, everything, relay=True) == (
         "dpcrowd reproduce --seed 0 --data-dir '../my data' --tuning a.toml --tuning ~/'old tunings/b.toml'"
     )
 

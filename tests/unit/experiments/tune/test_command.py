@@ -16,19 +16,19 @@ TINY = ["--servers", "4", "--density", "0.5", "--burn-in", "5", "--runs", "1", "
 TABLE = """
                                          | Missing option '--scheme'
 --scheme dpcrwd                          | unknown scheme 'dpcrwd'. Did you mean 'dpcrowd'? Allowed: central,
---scheme bd                              | scheme 'bd' has no parameters to tune; these have: central, fast, dfast,
---scheme uniform                         | scheme 'uniform' has no parameters to tune; these have: central, fast,
+--scheme bd                              | scheme 'bd' has no parameters to tune; allowed: central, fast, dfast,
+--scheme uniform                         | scheme 'uniform' has no parameters to tune; allowed: central, fast,
 --scheme fast,dpcrowd                    | unknown scheme 'fast,dpcrowd'.
 --scheme dpcrowd --method evolutoin      | unknown method 'evolutoin'. Did you mean 'evolution'? Allowed: evolution,
 --scheme dpcrowd --transition identiy    | unknown transition 'identiy'. Did you mean 'identity'?
---scheme dpcrowd --method likelihood --transition frequencies | transition frequencies need the counts, which
---scheme dpcrowd --transition frequencies | 'counts.csv' has one region: nobody moves between regions
+--scheme dpcrowd --method likelihood --transition frequencies | transition frequencies need counts, but
+--scheme dpcrowd --transition frequencies | 'counts.csv' has one region, so nobody moves between regions
 --scheme dpcrowd --span 0:61             | span '0:61' ends at slot 61, but the data have 60 slots; allowed: 0:60
 --scheme dpcrowd --span 9:9              | span '9:9' contains none of the 60 slots
 --scheme dpcrowd --span half             | span 'half' is not allowed; give FIRST:LAST
 --scheme dpcrowd --span 0:6              | slots 0:6 are 6; tuning needs at least 7, since errors count from slot 5 on
 --scheme dpcrowd --slots 12              | slots 0:6 are 6; tuning needs at least 7
---scheme dpcrowd-w --window 31           | the window of 31 slots is longer than slots 0:30 that are tuned on; take a
+--scheme dpcrowd-w --window 31           | the window of 31 slots is longer than slots 0:30 that are tuned on; choose a
 --scheme dpcrowd --window 10             | scheme 'dpcrowd' takes a horizon, not a window
 --scheme dpcrowd --data linear --span 0:9 | a span was given, but 'linear' is drawn anew in each run and has no past
 --scheme dpcrowd --evaluations 15        | evaluations must be a whole number of at least 16 for the 4 parameters of

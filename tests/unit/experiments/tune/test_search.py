@@ -12,7 +12,7 @@ import dpcrowd
 from dpcrowd.errors import BadInput
 from dpcrowd.experiments.tune import search
 from dpcrowd.experiments.tune import tune as tune_module
-from dpcrowd.experiments.tune.likelihood import listen
+from dpcrowd.experiments.tune.likelihood import collect_samples
 from dpcrowd.experiments.tune.transition import residual_var, transition_from_counts
 from dpcrowd.experiments.tune.tune import SEED_OFFSET, TUNABLE, _on_span, tune, tuned_names
 from dpcrowd.experiments.tune.write import toml_text
@@ -137,7 +137,7 @@ def test_nothing_outside_the_span_is_looked_at() -> None:
 def test_samples_are_those_of_the_scheme() -> None:
     """Listening changes nothing, and hears each sample once, with the noise that was paid for."""
     config = configure("dpcrowd", "linear", slots=50, runs=2, **{**SMALL, "burn_in": 0})
-    samples = listen(config)
+    samples = collect_samples(config)
     assert samples.noisy.shape == (50, 2, 4, 1)
     frequency = dpcrowd.simulate("dpcrowd", "linear", slots=50, runs=2, **{**SMALL, "burn_in": 0})["dpcrowd"].frequency
     np.testing.assert_allclose(samples.where.mean(axis=(0, 2, 3)), frequency)
@@ -154,15 +154,15 @@ def test_likelihood_takes_regions_apart_where_the_scheme_groups_them(monkeypatch
 
     def listening(config: Any) -> Any:
         heard.append(config.entrants[0].scheme)
-        return listen(config)
+        return collect_samples(config)
 
-    monkeypatch.setattr(tune_module, "listen", listening)
+    monkeypatch.setattr(tune_module, "collect_samples", listening)
     tuned = tune("dpcrowd-plus", "multi-linear", method="likelihood", slots=60, window=10, runs=1, **SMALL)
     assert [(scheme.name, scheme.grouping) for scheme in heard] == [("dpcrowd-plus", "none")]
     assert tuned.model.process_var.shape == (6,)
     assert tuned.model.transition == 1.0
     assert dict(tuned.tuning) == {}
-    assert "have no likelihood: they stay as they are" in toml_text(tuned)
+    assert "have no likelihood and stay as they are" in toml_text(tuned)
 
 
 def test_a_region_without_a_likelihood_keeps_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from dpcrowd.experiments.tune.transition import (
     transition_from_checkins,
     transition_from_counts,
 )
-from dpcrowd.experiments.tune.tune import _described as described
+from dpcrowd.experiments.tune.tune import _describe as describe
 from dpcrowd.filters import ProcessModel
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import CheckIns, load
@@ -132,5 +132,5 @@ def test_where_a_comes_from_is_told(name: str, told: str, tmp_path: Path) -> Non
     """Synthetic data have a past of their own seeds only, but A was looked for in it all the same."""
     data = name if name == "multi-linear" else write_checkins(tmp_path / name)
     config = configure("dpcrowd-plus", data, slots=30, window=5, runs=2, servers=4, density=0.5)
-    assert told in described(config, config.data, "evolution", "frequencies")
-    assert "A from" not in described(config, config.data, "evolution", None)
+    assert told in describe(config, config.data, "evolution", "frequencies")
+    assert "A from" not in describe(config, config.data, "evolution", None)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dpcrowd.experiments.points import point as point_module
-from dpcrowd.experiments.points.point import Entry, Point, code_digest
+from dpcrowd.experiments.points.point import Point, SchemeEntry, code_digest
 from dpcrowd.sim.data import load
 
 LINEAR = load("linear", slots=60)
-POINT = Point("linear", (Entry("dpcrowd", "dpcrowd"), Entry("uniform", "uniform", whole=True)), density=0.3)
+POINT = Point("linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("uniform", "uniform", whole=True)), density=0.3)
 WHERE = {"seed": 0, "servers": 8}
 
 
@@ -33,7 +33,7 @@ def test_settings_reach_the_simulation() -> None:
         3,
     )
     assert all(entrant.guarantee is not None and entrant.guarantee.epsilon == 0.5 for entrant in config.entrants)
-    fixed = Point("linear", (Entry("fixed", "dpcrowd", interval=7),), density=0.3).config(LINEAR, runs=2, **WHERE)
+    fixed = Point("linear", (SchemeEntry("fixed", "dpcrowd", interval=7),), density=0.3).config(LINEAR, runs=2, **WHERE)
     assert fixed.entrants[0].scheme.interval == 7  # type: ignore[attr-defined]
 
 
@@ -82,3 +82,26 @@ def test_the_number_of_runs_is_not_part_of_the_key() -> None:
     """More runs go on from those that are there."""
     assert replace(POINT, most_runs=2).key(LINEAR, **WHERE) == POINT.key(LINEAR, **WHERE)
     assert len(code_digest()) == 64
+
+
+def test_settings_that_came_later_do_not_change_older_keys() -> None:
+    """A report folder of an earlier version would be simulated again from the start."""
+    settings = POINT._settings()
+    names = {"data", "entries", "epsilon", "density", "window", "accounting", "form", "shares", "by_slot"}
+    assert set(settings) == names, "what a key was made of before there were hops per slot and static links"
+    assert [set(entry) for entry in settings["entries"]] == [{"label", "scheme", "interval", "whole"}] * 2
+    later = [
+        replace(POINT, dynamic=False),
+        replace(POINT, entries=(SchemeEntry("relay", "relay", hops_per_slot=3),)),
+        replace(POINT, entries=(SchemeEntry("relay", "relay"),)),
+    ]
+    assert len({point.key(LINEAR, **WHERE) for point in (POINT, *later)}) == 4
+
+
+def test_hops_per_slot_and_links_reach_the_simulation() -> None:
+    """Every variant of relay would be the same curve, and static links would be drawn anew."""
+    entries = (SchemeEntry("three", "relay", hops_per_slot=3), SchemeEntry("all", "relay", hops_per_slot="all"))
+    config = replace(POINT, entries=entries, dynamic=False).config(LINEAR, runs=2, **WHERE)
+    assert [entrant.scheme.rounds for entrant in config.entrants] == [3, None]  # type: ignore[attr-defined]
+    assert not config.network.dynamic
+    assert POINT.config(LINEAR, runs=2, **WHERE).network.dynamic

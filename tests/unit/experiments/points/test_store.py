@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.points.point import Entry, Point
+from dpcrowd.experiments.points.point import Point, SchemeEntry
 from dpcrowd.experiments.points.store import Store
 from dpcrowd.sim.data import load
 from dpcrowd.sim.engine import run_batch
@@ -16,7 +16,9 @@ from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import METRICS, merge_records
 
 DATA = load("linear", slots=40)
-POINT = Point("linear", (Entry("dpcrowd", "dpcrowd"), Entry("exact", "non-private")), density=0.5, by_slot=True)
+POINT = Point(
+    "linear", (SchemeEntry("dpcrowd", "dpcrowd"), SchemeEntry("exact", "non-private")), density=0.5, by_slot=True
+)
 CONFIG = POINT.config(DATA, runs=4, seed=0, servers=6)
 
 
@@ -41,7 +43,7 @@ def test_what_is_read_is_what_was_written_bit_for_bit(
     """A resumed reproduction has to show the same figures as one that was never interrupted."""
     for half in reversed(halves):
         store.write("key", half, by_slot=True)
-    assert store.done("key") == {0, 1, 2, 3}
+    assert store.runs_on_disk("key") == {0, 1, 2, 3}
     back = store.read("key", 4)
     for record in whole:
         assert back[record.label].runs.tolist() == [0, 1, 2, 3]
@@ -74,17 +76,17 @@ def test_a_damaged_file_is_done_again(store: Store, halves: list[list[RunRecords
         store.write("key", half, by_slot=True)
     torn = sorted((store.folder / "key").iterdir())[0]
     torn.write_bytes(torn.read_bytes()[:100])
-    assert store.done("key") == {2, 3}
+    assert store.runs_on_disk("key") == {2, 3}
     store.write("key", halves[0], by_slot=True)
-    assert store.done("key") == {0, 1, 2, 3}
+    assert store.runs_on_disk("key") == {0, 1, 2, 3}
 
 
 def test_an_unfinished_write_is_not_seen(store: Store, halves: list[list[RunRecords]]) -> None:
     """A process that is killed while it writes leaves its part file, never half a result."""
     store.write("key", halves[0], by_slot=True)
     (store.folder / "key" / "000002-000003-2.77.part").write_bytes(b"PAR1")
-    assert store.done("key") == {0, 1}
-    assert store.done("other") == set()
+    assert store.runs_on_disk("key") == {0, 1}
+    assert store.runs_on_disk("other") == set()
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_line(tmp_path: Path, halves: list[list[RunRecords]]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.experiments.figures import FIGURES, find_figures
+from dpcrowd.experiments.figures import FIGURES, RELAY_TABLE, find_figures
+from dpcrowd.experiments.figures.rosters import AT_ONCE
 from dpcrowd.experiments.points.plan import make_plan
 from dpcrowd.experiments.points.run import config_of, key_of
 from dpcrowd.sim.data.places import ENVIRONMENT
@@ -64,7 +65,7 @@ def test_the_two_ledgers_stand_side_by_side(nowhere: Path) -> None:
     plan = make_plan(quick=True)
     for name in ("window", "epsilon-regions"):
         (figure,) = find_figures((name,))
-        ledgers = [point.accounting for point in figure.points(plan)]
+        ledgers = [point.accounting for point in figure.points(plan) if point.entries != (AT_ONCE,)]
         assert ledgers.count("sound") == ledgers.count("per-region") > 0
         assert any(point.form == "matrix" for point in figure.points(plan)), "one point of the matrix form beside them"
 
@@ -90,3 +91,11 @@ def test_figures_are_found_by_number_and_by_name_in_their_own_order() -> None:
     assert [figure.number for figure in find_figures(())] == [figure.number for figure in FIGURES]
     with pytest.raises(BadInput, match="Did you mean 'density'"):
         find_figures(("densty",))
+
+
+def test_the_table_of_relay_is_asked_for_like_a_figure() -> None:
+    """Whoever wants the table alone would get all figures with it, or an error."""
+    assert find_figures((RELAY_TABLE,)) == ()
+    assert [figure.number for figure in find_figures((RELAY_TABLE, "4"))] == [4]
+    with pytest.raises(BadInput, match="Did you mean 'relay'"):
+        find_figures(("realy",))
