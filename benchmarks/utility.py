@@ -1,7 +1,7 @@
 """How useful relay's estimates are, beside every other scheme: accuracy, communication, promise and speed.
 
     python benchmarks/utility.py --out FOLDER                 everything (about an hour on one core)
-    python benchmarks/utility.py --out FOLDER --part table    one part: table, staggered, frontier, promise or speed
+    python benchmarks/utility.py --out FOLDER --part table    one part (--help lists them)
     python benchmarks/utility.py --out FOLDER --quick         a smoke run of a few seconds
 
 Every part writes its rows to FOLDER/<part>.json as soon as they are there. From whatever is there, FOLDER/utility.md
