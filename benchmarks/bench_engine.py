@@ -15,12 +15,13 @@ import numpy as np
 from handwritten import Case, run_loop
 from numpy.typing import NDArray
 
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.privacy import SeededNoise, noise_scale, noise_var
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import draw_run
 from dpcrowd.sim.data.seeds import Purpose, sequence
-from dpcrowd.sim.engine import fast_engine, run_batch
+from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.topology import Networks
 
 Floats = NDArray[np.float64]
@@ -54,7 +55,7 @@ def draw_data(setup: SimulationConfig) -> tuple[NDArray[np.int64], Floats]:
 def hand_case(setup: SimulationConfig) -> Case:
     """The same simulation for the hand-written loop."""
     counts, shares = draw_data(setup)
-    links = Networks(setup.network, SEED, range(RUNS), None, fast_engine()).at(0)
+    links = Networks(setup.network, SEED, range(RUNS), None, best_engine()).at(0)
     hearing = links.hearing("one-hop")
     guarantee, tuning = setup.entrants[0].guarantee, setup.tuning
     assert guarantee is not None

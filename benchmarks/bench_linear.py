@@ -20,13 +20,13 @@ import numpy as np
 from drive import Drive
 
 from dpcrowd.filters import ProcessModel, default_gain
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.network.topologies import build
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
-from dpcrowd.sim.engine import fast_engine
 from dpcrowd.sim.simulate import simulate
 
 ROUNDS = 5
@@ -49,7 +49,7 @@ def drive(
     """A network of mean degree 5 (a grid: 4) in which every region is a random walk."""
     rng = np.random.default_rng(0)
     network = build(graph, servers, rng, 5 / (servers - 1), latency=None)
-    hearing = one_hop_hearing(network, default_gain(network.max_degree), fast_engine())
+    hearing = one_hop_hearing(network, default_gain(network.max_degree), best_engine())
     shares = rng.uniform(0.05, 1.0, (servers, 1))
     truth = 1000.0 + np.cumsum(rng.normal(0.0, 10.0, (slots, 1, regions)), axis=0)
     counts = np.rint(shares * truth).astype(np.int64)

@@ -17,12 +17,12 @@ from drive import Drive
 from numpy.typing import NDArray
 
 from dpcrowd.filters import default_gain
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.sim.data import draw_run, load
-from dpcrowd.sim.engine import fast_engine
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 DEGREE, SLOTS, HORIZON = 20, 30, 1000
@@ -35,7 +35,7 @@ def network(servers: int) -> tuple[Drive, float]:
     run = draw_run(data, seed=0, run=0, servers=servers)
     began = time.perf_counter()
     graph = RandomGraph(servers, DEGREE / (servers - 1), latency=None).draw(np.random.default_rng(0))
-    hearing = one_hop_hearing(graph, default_gain(graph.max_degree), fast_engine())
+    hearing = one_hop_hearing(graph, default_gain(graph.max_degree), best_engine())
     built = time.perf_counter() - began
     guarantee = Guarantee.finite(HORIZON, 1.0)
     return Drive(DPCrowd(), guarantee, data.model, run.shares[:, None], run.counts, hearing), built

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.filters import ProcessModel
-from dpcrowd.grouping import compiled_grouper
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
 from dpcrowd.schemes.base import Scheme, Setting, run_slot
-from dpcrowd.sim.engine import fast_noise, fast_pid
 
 __all__ = ["Drive"]
 
@@ -40,11 +39,10 @@ class Drive:
             servers,
             self.model,
             self.guarantee,
-            grouper=compiled_grouper() if regions > 1 else None,
-            pid_loop=fast_pid(),
+            engine=best_engine(),
         )
         state = self.scheme.start(setting)
-        noise = SeededNoise([np.random.SeedSequence(1)], servers, regions, loop=fast_noise())
+        noise = SeededNoise([np.random.SeedSequence(1)], servers, regions, engine=best_engine())
         seconds = np.empty(slots)
         for slot in range(slots):
             began = time.perf_counter()

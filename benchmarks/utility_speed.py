@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.filters import default_gain
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.network.random_graph import RandomGraph
@@ -21,7 +22,6 @@ from dpcrowd.schemes.base import Scheme, Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.data import draw_run, load
-from dpcrowd.sim.engine import fast_engine, fast_noise, fast_pid
 
 __all__ = ["speed"]
 
@@ -40,10 +40,10 @@ def seconds(
     guarantee = Guarantee.finite(HORIZON, 1.0)
     phases = np.tile(np.arange(servers) % max(1, HORIZON // sample_slots), runs) * sample_slots
     setting = Setting(
-        servers * runs, data.model, guarantee, pid_loop=fast_pid(), runs=runs, samples=sample_slots, phases=phases
+        servers * runs, data.model, guarantee, engine=best_engine(), runs=runs, samples=sample_slots, phases=phases
     )
     state = scheme.start(setting)
-    noise = SeededNoise([np.random.SeedSequence(run) for run in range(runs)], servers, 1, loop=fast_noise())
+    noise = SeededNoise([np.random.SeedSequence(run) for run in range(runs)], servers, 1, engine=best_engine())
     draw = RandomGraph(servers, DENSITY, latency=None) if graphs is None else None
     rngs = [np.random.default_rng(run) for run in range(runs)]
     hearing = None
@@ -52,7 +52,7 @@ def seconds(
         began = time.process_time()
         if draw is not None or hearing is None:
             graph = graphs[0] if graphs else union([draw.draw(rng) for rng in rngs])  # type: ignore[union-attr]
-            hearing = one_hop_hearing(graph, default_gain(graph.max_degree), fast_engine())
+            hearing = one_hop_hearing(graph, default_gain(graph.max_degree), best_engine())
             if graphs:
                 began = time.process_time()
             hearing = replace(hearing, graph=graph, same_links=graphs is not None)

@@ -1,7 +1,6 @@
 """Filters: pure functions on arrays with servers first and regions last."""
 
-from dpcrowd.filters.consensus import consensus_gain, fuse
-from dpcrowd.filters.gain import check_gain, default_gain
+from dpcrowd.filters.consensus import check_gain, consensus_gain, default_gain, fuse
 from dpcrowd.filters.kalman import observation_info, predict, update
 from dpcrowd.filters.matrix import fuse_matrix, group_info, predict_matrix, update_matrix
 from dpcrowd.filters.model import ProcessModel

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.gather import neighbour_sums
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Hearing:
     matrix    sparse (audiences, messages) of ones, columns ascending; None: every server hears itself alone
     audience  (N,) which row of `matrix` is a server's; None: row i is server i's
     gain      beta of the consensus term, a number or (N, 1)
-    engine    "scipy" or "numba"; see `dpcrowd.network.gather`
+    engine    how sums are computed; see `dpcrowd.kernels.engine`
     one_hop   for a central filter: what the servers themselves hear, beside it
     graph     for records that travel: the links of this slot
     same_links  whether they are those of the slot before
@@ -41,7 +42,7 @@ class Hearing:
     matrix: Any = None
     audience: NDArray[np.integer] | None = None
     gain: Floats | float = 0.0
-    engine: str = "scipy"
+    engine: Engine = "numpy"
     one_hop: Hearing | None = None
     mutual: bool = False
     graph: Graph | None = None
@@ -55,7 +56,7 @@ class Hearing:
         return sums if self.audience is None else sums[self.audience]
 
 
-def one_hop_hearing(graph: Graph, gain: Floats | float, engine: str = "scipy") -> Hearing:
+def one_hop_hearing(graph: Graph, gain: Floats | float, engine: Engine = "numpy") -> Hearing:
     """Each server hears its neighbours and itself."""
     return Hearing(graph.hearing, None, gain, engine, mutual=True)
 
@@ -68,7 +69,7 @@ def flooded_hearing(labels: NDArray[np.integer]) -> Hearing:
 def central_hearing(runs: int, servers: int, one_hop: Hearing | None = None) -> Hearing:
     """One central filter a run hears all servers of the run; `one_hop` is what the servers hear of each other."""
     labels = np.repeat(np.arange(runs), servers)
-    return Hearing(_membership(labels), labels, 0.0, "scipy", one_hop)
+    return Hearing(_membership(labels), labels, 0.0, "numpy", one_hop)
 
 
 def inbox_hearing(messages: int, gain: float) -> Hearing:

@@ -17,13 +17,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.pid import LARGEST_EXPONENT, LARGEST_RATIO, step_controllers
 
-__all__ = ["PidState", "fast_interval", "observe", "relative_error", "rescue_interval", "schedule", "start"]
+__all__ = [
+    "PidState",
+    "fast_interval",
+    "fast_step",
+    "observe",
+    "relative_error",
+    "rescue_interval",
+    "rescue_step",
+    "schedule",
+    "start",
+]
 
+Gains = tuple[float, float, float]
 
-# exp(30) is far beyond any step that max(1, .) would not cut off, and far from overflow.
-LARGEST_EXPONENT = 30.0
-LARGEST_RATIO = 1e6
+_NO_BUDGETS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ def relative_error(prior: Floats, posterior: Floats, floor: float) -> Floats:
     return np.abs(posterior - prior) / np.maximum(posterior, floor)
 
 
-def observe(state: PidState, slot: int, rows: Ints, error: Floats, gains: tuple[float, float, float]) -> Floats:
+def observe(state: PidState, slot: int, rows: Ints, error: Floats, gains: Gains) -> Floats:
     """Take the newest error of the controllers `rows` and return their Delta."""
     proportional, integral, derivative = gains
     window = state.errors.shape[-1]
@@ -96,3 +107,51 @@ def rescue_interval(interval: Floats, delta: Floats, theta: float, epsilon_remai
     """RescueDP's new interval; lambda_r = 1/epsilon_remaining."""
     ratio = np.minimum(delta * epsilon_remaining, LARGEST_RATIO)
     return np.maximum(1.0, interval + theta * (1.0 - ratio * ratio))
+
+
+def fast_step(
+    state: PidState,
+    slot: int,
+    rows: Ints,
+    error: Floats,
+    gains: Gains,
+    theta: float,
+    xi: float,
+    engine: Engine = "numpy",
+) -> None:
+    """Step the controllers `rows` by FAST's rule: take their newest errors and set when they sample next."""
+    kernel = compiled(step_controllers, engine)
+    if kernel is not None:
+        kernel(*_flat(state), slot, rows, error, gains, theta, xi, _NO_BUDGETS)
+        return
+    delta = observe(state, slot, rows, error, gains)
+    schedule(state, slot, rows, fast_interval(state.interval.reshape(-1)[rows], delta, theta, xi))
+
+
+def rescue_step(
+    state: PidState,
+    slot: int,
+    rows: Ints,
+    error: Floats,
+    gains: Gains,
+    theta: float,
+    epsilon_remaining: Floats,
+    engine: Engine = "numpy",
+) -> None:
+    """Step the controllers `rows` by RescueDP's rule: take their newest errors and set when they sample next."""
+    kernel = compiled(step_controllers, engine)
+    if kernel is not None:
+        kernel(*_flat(state), slot, rows, error, gains, theta, 1.0, epsilon_remaining)
+        return
+    delta = observe(state, slot, rows, error, gains)
+    schedule(state, slot, rows, rescue_interval(state.interval.reshape(-1)[rows], delta, theta, epsilon_remaining))
+
+
+def _flat(state: PidState) -> tuple[Floats, Ints, Floats, Ints, Ints]:
+    return (
+        state.interval.reshape(-1),
+        state.next_slot.reshape(-1),
+        state.errors.reshape(-1, state.errors.shape[-1]),
+        state.measured.reshape(-1),
+        state.last_slot.reshape(-1),
+    )

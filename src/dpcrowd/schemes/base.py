@@ -14,8 +14,9 @@ passed in.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -24,12 +25,11 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import Observation, ProcessModel
-from dpcrowd.grouping import Grouper
+from dpcrowd.kernels.engine import Engine, check_engine
 from dpcrowd.network.hearing import Hearing, Reach
 from dpcrowd.network.spread import Traffic
 from dpcrowd.privacy import Accounting, Guarantee, Noise
 from dpcrowd.privacy.units import from_nano
-from dpcrowd.sampling.pid_loop import PidLoop
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
@@ -72,12 +72,13 @@ class Setting:
     servers   N, over all runs of a batch
     model     A and Q
     guarantee what is promised; None only for schemes without privacy
-    grouper   the grouping loop, compiled or not (`dpcrowd.grouping`); None: as it is
-    pid_loop  the controllers' loop, compiled (`dpcrowd.sampling.pid_loop`); None: array operations
     phases    (N,) public phases, for staggered sampling only
     runs      of how many runs the batch is made
     samples   per window or horizon, where the scheme leaves that open (relay)
     peers     of one server on its own: the network that it is in (relay)
+    engine    "numba" takes compiled loops, for the simulator; both engines give the same bits, so the engine is neither
+              compared nor saved
+    grouper, pid_loop   deprecated, and ignored: say `engine`
     """
 
     servers: int
@@ -87,14 +88,19 @@ class Setting:
     observation: Observation = "paper"
     accounting: Accounting = "sound"
     form: Form = "diagonal"
-    grouper: Grouper | None = None
+    grouper: InitVar[object] = None
     phases: Ints | None = None
-    pid_loop: PidLoop | None = None
+    pid_loop: InitVar[object] = None
     runs: int = field(default=1, metadata={"later": True})
     samples: int | None = field(default=None, metadata={"later": True})
     peers: Peers | None = field(default=None, metadata={"later": True})
+    engine: Engine = field(default="numpy", compare=False, metadata={"saved": False})
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, grouper: object, pid_loop: object) -> None:
+        for name, value in (("grouper", grouper), ("pid_loop", pid_loop)):
+            if value is not None:
+                text = f"Setting({name}=...) is ignored, and goes in version 0.3: engine='numba' takes compiled loops."
+                warnings.warn(text, DeprecationWarning, stacklevel=3)
         if self.servers < 1:
             raise BadInput(f"a network needs at least 1 server; given {self.servers}.")
         for kind, value, allowed in (
@@ -104,6 +110,7 @@ class Setting:
         ):
             if value not in allowed:
                 raise unknown_name(kind, value, allowed)
+        check_engine(self.engine)
 
     @property
     def regions(self) -> int:

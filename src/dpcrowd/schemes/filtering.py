@@ -24,14 +24,19 @@ from dpcrowd.filters import (
     predict,
     predict_matrix,
 )
+from dpcrowd.kernels.engine import compiled
+from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
+from dpcrowd.kernels.gather import unsigned
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.privacy import Ledger, Noise, open_ledger
-from dpcrowd.schemes.absorb_few import absorb_few, few_speak
 from dpcrowd.schemes.base import Form, Plan, Reading, Release, Scheme, Setting, any_region
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.perturb import perturb_counts
 
-__all__ = ["FilterScheme", "FilterState", "filter_start"]
+__all__ = ["FilterScheme", "FilterState", "absorb_few", "few_speak", "filter_start"]
+
+_FEW = 0.4
+"""Above this share of speakers, reading what each server hears is faster than adding to what others hear."""
 
 
 @dataclass
@@ -157,3 +162,32 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
+
+
+def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:
+    """Whether `absorb_few` applies, and is faster than reading what each server hears."""
+    if not hearing.mutual or compiled(add_to_hearers, hearing.engine) is None:
+        return False
+    return bool(np.count_nonzero(messages.speaks) < _FEW * messages.speaks.size)
+
+
+def absorb_few(prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> tuple[Floats, Floats]:
+    """Return the posterior means and variances, (N, d), as `FilterScheme.absorb` does, by `dpcrowd.kernels.fusion`."""
+    add = compiled(add_to_hearers, hearing.engine) or add_to_hearers
+    combine = compiled(fuse_sums, hearing.engine) or fuse_sums
+    matrix, gain = hearing.matrix, np.asarray(hearing.gain)
+    sums = np.zeros(4 * prior.size)
+    add(
+        unsigned(matrix.indptr),
+        unsigned(matrix.indices),
+        messages.speaks,
+        messages.info_vec,
+        messages.info_mat,
+        messages.prior,
+        messages.prior_known,
+        sums,
+    )
+    beta = gain if gain.shape == prior.shape else np.broadcast_to(gain, prior.shape)
+    mean, var = np.empty(prior.shape), np.empty(prior.shape)
+    combine(*(array.reshape(-1) for array in (prior, prior_var, sums, beta, mean, var)))
+    return mean, var

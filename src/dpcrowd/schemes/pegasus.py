@@ -8,19 +8,18 @@ the grouper would cost it twice. The released value is the median of the noisy c
 are independent.
 
 The open group keeps raw counts across slots, so this scheme is for the simulator only. n Sum|c - mean| is a whole
-number for a group of n slots, so all noise is discrete. The loops are plain Python that Numba compiles where it is
-installed.
+number for a group of n slots, so all noise is discrete. The loops over groups are `dpcrowd.kernels.pegasus`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.arrays import Floats, Ints
+from dpcrowd.kernels.engine import compiled
+from dpcrowd.kernels.pegasus import scaled_deviation, smooth
 from dpcrowd.privacy import Noise, noise_scale, noise_var
 from dpcrowd.privacy.allocation import uniform
 from dpcrowd.schemes.base import Plan, Reading, Setting
@@ -86,8 +85,8 @@ class PeGaSus(DirectScheme):
             plan.slot, zeros, grouper, 4 * unit, every, read=_THRESHOLD_READ
         )
         scaled = np.empty_like(counts)
-        deviation, smooth = _loops()
-        deviation(state.raw, state.size, counts, scaled)
+        engine = state.setting.engine
+        (compiled(scaled_deviation, engine) or scaled_deviation)(state.raw, state.size, counts, scaled)
         members = state.size + 1
         noisy_deviation = (
             noise.noisy(plan.slot, scaled, grouper, 8 * unit * members, every, read=_DEVIATION_READ) / members
@@ -97,48 +96,9 @@ class PeGaSus(DirectScheme):
         fresh = untested | closes
         state.threshold = np.where(fresh, threshold, state.threshold)
         released = np.empty(counts.shape)
-        smooth(state.raw, state.ordered, state.size, fresh, counts, noisy / plan.shares, released)
+        (compiled(smooth, engine) or smooth)(
+            state.raw, state.ordered, state.size, fresh, counts, noisy / plan.shares, released
+        )
         state.size[closes] = 0
         state.last = released
         return Reading(noisy, plan.noise_var, whole * plan.amount)
-
-
-def _scaled_deviation(raw: Ints, size: Ints, counts: Ints, out: Ints) -> None:
-    """n Sum|c - mean| of each open group with the new count, n its size with it."""
-    servers, regions = counts.shape
-    for i in range(servers):
-        for k in range(regions):
-            n = size[i, k] + 1
-            total = counts[i, k]
-            for j in range(n - 1):
-                total += raw[i, k, j]
-            spread = abs(n * counts[i, k] - total)
-            for j in range(n - 1):
-                spread += abs(n * raw[i, k, j] - total)
-            out[i, k] = spread
-
-
-def _smooth(raw: Ints, ordered: Floats, size: Ints, fresh: Bools, counts: Ints, noisy: Floats, out: Floats) -> None:
-    """Put the new slot into its group (a new one where `fresh`) and give the median of the group's noisy counts."""
-    servers, regions = counts.shape
-    for i in range(servers):
-        for k in range(regions):
-            n = 0 if fresh[i, k] else size[i, k]
-            raw[i, k, n] = counts[i, k]
-            place = n
-            while place > 0 and ordered[i, k, place - 1] > noisy[i, k]:
-                ordered[i, k, place] = ordered[i, k, place - 1]
-                place -= 1
-            ordered[i, k, place] = noisy[i, k]
-            n += 1
-            size[i, k] = n
-            out[i, k] = 0.5 * (ordered[i, k, (n - 1) // 2] + ordered[i, k, n // 2])
-
-
-@lru_cache(maxsize=1)
-def _loops() -> tuple[Callable[..., None], Callable[..., None]]:
-    try:
-        import numba
-    except ImportError:
-        return _scaled_deviation, _smooth
-    return numba.njit(cache=True)(_scaled_deviation), numba.njit(cache=True)(_smooth)

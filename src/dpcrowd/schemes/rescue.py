@@ -24,7 +24,6 @@ from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import rescue, uniform
 from dpcrowd.privacy.units import NANO
 from dpcrowd.sampling import pid
-from dpcrowd.sampling.pid_loop import rescue_step
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
 
@@ -106,9 +105,8 @@ class RescueScheme(FilterScheme):
         if self.grouping == "none" or setting.regions == 1 or not due.any():
             return None
         allowed = np.ascontiguousarray(np.broadcast_to(due, (setting.servers, setting.regions)))
-        loop = {} if setting.grouper is None else {"grouper": setting.grouper}
         own = shares[:, :, None] * state.history
-        return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, **loop)
+        return group_regions(own, state.filled, allowed, tuning.tau1, tuning.tau2, tuning.tau3, setting.engine)
 
     def adapt(self, state: RescueState, plan: Plan, reading: Reading) -> None:
         if not plan.due.any():
@@ -127,8 +125,8 @@ class RescueScheme(FilterScheme):
         rows, error = rows[compared], np.abs(released - before)[compared]
         error = error * plan.shares[rows // release.shape[1], 0]
         left = np.broadcast_to(state.ledger.remaining(plan.slot) / NANO, release.shape).reshape(-1)[rows]
-        loop = state.setting.pid_loop
-        rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, loop)
+        engine = state.setting.engine
+        pid.rescue_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.rescue_theta, left, engine)
 
     @staticmethod
     def _remember(state: RescueState, sampled: Bools, release: Floats) -> None:

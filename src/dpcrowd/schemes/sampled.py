@@ -26,7 +26,6 @@ from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy import Guarantee, noise_var
 from dpcrowd.privacy.allocation import per_sample, uniform
 from dpcrowd.sampling import pid
-from dpcrowd.sampling.pid_loop import fast_step
 from dpcrowd.sampling.schedule import check_interval, due, samples_in_horizon, samples_in_window
 from dpcrowd.schemes.base import Plan, Reading, Setting, any_region, every_region
 from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
@@ -162,8 +161,8 @@ class SampledScheme(FilterScheme):
             pid.schedule(state.controllers, plan.slot, rows[~had_prior], intervals[rows[~had_prior]])
             rows = rows[had_prior]
         error = pid.relative_error(plan.prior.reshape(-1)[rows], state.posterior.reshape(-1)[rows], tuning.floor)
-        loop = state.setting.pid_loop
-        fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, loop)
+        engine = state.setting.engine
+        pid.fast_step(state.controllers, plan.slot, rows, error, tuning.gains, tuning.theta, tuning.xi, engine)
 
     @staticmethod
     def _had_prior(plan: Plan, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -18,6 +18,9 @@ __all__ = ["fingerprint", "from_bytes", "load_into", "pack", "to_bytes", "unpack
 
 Arrays = dict[str, NDArray[Any]]
 
+_FORMER_FIELDS = {"form": "grouper", "phases": "pid_loop"}
+"""By the field before it: fields that a `Setting` had, always as None, when the first fingerprints were saved."""
+
 
 def pack(value: Any, name: str) -> Arrays:
     """All arrays and numbers inside a dataclass (nested), by dotted names. None is left out."""
@@ -76,11 +79,17 @@ def fingerprint(scheme: Scheme, setting: Setting, *more: object) -> NDArray[np.u
 
 
 def _plain(value: Any) -> Any:
-    """Arrays by their content; what changes only the speed (compiled loops) is left out."""
+    """Return a value whose `repr` says everything: arrays by their content, dataclasses and schemes by their fields."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value) and not isinstance(value, type):
-        return tuple((f.name, _plain(getattr(value, f.name))) for f in fields(value) if not _left_out(f, value))
+        pairs: list[tuple[str, Any]] = []
+        for f in fields(value):
+            if _counts(f, value):
+                pairs.append((f.name, _plain(getattr(value, f.name))))
+            if isinstance(value, Setting) and f.name in _FORMER_FIELDS:
+                pairs.append((_FORMER_FIELDS[f.name], None))
+        return tuple(pairs)
     if isinstance(value, dict):
         return tuple((key, _plain(item)) for key, item in sorted(value.items()))
     if isinstance(value, Scheme):
@@ -88,12 +97,18 @@ def _plain(value: Any) -> Any:
     return None if callable(value) else value
 
 
-def _left_out(one: Field[Any], value: Any) -> bool:
-    """A field that came later counts only where it says something: states that were saved before it are still good."""
-    if not one.metadata.get("later"):
+def _counts(one: Field[Any], value: Any) -> bool:
+    """Whether a field is part of the fingerprint.
+
+    A field that concerns speed alone is not. One that came later counts only where it is not the default: states
+    that were saved before it existed are still good.
+    """
+    if not one.metadata.get("saved", True):
         return False
+    if not one.metadata.get("later"):
+        return True
     now = getattr(value, one.name)
-    return now is one.default or (isinstance(now, int) and now == one.default)
+    return not (now is one.default or (isinstance(now, int) and now == one.default))
 
 
 def to_bytes(arrays: Arrays) -> bytes:

@@ -9,20 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters import ProcessModel
-from dpcrowd.grouping import compiled_grouper
+from dpcrowd.kernels.engine import Engine, best_engine
 from dpcrowd.network.gather import neighbour_sums
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, SeededNoise
-from dpcrowd.privacy.noise_loop import NoiseLoop, add_noise, compiled_noise
-from dpcrowd.sampling.pid_loop import PidLoop, compiled_pid
 from dpcrowd.schemes.base import Setting, run_slot
 from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.history import History
@@ -35,33 +32,18 @@ from dpcrowd.sim.planning import relay_phases
 from dpcrowd.sim.recorder import Recorder, RunRecords
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["fast_engine", "fast_noise", "fast_pid", "run_batch"]
-
-
-def fast_engine() -> str:
-    """ "numba" where it is installed, else "scipy"; both give the same bits."""
-    return "numba" if find_spec("numba") is not None else "scipy"
-
-
-def fast_pid() -> PidLoop | None:
-    """The controllers' loop, compiled where Numba is installed."""
-    return compiled_pid() if fast_engine() == "numba" else None
-
-
-def fast_noise() -> NoiseLoop:
-    """How noise is added, compiled where Numba is installed."""
-    return compiled_noise() if fast_engine() == "numba" else add_noise
+__all__ = ["run_batch"]
 
 
 @cache
-def warm_up() -> None:
+def warm_up(engine: Engine) -> None:
     """Compile the loops before anything is timed: a few slots of two servers use them all."""
     from scipy.sparse import csr_array
 
-    neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), fast_engine())
-    hearing = one_hop_hearing(Graph.from_edges(2, [0], [1]), np.full((2, 1), 0.1), fast_engine())
-    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1, loop=fast_noise())
-    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), pid_loop=fast_pid())
+    neighbour_sums(csr_array(np.eye(2), dtype=np.float64), np.ones((2, 4)), engine)
+    hearing = one_hop_hearing(Graph.from_edges(2, [0], [1]), np.full((2, 1), 0.1), engine)
+    noise = SeededNoise([np.random.SeedSequence(0)], 2, 1, engine=engine)
+    setting = Setting(2, ProcessModel.of(1.0, [1.0]), Guarantee.finite(8, 1.0), engine=engine)
     scheme = DPCrowd()
     state = scheme.start(setting)
     for slot in range(8):
@@ -72,14 +54,15 @@ def run_batch(
     config: SimulationConfig, runs: Sequence[int], tick: Callable[[int], None] | None = None
 ) -> list[RunRecords]:
     """Simulate the given runs with every scheme; one `RunRecords` a scheme. `tick` hears how many slots are done."""
+    engine = best_engine()
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
-    networks = Networks(config.network, config.seed, runs, config.beta, fast_engine(), config.model.growth)
+    networks = Networks(config.network, config.seed, runs, config.beta, engine, config.model.growth)
     racers = [_Racer(config, entrant, numbers, world, networks) for entrant in config.entrants]
     seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
-    noise = SeededNoise(seeds, config.servers, len(config.data.regions), loop=fast_noise())
+    noise = SeededNoise(seeds, config.servers, len(config.data.regions), engine=engine)
     static = networks.static is not None
-    warm_up()
+    warm_up(engine)
     drawing = 0.0
     for slot in range(config.data.slots):
         began = time.perf_counter()
@@ -141,11 +124,10 @@ class _Racer:
             observation=config.observation,
             accounting=config.accounting,
             form=config.form,
-            grouper=compiled_grouper() if len(config.data.regions) > 1 else None,
-            pid_loop=fast_pid(),
             phases=_phases(entrant, interval, networks),
             runs=len(runs),
             samples=entrant.samples,
+            engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)
         self.recorder = Recorder(config, entrant, runs, world.truth)

@@ -83,7 +83,7 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
 
 def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> PublicFacts:
     """What is public of the first run."""
-    networks = Networks(config.network, config.seed, [0], None, "scipy", config.model.growth)
+    networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
     servers = config.servers
     known = servers <= MOST_BY_HEART
 

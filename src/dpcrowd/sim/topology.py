@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.filters import check_gain, default_gain
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.costs import components, flood_cost, flood_reach, link_reach
 from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.hearing import Hearing, Reach, central_hearing, flooded_hearing, one_hop_hearing
@@ -93,7 +94,7 @@ class Links:
     """One slot's graph of a batch of runs and everything derived from it."""
 
     def __init__(
-        self, graph: Graph, runs: int, beta: float | None, engine: str, growth: float = 1.0, *, same: bool = False
+        self, graph: Graph, runs: int, beta: float | None, engine: Engine, growth: float = 1.0, *, same: bool = False
     ) -> None:
         self.graph = graph
         self.same = same
@@ -164,13 +165,13 @@ class Networks:
         seed: int,
         runs: Sequence[int],
         beta: float | None,
-        engine: str,
+        engine: Engine,
         growth: float = 1.0,
     ) -> None:
         self.spec = spec
         self._growth = growth
         self._rngs = [generator(seed, run, Purpose.GRAPH) for run in runs]
-        self._beta, self._engine = beta, engine
+        self._beta, self.engine = beta, engine
         self._drawn = -1
         self._chunk: list[Graph] = []
         self._static = None if spec.dynamic else self._links(union([spec.draw(rng) for rng in self._rngs]))
@@ -178,7 +179,7 @@ class Networks:
             check_gain(beta, spec.servers - 1 if self._static is None else self._static.graph.max_degree, growth)
 
     def _links(self, graph: Graph) -> Links:
-        return Links(graph, len(self._rngs), self._beta, self._engine, self._growth, same=not self.spec.dynamic)
+        return Links(graph, len(self._rngs), self._beta, self.engine, self._growth, same=not self.spec.dynamic)
 
     @property
     def static(self) -> Links | None:

@@ -7,8 +7,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpcrowd.errors import BadInput
-from dpcrowd.network import gather
-from dpcrowd.network.gather import ENGINES, neighbour_sums
+from dpcrowd.kernels.engine import ENGINES
+from dpcrowd.kernels.gather import add_rows
+from dpcrowd.network.gather import neighbour_sums
 from dpcrowd.network.random_graph import RandomGraph
 
 
@@ -59,21 +60,8 @@ def test_kernel_before_compilation_is_the_same_function() -> None:
     hearing = RandomGraph(12, 0.4).draw(np.random.default_rng(0)).hearing
     table = np.random.default_rng(1).normal(size=(12, 6))
     out = np.empty_like(table)
-    gather.add_rows(hearing.indptr, hearing.indices, table, out)
+    add_rows(hearing.indptr, hearing.indices, table, out)
     assert bits(out) == bits(plain(hearing, table))
-
-
-def test_without_numba_the_sums_are_scipys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numba is optional: asking for it where it is missing must still give the numbers."""
-    hearing = RandomGraph(12, 0.4).draw(np.random.default_rng(0)).hearing
-    table = np.random.default_rng(1).normal(size=(12, 4))
-    monkeypatch.setattr(gather, "find_spec", lambda name: None)
-    gather._numba_kernel.cache_clear()
-    try:
-        assert gather._numba_kernel() is None
-        assert bits(neighbour_sums(hearing, table, "numba")) == bits(neighbour_sums(hearing, table))
-    finally:
-        gather._numba_kernel.cache_clear()
 
 
 def test_wrong_shapes_and_engines_are_refused() -> None:

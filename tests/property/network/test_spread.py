@@ -15,7 +15,7 @@ from dpcrowd.network.graph import Graph, union
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Spread
 
-KINDS = [(kind, engine) for kind in (BitSpread, SparseSpread) for engine in ("scipy", "numba")]
+KINDS = [(kind, engine) for kind in (BitSpread, SparseSpread) for engine in ("numpy", "numba")]
 
 
 def some_graph(rng: np.random.Generator, servers: int, density: float) -> Graph:

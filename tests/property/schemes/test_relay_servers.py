@@ -25,7 +25,7 @@ from relay_support import KnownNoise, Network, message_of
 from schemes_support import bits
 
 SLOTS, SERVERS = 40, 7
-Engine = Literal["scipy", "numba"]
+Engine = Literal["numpy", "numba"]
 Cut = set[tuple[int, int]]
 """(slot, server): neither samples nor links."""
 
@@ -114,7 +114,7 @@ def assert_same(singles: list[list[Release]], batch: list[Release]) -> None:
             assert one.sampled.any() == release.sampled[number].any(), (release.slot, number)
 
 
-@pytest.mark.parametrize("engine", ["scipy", "numba"])
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("changing", [False, True])
 @pytest.mark.parametrize("reach", [1, 2, "all"])
 @pytest.mark.parametrize("form", ["diagonal", "matrix"])
@@ -133,10 +133,10 @@ def test_servers_that_are_cut_off(users: Users, guard: bool) -> None:
     """Who was cut off samples late (pinned) or not at all (lockstep), and others still learn its records exactly."""
     network = make_network(users, guard=guard)
     cut = {(slot, server) for server in (2, 3) for slot in range(8 + server, 13 + 2 * server)} | {(0, 5), (30, 5)}
-    releases = simulate(network, "scipy", False, cut)
+    releases = simulate(network, "numpy", False, cut)
     assert_same(run_servers(network, False, cut), releases)
     taken = np.array([release.sampled[:, 0] for release in releases])
-    full = np.array([release.sampled[:, 0] for release in simulate(network, "scipy", False, set())])
+    full = np.array([release.sampled[:, 0] for release in simulate(network, "numpy", False, set())])
     for server in (2, 3):
         gap = range(8 + server, 13 + 2 * server)
         missed = full[gap, server].any()
@@ -164,7 +164,7 @@ def test_servers_that_are_saved_and_restored(seed: int, form: Any, changing: boo
             assert fresh.save() == saved
             servers[number] = fresh
 
-    assert_same(run_servers(network, changing, set(), restart), simulate(network, "scipy", changing, set()))
+    assert_same(run_servers(network, changing, set(), restart), simulate(network, "numpy", changing, set()))
 
 
 @pytest.mark.parametrize("gap", [1, 3, 6, 7, 30, 1000])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.network import shapes
+from dpcrowd.network import topologies
 from dpcrowd.network.topologies import TOPOLOGIES, build
 
 DRAWN = tuple(name for name in TOPOLOGIES if name != "file")
@@ -86,7 +86,7 @@ def test_rewiring_moves_about_the_asked_share() -> None:
     """rewire=0 is the plain circle; rewire=1 moves nearly every link, 0.1 about a tenth."""
 
     def moved(rewire: float) -> float:
-        sources, targets = shapes.small_world(500, 4 / 499, np.random.default_rng(0), rewire)
+        sources, targets = topologies.small_world(500, 4 / 499, np.random.default_rng(0), rewire)
         return float(np.mean((targets - sources) % 500 > 2))
 
     assert moved(0.0) == 0.0
@@ -97,7 +97,7 @@ def test_rewiring_moves_about_the_asked_share() -> None:
 def test_geometric_with_a_search_tree_gives_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large networks must not be other networks, only cheaper ones."""
     whole = build("geometric", 300, np.random.default_rng(2), 0.004)
-    monkeypatch.setattr(shapes, "ALL_PAIRS", 10)
+    monkeypatch.setattr(topologies, "ALL_PAIRS", 10)
     searched = build("geometric", 300, np.random.default_rng(2), 0.004)
     assert np.array_equal(whole.indices, searched.indices)
     assert build("geometric", 300, np.random.default_rng(2), 0.9).edges == round(0.9 * 300 * 299 / 2)

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcrowd.grouping import compiled_grouper
 from dpcrowd.privacy import SeededNoise
-from dpcrowd.sampling.pid_loop import compiled_pid
 from dpcrowd.schemes.base import run_slot
 from dpcrowd.schemes.registry import SCHEMES
 from schemes_support import (
@@ -57,7 +55,7 @@ def test_compiled_loops_change_no_bit(case: Case) -> None:
     """The simulator compiles its hot loops and a live server does not: both must be the same scheme."""
     pytest.importorskip("numba")
     world, scheme = make_world(regions=case.regions), case.scheme()
-    setting = replace(case.setting(), grouper=compiled_grouper(), pid_loop=compiled_pid())
+    setting = replace(case.setting(), engine="numba")
     state, noise, releases = scheme.start(setting), world.noise(), []
     for slot in range(world.slots):
         hearing = replace(hearing_of(scheme, [world.graph(slot)], world.gain), engine="numba")

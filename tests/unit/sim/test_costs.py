@@ -34,7 +34,7 @@ def _observed(
     spy = spy_on_engine(monkeypatch)
     settings = {**TINY, **more}
     record = simulate(scheme, jobs=1, **settings)[scheme.name]
-    networks = Networks(configure(scheme, **settings).network, 0, range(RUNS), None, "scipy")
+    networks = Networks(configure(scheme, **settings).network, 0, range(RUNS), None, "numpy")
     graphs = []
     for slot in range(SLOTS):
         union = networks.at(slot).graph

@@ -13,7 +13,7 @@ LINE = "0,1,10\n1,2,20\n2,3,40\n"
 
 
 def _networks(spec: NetworkSpec, runs: list[int], seed: int = 0, beta: float | None = None) -> Networks:
-    return Networks(spec, seed, runs, beta, "scipy")
+    return Networks(spec, seed, runs, beta, "numpy")
 
 
 def _same(a: Graph, b: Graph) -> bool:

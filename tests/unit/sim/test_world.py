@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpcrowd
+from dpcrowd.kernels.engine import best_engine
 from dpcrowd.sim import engine
 from dpcrowd.sim.data import draw_run, load
 from dpcrowd.sim.result import SimulationResult
@@ -135,7 +136,7 @@ def test_schemes_start_with_the_settings_that_were_asked_for(monkeypatch: pytest
     assert own.guarantee == dpcrowd.Guarantee.finite(30, 0.7, users="roaming")
     assert own.servers == plain.servers == 12, "a batch is one network of runs x servers"
     assert own.regions == 6
-    assert own.grouper is not None
+    assert own.engine == plain.engine == best_engine()
     assert own.phases is None
     assert (plain.observation, plain.accounting, plain.form) == ("paper", "sound", "diagonal")
     assert plain.phases is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcrowd.grouping import compiled_grouper, group_regions
+from dpcrowd.grouping import group_regions
 
 Releases = list[list[Fraction]]
 
@@ -129,7 +128,7 @@ def test_compiled_loop_gives_the_same_groups(regions: int) -> None:
         for tau1, tau2, tau3 in ((30.0, 0.5, 25.0), (6.0, 0.5, 2.0), (9.0, -0.5, 3.0)):
             args = history, rng.integers(2, 5, 200), allowed, tau1, tau2, tau3
             plain = group_regions(*args)
-            compiled = group_regions(*args, grouper=compiled_grouper())
+            compiled = group_regions(*args, engine="numba")
             assert plain.tolist() == compiled.tolist()
 
 
@@ -148,18 +147,4 @@ def test_compiled_loop_agrees_within_one_rounding_of_the_threshold(
     history = np.stack([np.array(one) + 100.0, np.array(other) + 101.0], axis=1)[None]
     for close in (tau2, np.nextafter(tau2, 0), np.nextafter(tau2, 1)):
         args = history, np.array([3]), np.ones((1, 2), dtype=bool), 1e3, float(close), 25.0
-        assert group_regions(*args).tolist() == group_regions(*args, grouper=compiled_grouper()).tolist()
-
-
-def test_without_numba_the_loop_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numba is optional: where it is missing the same function runs uncompiled."""
-    monkeypatch.setitem(sys.modules, "numba", None)
-    compiled_grouper.cache_clear()
-    try:
-        loop = compiled_grouper()
-        assert not hasattr(loop, "py_func")
-        history = np.array([[[1.0, 2.0], [2.0, 3.0]]])
-        allowed = np.ones((1, 2), dtype=bool)
-        assert group_regions(history, np.array([2]), allowed, 30.0, 0.5, 25.0, grouper=loop).tolist() == [[0, 0]]
-    finally:
-        compiled_grouper.cache_clear()
+        assert group_regions(*args).tolist() == group_regions(*args, engine="numba").tolist()
