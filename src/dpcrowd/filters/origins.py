@@ -22,6 +22,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import Observation
 from dpcrowd.filters.origin_loop import compiled_judge
 from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
+from dpcrowd.kernels.engine import Engine
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
@@ -65,7 +66,7 @@ class OriginScores:
         observation: Observation,
         process_var: Floats,
         posterior: tuple[Floats, Floats, NDArray[np.bool_]],
-        engine: str = "scipy",
+        engine: Engine = "numpy",
     ) -> None:
         """Learn from the records of a slot that is final; arguments as of `record_sums`.
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.filters.record_loop import compiled_sums
+from dpcrowd.kernels.engine import Engine
 
 __all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
@@ -98,7 +99,7 @@ def record_sums(
     observation: Observation,
     process_var: Floats,
     servers: int,
-    engine: str,
+    engine: Engine,
     out: RecordSums,
     active: NDArray[np.bool_],
 ) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread
@@ -60,7 +61,7 @@ class BitSpread(Spread):
     def senders(self, places: Ints) -> Bools:
         return np.asarray(self.fresh[places].any(axis=(0, 2)))
 
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         packets, records = np.zeros(self.runs, dtype=np.int64), np.zeros(self.runs, dtype=np.int64)
         learned = np.zeros((len(places), self.fresh.shape[1]), dtype=np.bool_)
         step = (_kernel() if engine == "numba" else None) or pass_on
@@ -70,7 +71,7 @@ class BitSpread(Spread):
         )  # fmt: skip
         return packets, records, learned
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
         have = self.have[slot % self.lag]
         if engine == "numba" and (compiled := _listing()) is not None:
             return Holdings(*compiled(have, self.servers))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread, holdings_arrays
@@ -61,10 +62,10 @@ class SparseSpread(Spread):
                 there |= np.diff(self.fresh[place].indptr) > 0
         return there
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
         return self.have[slot % self.lag]
 
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         sent = np.zeros(graph.indices.size, dtype=np.int64)
         learned = np.zeros((len(places), self._all), dtype=np.bool_)
         step = (_kernel() if engine == "numba" else None) or spread_once

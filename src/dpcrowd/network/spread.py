@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.graph import Graph
 
 __all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
@@ -74,7 +75,7 @@ class Held(ABC):
     """Who has which records of the last `lag` slots, in a simulation; slot t is at place t mod lag."""
 
     @abstractmethod
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
         """Who has which records of a slot."""
 
     @abstractmethod
@@ -92,7 +93,7 @@ class OneHop(Held):
         """A new slot takes the place of the one that is too old now."""
         self._by_place[slot % len(self._by_place)] = holdings
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
         return self._by_place[slot % len(self._by_place)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -128,11 +129,18 @@ class Spread(Held):
         """(N,) who has something to pass on."""
 
     @abstractmethod
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         """One round. Packets and records by run, and (places, N) who has learned anything of which slot."""
 
     def exchange(
-        self, slot: int, graph: Graph, rounds: int | None, reach: int | None, *, same_links: bool, engine: str = "scipy"
+        self,
+        slot: int,
+        graph: Graph,
+        rounds: int | None,
+        reach: int | None,
+        *,
+        same_links: bool,
+        engine: Engine = "numpy",
     ) -> tuple[Ints, Traffic]:
         """The rounds of a slot; `rounds` and `reach` None: as many as there is something to say.
 

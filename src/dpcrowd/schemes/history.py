@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.smoothing import smooth, smooth_matrix
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.relay import OFF, Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_filter import OFF
+from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["History", "Posteriors", "recent_posteriors"]
 

@@ -36,7 +36,8 @@ from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.records import Mailbox
-from dpcrowd.schemes.relay import Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
