@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.origin_loop import compiled_judge
 from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.records import judge_origins
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
@@ -75,8 +75,8 @@ class OriginScores:
         mean, mean_var, known = posterior
         most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
         rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
-        if engine == "numba" and (compiled := compiled_judge()) is not None:
-            compiled(
+        if (loop := compiled(judge_origins, engine)) is not None:
+            loop(
                 indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
                 observation == "paper", process_var, mean, mean_var, known, rates,
                 np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual,

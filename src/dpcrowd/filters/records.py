@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import ROUNDING, Observation
-from dpcrowd.filters.record_loop import compiled_sums
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.records import sum_records
 
 __all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
@@ -108,9 +108,9 @@ def record_sums(
     Row i of (indptr, indices) lists the origins whose records receiver i may have.
     """
     guarded = reference.prior is not None
-    if engine == "numba" and (compiled := compiled_sums()) is not None:
+    if (loop := compiled(sum_records, engine)) is not None:
         penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
-        compiled(
+        loop(
             indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
             reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
             guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,

@@ -1,20 +1,19 @@
 """Who has which record, as bits: of each slot one row of words per server, a bit per origin of its run.
 
-Rounds are plain Python that Numba compiles; the NumPy twin does the same, and is the oracle in the tests.
+Rounds are array operations here, and compiled loops in `kernels.spreading` that do the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels import spreading
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import pass_on_bits
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread
@@ -64,7 +63,7 @@ class BitSpread(Spread):
     def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         packets, records = np.zeros(self.runs, dtype=np.int64), np.zeros(self.runs, dtype=np.int64)
         learned = np.zeros((len(places), self.fresh.shape[1]), dtype=np.bool_)
-        step = (_kernel() if engine == "numba" else None) or pass_on
+        step = compiled(pass_on_bits, engine) or pass_on
         step(
             unsigned(graph.indptr), unsigned(graph.indices), places, self.have, self.fresh, self.before,
             self.servers, packets, records, learned,
@@ -73,9 +72,7 @@ class BitSpread(Spread):
 
     def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
         have = self.have[slot % self.lag]
-        if engine == "numba" and (compiled := _listing()) is not None:
-            return Holdings(*compiled(have, self.servers))
-        return Holdings(*list_bits(have, self.servers))
+        return Holdings(*(compiled(spreading.list_bits, engine) or list_bits)(have, self.servers))
 
 
 def list_bits(have: Words, servers: int) -> tuple[Ints, Ints]:
@@ -118,89 +115,3 @@ def pass_on(
     before[places] = fresh[places]
     have[places] |= new
     fresh[places] = new
-
-
-def _loop_pass_on(
-    indptr: Any, indices: Any, places: Any, have: Any, fresh: Any, before: Any, servers: int, packets: Any,
-    records: Any, learned: Any,
-) -> None:  # fmt: skip
-    count, words = fresh.shape[1], fresh.shape[2]
-    for i in range(count):
-        run = i // servers
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            sent = 0
-            for p in range(places.shape[0]):
-                place = places[p]
-                for w in range(words):
-                    x = fresh[place, i, w] & ~before[place, j, w]
-                    while x:  # count the bits that are set
-                        x &= x - np.uint64(1)
-                        sent += 1
-            if sent:
-                packets[run] += 1
-                records[run] += sent
-    new = np.zeros((count, words), dtype=np.uint64)
-    for p in range(places.shape[0]):
-        place = places[p]
-        for i in range(count):
-            anything = False
-            for w in range(words):
-                x = np.uint64(0)
-                for e in range(indptr[i], indptr[i + 1]):
-                    x |= fresh[place, indices[e], w]
-                x &= ~have[place, i, w]
-                new[i, w] = x
-                anything = anything or x != 0
-            learned[p, i] = anything
-        for i in range(count):
-            for w in range(words):
-                before[place, i, w] = fresh[place, i, w]
-                fresh[place, i, w] = new[i, w]
-                have[place, i, w] |= new[i, w]
-
-
-def _loop_list_bits(have: Any, servers: int) -> Any:
-    count, words = have.shape
-    indptr = np.zeros(count + 1, dtype=np.int64)
-    for i in range(count):
-        total = 0
-        for w in range(words):
-            x = have[i, w]
-            while x:
-                x &= x - np.uint64(1)
-                total += 1
-        indptr[i + 1] = indptr[i] + total
-    indices = np.empty(indptr[count], dtype=np.int64)
-    for i in range(count):
-        at, first = indptr[i], i // servers * servers
-        for w in range(words):
-            x = have[i, w]
-            bit = 0
-            while x:
-                if x & np.uint64(1):
-                    indices[at] = first + w * 64 + bit
-                    at += 1
-                x >>= np.uint64(1)
-                bit += 1
-    return indptr, indices
-
-
-@cache
-def _kernel() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_pass_on)
-    return compiled
-
-
-@cache
-def _listing() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_list_bits)
-    return compiled

@@ -2,14 +2,11 @@
 
 Of each slot one sparse matrix per set: row i lists the origins in ascending order. A round goes through the links of
 each receiver j once: what its neighbour i passes on counts as sent unless j has just passed it on itself, and is new
-to j unless j has it. As with bits, the loop is plain Python that Numba compiles, and the NumPy twin does the same.
+to j unless j has it. As with bits, the compiled loop is in `kernels.spreading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import pass_on_lists
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread, holdings_arrays
@@ -68,7 +66,7 @@ class SparseSpread(Spread):
     def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         sent = np.zeros(graph.indices.size, dtype=np.int64)
         learned = np.zeros((len(places), self._all), dtype=np.bool_)
-        step = (_kernel() if engine == "numba" else None) or spread_once
+        step = compiled(pass_on_lists, engine) or spread_once
         for number, place in enumerate(places):
             fresh, nothing = self.fresh[place], Holdings.none(self._all)
             if not fresh.indices.size:
@@ -143,48 +141,3 @@ def _contains(ascending: Ints, keys: Ints) -> Bools:
         return np.zeros(len(keys), dtype=np.bool_)
     at = np.minimum(np.searchsorted(ascending, keys), ascending.size - 1)
     return np.asarray(ascending[at] == keys)
-
-
-def _loop_spread(
-    indptr: Any, indices: Any, fresh_indptr: Any, fresh: Any, before_indptr: Any, before: Any, have_indptr: Any,
-    have: Any, sent: Any,
-) -> Any:  # fmt: skip
-    count = len(indptr) - 1
-    sent_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has passed an origin's record on itself
-    had_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has it
-    new_indptr = np.zeros(count + 1, dtype=np.int64)
-    new = np.empty(1024, dtype=np.int32)
-    number = 0
-    for j in range(count):
-        for b in range(before_indptr[j], before_indptr[j + 1]):
-            sent_by[before[b]] = j
-        for h in range(have_indptr[j], have_indptr[j + 1]):
-            had_by[have[h]] = j
-        first = number
-        for e in range(indptr[j], indptr[j + 1]):
-            i = indices[e]
-            for f in range(fresh_indptr[i], fresh_indptr[i + 1]):
-                o = fresh[f]
-                sent[e] += sent_by[o] != j
-                if had_by[o] != j:
-                    had_by[o] = j
-                    if number == len(new):
-                        longer = np.empty(2 * number, dtype=np.int32)
-                        longer[:number] = new
-                        new = longer
-                    new[number] = o
-                    number += 1
-        if number > first + 1:
-            new[first:number].sort()
-        new_indptr[j + 1] = number
-    return new_indptr, new[:number].copy()
-
-
-@cache
-def _kernel() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_spread)
-    return compiled

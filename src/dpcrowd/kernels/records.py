@@ -1,18 +1,18 @@
-"""Sums over records as one loop that Numba compiles; `records` explains them and does the same in array operations."""
+"""Sums over the records of a slot, and scores of their origins, for one receiver after the other.
+
+`filters.records` and `filters.origins` define what is computed, and do the same in array operations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-__all__ = ["compiled_sums"]
+__all__ = ["judge_origins", "sum_records"]
 
 
-def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would have to be compiled, too)
+def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have to be compiled as well)
     indptr: Any, indices: Any, active: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
     prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
     servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any,
@@ -122,12 +122,45 @@ def _loop_sums(  # noqa: PLR0912, PLR0915  (one compiled loop: calls in it would
                 info[i, k] += weight * share
 
 
-@cache
-def compiled_sums() -> Callable[..., Any] | None:
-    """The loop, or None without Numba."""
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_sums)
-    return compiled
+def judge_origins(
+    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool,
+    process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
+) -> None:  # fmt: skip
+    most_usual, most, suspect, learning, forgiving = limits
+    regions, servers = noisy.shape[1], scores.shape[1]
+    residuals = np.empty(rates.shape[0])
+    for i in range(indptr.shape[0] - 1):
+        if not known[i]:
+            continue
+        number, total = 0, 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            o = indices[e]
+            if var[o] <= 0.0:
+                continue
+            share = shares[o]
+            each = 0.0
+            for k in range(regions):
+                if paper:
+                    spread = share * share * process_var[k]
+                else:
+                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                    spread = share * (1.0 - share) * max(crowd, 1.0)
+                variance = var[o] + max(spread, 1.0 / 12.0)
+                off = noisy[o, k] - share * mean[i, k]
+                each += off * off / (variance + share * share * mean_var[i, k])
+            residuals[number] = each / regions
+            total += min(residuals[number], most_usual)
+            number += 1
+        if not number:
+            continue
+        usual[i] = usual[i] + (total / number - usual[i]) * rates[number]
+        number, first = 0, i // servers * servers
+        for e in range(indptr[i], indptr[i + 1]):
+            o = indices[e]
+            if var[o] <= 0.0:
+                continue
+            residual = min(residuals[number] / max(usual[i], 1.0), most)
+            number += 1
+            score = scores[i, o - first]
+            rate = forgiving if score > suspect and residual < score else learning
+            scores[i, o - first] = score + (residual - score) * rate
