@@ -1,6 +1,8 @@
 """Who has which record, as bits: of each slot one row of words per server, a bit per origin of its run.
 
-Rounds are array operations here, and compiled loops in `kernels.spreading` that do the same.
+Rounds are array operations here, and compiled loops in `kernels.spreading` that do the same. While the links stay as
+they were in the first slot, a record is where its distance says: the compiled engine then knows the origins that are h
+hops from each server (its shells), and needs only who has made a record.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Ints
 from dpcrowd.kernels import spreading
 from dpcrowd.kernels.engine import Engine, compiled
-from dpcrowd.kernels.spreading import pass_on_bits
+from dpcrowd.kernels.spreading import hop_shells, pass_on_bits, pass_on_shells
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
-from dpcrowd.network.spread import Holdings, Spread
+from dpcrowd.network.spread import Holdings, Spread, Traffic
 
 __all__ = ["BitSpread"]
 
@@ -31,25 +33,35 @@ class BitSpread(Spread):
     have    (lag, N, words) what each server has
     fresh   the same, of what it has learned in the last round and passes on in the next one
     before  the same, of what it passed on in the last round
+    speaks  (lag, runs, words) who has made a record
+
+    Over links that stay, `fresh` and `before` are not written: the shells stand for them.
     """
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
         super().__init__(runs, servers, lag)
-        shape = (lag, runs * servers, -(-servers // _WORD))
+        words = -(-servers // _WORD)
+        shape = (lag, runs * servers, words)
         self.have, self.fresh, self.before = (np.zeros(shape, dtype=np.uint64) for _ in range(3))
+        self.speaks = np.zeros((lag, runs, words), dtype=np.uint64)
+        self._first: int | None = None
+        self._links_stay = True
+        self._shells: Words | None = None
+        self._copies: Ints | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"have": self.have, "fresh": self.fresh, "before": self.before}
+        return {"have": self.have, "fresh": self.fresh, "before": self.before, "speaks": self.speaks}
 
     def open(self, slot: int, speaks: Bools) -> None:
         place = slot % self.lag
-        for words in (self.have, self.fresh, self.before):
+        for words in (self.have, self.fresh, self.before, self.speaks):
             words[place] = 0
         rows = np.flatnonzero(speaks)
         word, bit = np.divmod(rows % self.servers, _WORD)
         bits = np.left_shift(np.uint64(1), bit.astype(np.uint64))
         self.have[place, rows, word] = bits
         self.fresh[place, rows, word] = bits
+        np.bitwise_or.at(self.speaks[place], (rows // self.servers, word), bits)
 
     def forget_senders(self) -> None:
         self.before[:] = 0
@@ -70,17 +82,81 @@ class BitSpread(Spread):
         )  # fmt: skip
         return packets, records, learned
 
-    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
+    def exchange(
+        self,
+        slot: int,
+        graph: Graph,
+        rounds: int | None,
+        reach: int | None,
+        *,
+        same_links: bool,
+        engine: Engine = "numpy",
+    ) -> tuple[Ints, Traffic]:
+        first = self._first is None
+        if first:
+            self._first = slot
+        elif not same_links and self._links_stay:
+            self._leave_shells(slot, rounds)
+        if not first and self._links_stay and compiled(pass_on_shells, engine) is not None:
+            return self._exchange_by_shells(slot, graph, rounds, reach, engine)
+        return super().exchange(slot, graph, rounds, reach, same_links=same_links, engine=engine)
+
+    def _exchange_by_shells(
+        self, slot: int, graph: Graph, rounds: int | None, reach: int | None, engine: Engine
+    ) -> tuple[Ints, Traffic]:
+        """As `exchange`, over the links of the first slot."""
+        indptr, indices = unsigned(graph.indptr), unsigned(graph.indices)
+        if self._shells is None:
+            most = min(reach or self.servers, self.servers if rounds is None else self.lag * rounds)
+            measure = compiled(hop_shells, engine) or hop_shells
+            self._shells, self._copies = measure(indptr, indices, self.servers, most)
+        assert self._shells is not None
+        shells, step = self._shells, compiled(pass_on_shells, engine) or pass_on_shells
+        count = self.runs * self.servers
+        traffic, rows = Traffic.none(self.runs, self.servers), list[Bools]()
+        oldest = np.full(count, slot, dtype=np.int64)
+        ages = np.arange(min(self.lag, slot - (self._first or 0) + 1))
+        while rounds is None or len(rows) < rounds:
+            travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), len(shells))
+            some = travelled < (len(shells) if reach is None else min(reach, len(shells)))
+            senders, learned = np.zeros(count, dtype=np.bool_), np.zeros((int(some.sum()), count), dtype=np.bool_)
+            places = (slot - ages[some]) % self.lag
+            step(
+                indptr, indices, shells, self._copies, places, travelled[some], self.speaks, self.have, self.servers,
+                traffic.packets, traffic.records, learned, senders,
+            )  # fmt: skip
+            if not senders.any():
+                break
+            rows.append(senders)
+            for age, who in zip(ages[some][::-1], learned[::-1], strict=True):
+                np.copyto(oldest, np.minimum(oldest, slot - age), where=who)
+        if rows:
+            traffic.senders = np.stack(rows)
+        return oldest, traffic
+
+    def _leave_shells(self, slot: int, rounds: int | None) -> None:
+        """The links are new from this slot on: write down what is on its way."""
+        self._links_stay = False
+        if self._shells is None:
+            return
+        for age in range(1, min(self.lag, slot - (self._first or 0) + 1)):
+            place, travelled = (slot - age) % self.lag, len(self._shells) if rounds is None else age * rounds
+            speaks = np.repeat(self.speaks[place], self.servers, axis=0)
+            self.fresh[place] = self._shells[travelled] & speaks if travelled < len(self._shells) else 0
+        self._shells = None
+
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         have = self.have[slot % self.lag]
-        return Holdings(*(compiled(spreading.list_bits, engine) or list_bits)(have, self.servers))
+        rows = np.ones(len(have), dtype=np.bool_) if rows is None else rows
+        return Holdings(*(compiled(spreading.list_bits, engine) or list_bits)(have, self.servers, rows))
 
 
-def list_bits(have: Words, servers: int) -> tuple[Ints, Ints]:
-    """Rows of bits as sparse rows of origins, numbered over all runs."""
-    rows = len(have)
-    bits = np.unpackbits(have.view(np.uint8).reshape(rows, -1), axis=1, bitorder="little")[:, :servers]
-    who, origin = np.nonzero(bits)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(who, minlength=rows))]).astype(np.int64)
+def list_bits(have: Words, servers: int, rows: Bools) -> tuple[Ints, Ints]:
+    """Return rows of bits as sparse rows of origins, numbered over all runs; those that are not in `rows` are empty."""
+    count = len(have)
+    bits = np.unpackbits(have.view(np.uint8).reshape(count, -1), axis=1, bitorder="little")[:, :servers]
+    who, origin = np.nonzero(bits & rows[:, None])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(who, minlength=count))]).astype(np.int64)
     return indptr, (origin + who // servers * servers).astype(np.int64)
 
 

@@ -60,7 +60,7 @@ class SparseSpread(Spread):
                 there |= np.diff(self.fresh[place].indptr) > 0
         return there
 
-    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         return self.have[slot % self.lag]
 
     def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:

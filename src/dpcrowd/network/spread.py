@@ -75,8 +75,8 @@ class Held(ABC):
     """Who has which records of the last `lag` slots, in a simulation; slot t is at place t mod lag."""
 
     @abstractmethod
-    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
-        """Who has which records of a slot."""
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
+        """Return which server has which records of a slot; of servers that are not in `rows` it need not say."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -93,7 +93,7 @@ class OneHop(Held):
         """A new slot takes the place of the one that is too old now."""
         self._by_place[slot % len(self._by_place)] = holdings
 
-    def holdings(self, slot: int, engine: Engine = "numpy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         return self._by_place[slot % len(self._by_place)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:

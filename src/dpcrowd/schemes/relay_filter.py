@@ -123,7 +123,7 @@ def _sum(
     guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
     """
     place, setting, table = slot % state.lag, state.setting, state.table(slot)
-    held = state.holdings(slot, engine)
+    held = state.holdings(slot, engine, active)
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard

@@ -14,6 +14,7 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
@@ -92,13 +93,13 @@ class RelayState:
         """Servers per run."""
         return servers_per_run(self.setting)
 
-    def holdings(self, slot: int, engine: str) -> Holdings:
-        """Which records of a slot each receiver has."""
+    def holdings(self, slot: int, engine: Engine, rows: Bools | None = None) -> Holdings:
+        """Return which records of a slot each receiver has; of receivers that are not in `rows` it need not say."""
         if self.mailbox is not None:
             return self.mailbox.holdings(slot)
         held = self.links if self.spread is None else self.spread
         assert held is not None
-        return held.holdings(slot, engine)
+        return held.holdings(slot, engine, rows)
 
     def table(self, slot: int) -> RecordTable:
         """The records of a slot."""
