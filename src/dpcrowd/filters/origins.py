@@ -107,7 +107,7 @@ class OriginScores:
 
 
 def start_penalty(
-    receivers: int,
+    wanted: NDArray[np.bool_],
     servers: int,
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -117,20 +117,26 @@ def start_penalty(
     process_var: Floats,
     limit: float,
 ) -> Floats:
-    """Factors (N, servers) by the records of one slot alone: origins whose total is far from the median count less.
+    """Return factors of the variance by the records of one slot alone, for receivers that know nothing yet.
 
-    Of two records the smaller one is the median, as in `records`; one alone has nobody to contradict it.
+    wanted  (N,) which receivers; the factors are those of their rows, (number wanted, servers)
+
+    A record whose total is far from the lower median of the receiver's records counts less. Of two records the lower
+    median is the smaller one, as in `records`; a single record is taken as it is.
     """
     rows, origins = held_pairs(indptr, indices, table)
+    there = wanted[rows]
+    rows, origins = rows[there], origins[there]
     share, place = table.shares[origins], origins % servers
     variance = pair_var(rows, origins, table, reference, observation, process_var)
-    shape = (receivers, servers)
+    row = (np.cumsum(wanted) - 1)[rows]
+    shape = (int(np.count_nonzero(wanted)), servers)
     total, var = np.full(shape, np.nan), np.zeros(shape)
-    total[rows, place] = table.noisy[origins].sum(axis=1) / share
-    var[rows, place] = variance.sum(axis=1) / (share * share)
+    total[row, place] = table.noisy[origins].sum(axis=1) / share
+    var[row, place] = variance.sum(axis=1) / (share * share)
     with np.errstate(invalid="ignore"):
-        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # nobody counts fewer than none
-        number = np.bincount(rows, minlength=receivers)[:, None]
+        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
+        number = np.bincount(row, minlength=shape[0])[:, None]
         lower = np.maximum(number - 1, 0) // 2
         order = np.argsort(total, axis=1, kind="stable")  # those that have none come last
         middle = np.take_along_axis(order, lower, axis=1)

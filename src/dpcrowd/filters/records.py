@@ -31,15 +31,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import sum_records
 
-__all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
+__all__ = ["Posterior", "RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
 
+
+_NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
 
 POOL = 5
-"""Records whose median says how far off the prior is."""
+"""Records whose lower quartile says how far off the prior is."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,23 @@ class RecordSums:
     scale: Floats
 
 
+@dataclass(frozen=True)
+class Posterior:
+    """What an update in diagonal form takes and writes in place, of N receivers.
+
+    prior, prior_var  (N, d)
+    mean, var, known  (N, d), (N, d), (N,)
+    doubtful          a scale s above this multiplies the variance of the prior
+    """
+
+    prior: Floats
+    prior_var: Floats
+    mean: Floats
+    var: Floats
+    known: NDArray[np.bool_]
+    doubtful: float
+
+
 def record_sums(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -102,19 +122,29 @@ def record_sums(
     engine: Engine,
     out: RecordSums,
     active: NDArray[np.bool_],
+    posterior: Posterior | None = None,
+    words: NDArray[np.uint64] | None = None,
 ) -> None:
-    """Sum up the records that the receivers in `active` (N,) have.
+    """Sum up the records that the receivers in `active` (N,) have, and update their posteriors, if any are given.
 
-    Row i of (indptr, indices) lists the origins whose records receiver i may have.
+    Row i of (indptr, indices) lists the origins whose records receiver i may have. The compiled loop takes them as bits
+    instead, if there are any: (N, words), a bit per origin of the receiver's run.
     """
     guarded = reference.prior is not None
     if (loop := compiled(sum_records, engine)) is not None:
         penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
+        prior, prior_var = reference.level, reference.level_var
+        if posterior is not None:
+            prior, prior_var = posterior.prior, posterior.prior_var
+        elif reference.prior is not None and reference.prior_var is not None:
+            prior, prior_var = reference.prior, reference.prior_var
+        mean, var, known = (prior, prior_var, active) if posterior is None else _written(posterior)
         loop(
-            indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
-            reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
-            guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
-            servers, reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info,
+            indptr, indices, _NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
+            table.shares, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
+            reference.penalty is not None, reference.limit, observation == "paper", process_var, servers,
+            reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info, posterior is not None,
+            np.inf if posterior is None else posterior.doubtful, mean, var, known,
         )  # fmt: skip
         return
     count = len(indptr) - 1
@@ -133,6 +163,15 @@ def record_sums(
     weight = share / variance
     out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
     out.info[active] = _add_up(rows, weight * share, count)[active]
+    if posterior is not None:
+        doubt = np.where(out.scale > posterior.doubtful, out.scale, 1.0)[:, None]
+        mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
+        posterior.mean[active], posterior.var[active] = mean[active], var[active]
+        posterior.known[active] = np.isfinite(var).all(axis=1)[active]
+
+
+def _written(posterior: Posterior) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    return posterior.mean, posterior.var, posterior.known
 
 
 def held_pairs(

@@ -12,34 +12,58 @@ import numpy as np
 __all__ = ["judge_origins", "sum_records"]
 
 
+# The place of the only bit of a word x that is set is _PLACES[(x * _DE_BRUIJN) >> 58].
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_PLACES = np.empty(64, dtype=np.int64)
+_PLACES[[(((1 << place) * int(_DE_BRUIJN)) & (2**64 - 1)) >> 58 for place in range(64)]] = np.arange(64)
+
+
 def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have to be compiled as well)
-    indptr: Any, indices: Any, active: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, prior: Any,
-    prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool, process_var: Any,
-    servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any,
+    indptr: Any, indices: Any, have: Any, by_bits: bool, active: Any, noisy: Any, var: Any, shares: Any, level: Any,
+    level_var: Any, prior: Any, prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool,
+    process_var: Any, servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any, updated: bool,
+    doubtful: float, mean: Any, mean_var: Any, known: Any,
 ) -> None:  # fmt: skip
-    regions = noisy.shape[1]
+    """Sum the records of each active receiver; if `updated`, its posterior follows from the prior and the sums.
+
+    have, by_bits  the records as bits (N, words) instead of the lists in indptr and indices
+    doubtful       a scale above this multiplies the variance of the prior
+    """
+    count, regions = y.shape
     pool = recent.shape[1]
-    most = 0
-    for i in range(indptr.shape[0] - 1):
-        size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
-        most = max(most, size)
+    most = servers
+    if not by_bits:
+        for i in range(count):
+            size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
+            most = max(most, size) if i else size
     means, claims = np.empty(most + pool), np.empty(most)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
     there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
-    for i in range(indptr.shape[0] - 1):
+    for i in range(count):
         if not active[i]:
             continue
         first = i // servers * servers  # the origin that is the first one of this run
         own, record = 0, 0
+        if by_bits:
+            for w in range(have.shape[1]):
+                x = have[i, w]
+                while x:
+                    lowest = x & (~x + np.uint64(1))
+                    there[record] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                    record += 1
+                    x ^= lowest
+        else:
+            for e in range(indptr[i], indptr[i + 1]):
+                if var[indices[e]] > 0.0:
+                    there[record] = indices[e]
+                    record += 1
         for k in range(regions):
             y[i, k] = info[i, k] = 0.0
         if guarded:
             for b in range(pool):
                 recent[i, b] = before[i, b]
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
+        for e in range(record):
+            o = there[e]
             share = shares[o]
             total = claim = 0.0
             for k in range(regions):
@@ -49,15 +73,13 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                     crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
                     spread = share * (1.0 - share) * max(crowd, 1.0)
                 variance = var[o] + max(spread, 1.0 / 12.0)
-                variances[record, k] = variance
+                variances[e, k] = variance
                 if guarded:
                     off = noisy[o, k] - share * prior[i, k]
                     square = off * off / (variance + share * share * prior_var[i, k])
-                    squares[record, k] = square
+                    squares[e, k] = square
                     total += square
                     claim += noisy[o, k]
-            there[record] = o
-            record += 1
             if guarded and not (penalised and penalty[i, o - first] != 1.0):
                 means[own] = total / regions
                 claims[own] = claim / share
@@ -120,6 +142,15 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 weight = share / variance
                 y[i, k] += weight * noisy[o, k]
                 info[i, k] += weight * share
+        if updated:
+            doubt = scale if scale > doubtful else 1.0
+            known[i] = True
+            for k in range(regions):
+                precision = 1.0 / (prior_var[i, k] * doubt) + info[i, k]
+                posterior_var = 1.0 / precision
+                step = (y[i, k] - info[i, k] * prior[i, k]) * posterior_var if precision > 0.0 else 0.0
+                mean[i, k], mean_var[i, k] = prior[i, k] + step, posterior_var
+                known[i] = known[i] and posterior_var < np.inf
 
 
 def judge_origins(

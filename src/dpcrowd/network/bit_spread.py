@@ -20,7 +20,7 @@ from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread, Traffic
 
-__all__ = ["BitSpread"]
+__all__ = ["BitSpread", "Words"]
 
 Words = NDArray[np.uint64]
 

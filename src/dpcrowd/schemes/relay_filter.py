@@ -12,16 +12,15 @@ set of records, whatever their order.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
-from dpcrowd.filters import predict, predict_matrix, update, update_matrix
+from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
 from dpcrowd.filters.origins import start_penalty
-from dpcrowd.filters.records import RecordSums, Reference, record_sums
+from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
+from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
@@ -99,46 +98,54 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
             prior_var = np.where(known[:, None, None], prior_var, var)
     else:
         prior, prior_var = predict(mean, var, model)
-    spread = np.where(known[:, None], diagonal(prior_var), np.inf) if matrix else prior_var
-    _sum(state, slot, active, (prior, spread, recent) if guard else None, engine)
-    off = state.scale[place]
-    if (off > OFF).any():
-        off = np.where(off > OFF, off, 1.0)
-        prior_var = prior_var * off.reshape(-1, *np.ones(prior_var.ndim - 1, dtype=int))
-    y, info = state.y[place], state.info[place]
-    if matrix:
-        full = np.zeros((*info.shape, info.shape[1]))
-        diagonal(full)[:] = info
-        state.mean[place], state.mean_var[place], state.known[place] = update_matrix(prior, prior_var, known, y, full)
-    else:
-        state.mean[place], state.mean_var[place] = update(prior, prior_var, y, info)
-        state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
+    if not matrix:
+        posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
+        _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
+        return
+    spread = np.where(known[:, None], diagonal(prior_var), np.inf)
+    _sum(state, slot, active, known, (prior, spread, recent) if guard else None, engine)
+    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None, None]
+    full = np.zeros((*state.info[place].shape, state.info.shape[2]))
+    diagonal(full)[:] = state.info[place]
+    state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
+        prior, prior_var * doubt, known, state.y[place], full
+    )
 
 
 def _sum(
-    state: RelayState, slot: int, active: Bools, guard: tuple[Floats, Floats, Floats] | None, engine: Engine
+    state: RelayState,
+    slot: int,
+    active: Bools,
+    known: Bools,
+    guard: tuple[Floats, Floats, Floats] | None,
+    engine: Engine,
+    posterior: Posterior | None = None,
 ) -> None:
-    """Sum the information of a slot's records for the servers that are `active`.
+    """Sum the information of a slot's records for the servers that are `active`, and update their posteriors, if given.
 
+    known  which servers knew anything before this slot
     guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
     """
     place, setting, table = slot % state.lag, state.setting, state.table(slot)
-    held = state.holdings(slot, engine, active)
+    words = state.words(slot, engine)
+    held = state.holdings(slot, engine, active) if words is None else Holdings.none(setting.servers)
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard
         penalty = state.penalty[place] if state.suspicious[place].any() else None
-        if state.scores is not None and not np.isfinite(prior_var).all():
-            unknown = ~np.isfinite(prior_var).all(axis=1, keepdims=True)
-            first = start_penalty(
-                setting.servers, state.servers, held.indptr, held.indices, table, reference,
-                setting.observation, setting.model.noise_var, LIMIT,
+        rows = active & ~known
+        if state.scores is not None and rows.any():
+            records = state.holdings(slot, engine, rows)
+            penalty = state.penalty[place].copy()
+            penalty[rows] = start_penalty(
+                rows, state.servers, records.indptr, records.indices, table, reference, setting.observation,
+                setting.model.noise_var, LIMIT,
             )  # fmt: skip
-            penalty = np.where(unknown, first, state.penalty[place])
-        reference = replace(reference, prior=prior, prior_var=prior_var, penalty=penalty, limit=LIMIT, recent=recent)
+        reference = Reference(state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent)
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
         engine, RecordSums(state.y[place], state.info[place], state.recent[place], state.scale[place]), active,
+        posterior, words,
     )  # fmt: skip
 
 

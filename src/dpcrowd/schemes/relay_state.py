@@ -15,7 +15,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
 from dpcrowd.kernels.engine import Engine
-from dpcrowd.network.bit_spread import BitSpread
+from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
 from dpcrowd.privacy import Ledger, open_ledger
@@ -100,6 +100,10 @@ class RelayState:
         held = self.links if self.spread is None else self.spread
         assert held is not None
         return held.holdings(slot, engine, rows)
+
+    def words(self, slot: int, engine: Engine) -> Words | None:
+        """Return the same as bits, where the compiled engine can take them; None elsewhere."""
+        return self.spread.have[slot % self.lag] if engine == "numba" and isinstance(self.spread, BitSpread) else None
 
     def table(self, slot: int) -> RecordTable:
         """The records of a slot."""
