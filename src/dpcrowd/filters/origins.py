@@ -38,19 +38,21 @@ _MOST_PENALTY = 1e12
 
 @dataclass
 class OriginScores:
-    """score (N, servers per run): of each origin at each receiver. usual (N,): the mean residual of all its origins."""
+    """Scores of N receivers.
+
+    score       (N, servers per run) of each origin at each receiver
+    usual       (N,) the mean residual of all its origins
+    suspicious  (N,) whether it suspects any origin
+    """
 
     score: Floats
     usual: Floats
+    suspicious: NDArray[np.bool_]
 
     @classmethod
     def start(cls, receivers: int, servers: int) -> OriginScores:
-        return cls(np.ones((receivers, servers)), np.ones(receivers))
-
-    @property
-    def suspicious(self) -> NDArray[np.bool_]:
-        """(N,) which receivers suspect anybody."""
-        return np.asarray((self.score > SUSPECT).any(axis=1))
+        """Begin without any suspicion."""
+        return cls(np.ones((receivers, servers)), np.ones(receivers), np.zeros(receivers, dtype=np.bool_))
 
     def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
         """Factors of the variance, at least 1, of all receivers or some."""
@@ -79,7 +81,7 @@ class OriginScores:
             loop(
                 indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
                 observation == "paper", process_var, mean, mean_var, known, rates,
-                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual,
+                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual, self.suspicious,
             )  # fmt: skip
             return
         rows, origins = held_pairs(indptr, indices, table)
@@ -104,6 +106,7 @@ class OriginScores:
         score = self.score[rows, place]
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
         self.score[rows, place] = score + (residual - score) * rate
+        self.suspicious[:] = (self.score > SUSPECT).any(axis=1)
 
 
 def start_penalty(

@@ -68,6 +68,7 @@ class Reference:
     penalty            (N, servers per run) factors >= 1 by origin, or None
     limit              of v
     recent             (N, POOL) v of the last records before this slot, oldest first; NaN: none
+    penalised          (N,) which receivers have a factor above 1; the rows of the others are not looked at
     """
 
     level: Floats
@@ -77,6 +78,7 @@ class Reference:
     penalty: Floats | None = None
     limit: float = np.inf
     recent: Floats | None = None
+    penalised: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,11 @@ def record_sums(
     """
     guarded = reference.prior is not None
     if (loop := compiled(sum_records, engine)) is not None:
-        penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
+        penalty, penalised = reference.penalty, reference.penalised
+        if penalty is None:
+            penalty, penalised = np.ones((1, 1)), np.zeros(len(active), dtype=np.bool_)
+        elif penalised is None:
+            penalised = np.ones(len(active), dtype=np.bool_)
         prior, prior_var = reference.level, reference.level_var
         if posterior is not None:
             prior, prior_var = posterior.prior, posterior.prior_var
@@ -142,7 +148,7 @@ def record_sums(
         loop(
             indptr, indices, _NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
             table.shares, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
-            reference.penalty is not None, reference.limit, observation == "paper", process_var, servers,
+            penalised, reference.limit, observation == "paper", process_var, servers,
             reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info, posterior is not None,
             np.inf if posterior is None else posterior.doubtful, mean, var, known,
         )  # fmt: skip
@@ -167,7 +173,7 @@ def record_sums(
         doubt = np.where(out.scale > posterior.doubtful, out.scale, 1.0)[:, None]
         mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
         posterior.mean[active], posterior.var[active] = mean[active], var[active]
-        posterior.known[active] = np.isfinite(var).all(axis=1)[active]
+        posterior.known[active] = np.isfinite(var[active]).all(axis=1)
 
 
 def _written(posterior: Posterior) -> tuple[Floats, Floats, NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ _PLACES[[(((1 << place) * int(_DE_BRUIJN)) & (2**64 - 1)) >> 58 for place in ran
 
 def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have to be compiled as well)
     indptr: Any, indices: Any, have: Any, by_bits: bool, active: Any, noisy: Any, var: Any, shares: Any, level: Any,
-    level_var: Any, prior: Any, prior_var: Any, guarded: bool, penalty: Any, penalised: bool, limit: float, paper: bool,
+    level_var: Any, prior: Any, prior_var: Any, guarded: bool, penalty: Any, penalised: Any, limit: float, paper: bool,
     process_var: Any, servers: int, before: Any, recent: Any, scales: Any, y: Any, info: Any, updated: bool,
     doubtful: float, mean: Any, mean_var: Any, known: Any,
 ) -> None:  # fmt: skip
@@ -36,14 +36,22 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
         for i in range(count):
             size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
             most = max(most, size) if i else size
-    means, claims = np.empty(most + pool), np.empty(most)
+    means = np.empty(most + pool)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
     there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
+    trusted = np.empty(most, dtype=np.int64)  # those of them that have no penalty
+    base_var, base_weight = np.empty_like(noisy), np.empty_like(noisy)
+    if paper:  # they are the same for all receivers
+        for o in range(noisy.shape[0]):
+            if var[o] > 0.0:
+                for k in range(regions):
+                    base_var[o, k] = var[o] + max(shares[o] * shares[o] * process_var[k], 1.0 / 12.0)
+                    base_weight[o, k] = shares[o] / base_var[o, k]
     for i in range(count):
         if not active[i]:
             continue
         first = i // servers * servers  # the origin that is the first one of this run
-        own, record = 0, 0
+        own, record, punishes = 0, 0, penalised[i]
         if by_bits:
             for w in range(have.shape[1]):
                 x = have[i, w]
@@ -65,24 +73,22 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
         for e in range(record):
             o = there[e]
             share = shares[o]
-            total = claim = 0.0
+            total = 0.0
             for k in range(regions):
                 if paper:
-                    spread = share * share * process_var[k]
+                    variance = base_var[o, k]
                 else:
                     crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
-                    spread = share * (1.0 - share) * max(crowd, 1.0)
-                variance = var[o] + max(spread, 1.0 / 12.0)
-                variances[e, k] = variance
+                    variance = var[o] + max(share * (1.0 - share) * max(crowd, 1.0), 1.0 / 12.0)
+                    variances[e, k] = variance
                 if guarded:
                     off = noisy[o, k] - share * prior[i, k]
                     square = off * off / (variance + share * share * prior_var[i, k])
                     squares[e, k] = square
                     total += square
-                    claim += noisy[o, k]
-            if guarded and not (penalised and penalty[i, o - first] != 1.0):
-                means[own] = total / regions
-                claims[own] = claim / share
+            if guarded and not (punishes and penalty[i, o - first] != 1.0):
+                means[own] = total / regions if regions > 1 else total
+                trusted[own] = o
                 own += 1
         scale = 1.0
         if guarded and own:
@@ -111,8 +117,11 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                     majority += 1 if means[b] > limit else -1
                     if b < own and means[b] > limit:
                         least = min(least, means[b])
-                        if claims[b] >= 0.0:
-                            rival = min(rival, claims[b])
+                        claim = 0.0
+                        for k in range(regions):
+                            claim += noisy[trusted[b], k]
+                        if claim >= 0.0:
+                            rival = min(rival, claim / shares[trusted[b]])
                 if majority == 0:
                     total = 0.0
                     for k in range(regions):
@@ -130,16 +139,19 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             o = there[e]
             share = shares[o]
             for k in range(regions):
-                variance = variances[e, k]
+                variance = base_var[o, k] if paper else variances[e, k]
+                weight = base_weight[o, k]
+                changed = not paper
                 if guarded and (squares[e, k] > bound or noisy[o, k] < 0.0):
                     ratio = squares[e, k] / bound
                     if noisy[o, k] < 0.0:
                         ratio = max(ratio, noisy[o, k] * noisy[o, k] / (limit * var[o]))
                     if ratio > 1.0:
-                        variance = variance * ratio
-                if penalised:
-                    variance = variance * penalty[i, o - first]
-                weight = share / variance
+                        variance, changed = variance * ratio, True
+                if punishes:
+                    variance, changed = variance * penalty[i, o - first], True
+                if changed:
+                    weight = share / variance
                 y[i, k] += weight * noisy[o, k]
                 info[i, k] += weight * share
         if updated:
@@ -156,10 +168,11 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
 def judge_origins(
     indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool,
     process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
+    suspicious: Any,
 ) -> None:  # fmt: skip
     most_usual, most, suspect, learning, forgiving = limits
     regions, servers = noisy.shape[1], scores.shape[1]
-    residuals = np.empty(rates.shape[0])
+    residuals, there = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.int64)
     for i in range(indptr.shape[0] - 1):
         if not known[i]:
             continue
@@ -181,17 +194,20 @@ def judge_origins(
                 each += off * off / (variance + share * share * mean_var[i, k])
             residuals[number] = each / regions
             total += min(residuals[number], most_usual)
+            there[number] = o
             number += 1
         if not number:
             continue
         usual[i] = usual[i] + (total / number - usual[i]) * rates[number]
-        number, first = 0, i // servers * servers
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
-            residual = min(residuals[number] / max(usual[i], 1.0), most)
-            number += 1
+        first, low = i // servers * servers, True
+        for e in range(number):
+            o = there[e]
+            residual = min(residuals[e] / max(usual[i], 1.0), most)
             score = scores[i, o - first]
             rate = forgiving if score > suspect and residual < score else learning
             scores[i, o - first] = score + (residual - score) * rate
+            low = low and scores[i, o - first] <= suspect
+        if suspicious[i] or not low:
+            suspicious[i] = False
+            for b in range(servers):
+                suspicious[i] = suspicious[i] or scores[i, b] > suspect

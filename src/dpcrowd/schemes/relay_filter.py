@@ -132,16 +132,19 @@ def _sum(
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard
-        penalty = state.penalty[place] if state.suspicious[place].any() else None
+        penalised = state.suspicious[place]
+        penalty = state.penalty[place] if penalised.any() else None
         rows = active & ~known
         if state.scores is not None and rows.any():
             records = state.holdings(slot, engine, rows)
-            penalty = state.penalty[place].copy()
+            penalty, penalised = state.penalty[place].copy(), penalised | rows
             penalty[rows] = start_penalty(
                 rows, state.servers, records.indptr, records.indices, table, reference, setting.observation,
                 setting.model.noise_var, LIMIT,
             )  # fmt: skip
-        reference = Reference(state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent)
+        reference = Reference(
+            state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
+        )
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
         engine, RecordSums(state.y[place], state.info[place], state.recent[place], state.scale[place]), active,
@@ -164,9 +167,10 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             )  # fmt: skip
         state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
         state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
-    state.level[place], state.level_var[place] = _expected(state)
+    if setting.observation != "paper":  # which does not look at the level
+        state.level[place], state.level_var[place] = _expected(state)
     if state.scores is not None:
-        now = state.scores.suspicious
+        now = state.scores.suspicious.copy()
         rows = now | state.suspicious[place]
         if rows.any():
             state.penalty[place, rows] = state.scores.penalty(rows)
@@ -176,8 +180,6 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
 def _expected(state: RelayState) -> tuple[Floats, Floats]:
     """Return the finalised state as it is expected to be L slots later: means and variances, (N, d)."""
     model, mean, var = state.setting.model, state.base, state.base_var
-    if state.setting.observation == "paper":
-        return mean, np.full_like(mean, np.inf)  # nobody looks at it
     if state.setting.form == "diagonal":
         for _ in range(state.lag):
             mean, var = predict(mean, var, model)
