@@ -31,6 +31,7 @@ __all__ = ["Mailbox", "RecordMessages"]
 
 
 _LARGEST = 2.0**53
+_NOTHING_PAID = np.iinfo(np.int64).min // 4
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Mailbox:
     paid_until   (m,) of each origin, by its records that are final
     late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
                             account of their origin or of a slot that has not begun
+    since        the first slot of the accounts: records of earlier slots are too late
     """
 
     number: int
@@ -93,14 +95,16 @@ class Mailbox:
     late: Ints
     unknown: Ints
     refused: Ints
+    since: Ints
 
     @classmethod
     def start(cls, number: int, servers: int, lag: int) -> Mailbox:
         flags, numbers = np.zeros((2, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
-        account = np.full(servers, np.iinfo(np.int64).min // 4)
+        account = np.full(servers, _NOTHING_PAID)
         return cls(
             number, flags[0].copy(), flags[1].copy(), numbers[0].copy(), numbers[1].copy(), account,
             np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
+            np.zeros((), dtype=np.int64),
         )  # fmt: skip
 
     @property
@@ -110,12 +114,17 @@ class Mailbox:
     def open(self, slot: int, samples: int, length: int) -> None:
         """A new slot takes the place of the one that is final now, whose records are booked for good."""
         place = slot % self.lag
-        rows = np.flatnonzero(self.held[place])
+        rows = np.flatnonzero(self.held[place]) if slot - self.lag >= self.since else np.zeros(0, dtype=np.int64)
         spent = np.maximum(self.paid_until[rows], (slot - self.lag) * samples) + length
         self.paid_until[rows] = spent
         self.held[place] = False
         self.hops[place] = self.nano[place] = 0
         self.fresh = np.zeros_like(self.fresh)  # all of it was passed on
+
+    def open_accounts(self, first: int) -> None:
+        """Let the accounts of all origins begin anew with slot `first`, when the network's budget does."""
+        self.since = np.array(first)
+        self.paid_until = np.full_like(self.paid_until, _NOTHING_PAID)
 
     def put_own(self, slot: int, nano: int) -> None:
         place = slot % self.lag
@@ -139,7 +148,7 @@ class Mailbox:
             if slot > now:
                 self.refused[origin] += 1
                 continue
-            if slot <= now - self.lag:
+            if slot <= now - self.lag or slot < self.since:
                 self.late += 1
                 continue
             place = slot % self.lag
@@ -155,7 +164,7 @@ class Mailbox:
     def _allowed(self, origin: int, slot: int, now: int, samples: int, length: int) -> bool:
         """Whether the origin's records, with one more in this slot, are within its account."""
         until = int(self.paid_until[origin])
-        for one in range(max(0, now - self.lag + 1), now + 1):
+        for one in range(max(int(self.since), now - self.lag + 1), now + 1):
             if one == slot or self.held[one % self.lag, origin]:
                 if one * samples < until - (samples - 1):
                     return False

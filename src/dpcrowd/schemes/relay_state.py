@@ -6,7 +6,7 @@ server has it) and for one server on its own (its `mailbox` has the records that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox
 
-__all__ = ["RelayState", "servers_per_run", "start_state"]
+__all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
 
 
 MOST_REMEMBERED = 512
@@ -167,3 +167,37 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         links=OneHop(receivers, lag) if peers is None and spread is None else None,
         value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
     )
+
+
+def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> RelayState:
+    """Return the state in a new horizon that begins with slot `first`: `fresh` is a state before the first slot.
+
+    The account, the schedule and the accounts of the origins begin anew; records, posteriors and scores go on.
+    """
+    for name in (part.name for part in fields(RelayState) if part.name not in ("setting", "ledger", "amount", "shift")):
+        setattr(fresh, name, getattr(state, name))
+    if fresh.mailbox is not None:
+        fresh.mailbox.open_accounts(first)
+    return fresh
+
+
+def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
+    """Return the state after an earlier slot `last`, with the latest posterior: `fresh` is before the first slot.
+
+    No record of slot `last` or before is accepted any more, since the posterior may contain it already.
+    """
+    latest = int(state.last) % state.lag
+    for name in ("mean", "mean_var", "known", "recent"):
+        getattr(fresh, name)[:] = getattr(state, name)[latest]
+    fresh.base, fresh.base_var = state.mean[latest].copy(), state.mean_var[latest].copy()
+    fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
+    if state.scores is not None:
+        fresh.scores = state.scores
+        fresh.penalty[:] = state.scores.penalty()
+        fresh.suspicious[:] = state.scores.suspicious
+    fresh.last = np.array(last)
+    if fresh.mailbox is not None and state.mailbox is not None:
+        for name in ("late", "unknown", "refused"):
+            setattr(fresh.mailbox, name, getattr(state.mailbox, name))
+        fresh.mailbox.open_accounts(last + 1)
+    return fresh
