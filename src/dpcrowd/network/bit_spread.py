@@ -1,8 +1,8 @@
-"""Who has which record, as bits: of each slot one row of words per server, a bit per origin of its run.
+"""Which server has which record, as bits: one row of words per slot and server, one bit per origin of its run.
 
 Rounds are array operations here, and compiled loops in `kernels.spreading` that do the same. While the links stay as
-they were in the first slot, a record is where its distance says: the compiled engine then knows the origins that are h
-hops from each server (its shells), and needs only who has made a record.
+they were in the first slot, the distance between two servers says when a record arrives: the compiled engine computes
+the sets of origins that are h hops away from each server (its shells) once, and needs no rounds.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WORD = 64
 
 
 class BitSpread(Spread):
-    """Sets as bits.
+    """Sets of records as bits.
 
-    have    (lag, N, words) what each server has
-    fresh   the same, of what it has learned in the last round and passes on in the next one
-    before  the same, of what it passed on in the last round
-    speaks  (lag, runs, words) who has made a record
+    have    (lag, N, words) the records of each server
+    fresh   (lag, N, words) those that it has learned in the last round and passes on in the next one
+    before  (lag, N, words) those that it passed on in the last round
+    speaks  (lag, runs, words) which servers have made a record
 
-    Over links that stay, `fresh` and `before` are not written: the shells stand for them.
+    Over links that stay, `fresh` and `before` are not written: they follow from the shells.
     """
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
@@ -104,7 +104,7 @@ class BitSpread(Spread):
     def _exchange_by_shells(
         self, slot: int, graph: Graph, rounds: int | None, reach: int | None, engine: Engine
     ) -> tuple[Ints, Traffic]:
-        """As `exchange`, over the links of the first slot."""
+        """Do what `exchange` does, over the links of the first slot."""
         indptr, indices = unsigned(graph.indptr), unsigned(graph.indices)
         if self._shells is None:
             most = min(reach or self.servers, self.servers if rounds is None else self.lag * rounds)
@@ -135,7 +135,7 @@ class BitSpread(Spread):
         return oldest, traffic
 
     def _leave_shells(self, slot: int, rounds: int | None) -> None:
-        """The links are new from this slot on: write down what is on its way."""
+        """Write down which records are on their way: from this slot on the links are others."""
         self._links_stay = False
         if self._shells is None:
             return
@@ -172,7 +172,7 @@ def pass_on(
     records: Ints,
     learned: Bools,
 ) -> None:
-    """One round, in array operations: everybody sends what is fresh, and has learned what it did not have."""
+    """Play one round in array operations: all servers send their fresh records, and learn those that they lack."""
     starts = indptr.astype(np.int64)
     degree = starts[1:] - starts[:-1]
     senders = np.repeat(np.arange(len(degree)), degree)

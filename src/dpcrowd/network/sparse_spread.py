@@ -1,8 +1,8 @@
-"""Who has which record, as lists: for networks in which a record reaches few of many servers.
+"""Which server has which record, as lists: for networks in which a record reaches few of many servers.
 
-Of each slot one sparse matrix per set: row i lists the origins in ascending order. A round goes through the links of
-each receiver j once: what its neighbour i passes on counts as sent unless j has just passed it on itself, and is new
-to j unless j has it. As with bits, the compiled loop is in `kernels.spreading`.
+Every set of a slot is a sparse matrix: row i lists the origins in ascending order. A round goes through the links of
+each receiver j once: a record that its neighbour i passes on counts as sent unless j has just passed it on itself, and
+is new to j unless j has it. As with bits, the compiled loop is in `kernels.spreading`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK = 1 << 22  # entries that the twin expands at a time
 
 
 class SparseSpread(Spread):
-    """Sets as lists; see `BitSpread` for what they are. Origins are numbered over all runs."""
+    """Sets of records as lists; `BitSpread` says what they are. Origins are numbered over all runs."""
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
         super().__init__(runs, servers, lag)
@@ -87,7 +87,7 @@ class SparseSpread(Spread):
 
 
 def _joined(have: Holdings, new: Holdings) -> Holdings:
-    """Both lists of each row as one; they have nothing in common."""
+    """Return both lists of each row as one; they have nothing in common."""
     from scipy.sparse import csr_array
 
     rows = len(have.indptr) - 1
@@ -111,24 +111,26 @@ def spread_once(
     have: NDArray[Any],
     sent: Ints,
 ) -> tuple[Ints, NDArray[np.int32]]:
-    """One round of one slot's records, in array operations: adds to `sent`, by entry (receiver, sender) of the graph;
-    gives who has learned what, as sparse rows."""
-    starts, froms = indptr.astype(np.int64), indices.astype(np.int64)
+    """Play one round with one slot's records, in array operations.
+
+    Adds to `sent`, by entry (receiver, sender) of the graph. Returns which server has learned what, as sparse rows.
+    """
+    starts, senders = indptr.astype(np.int64), indices.astype(np.int64)
     count = len(starts) - 1
-    size = np.diff(fresh_indptr)[froms]  # of what comes over each entry
+    size = np.diff(fresh_indptr)[senders]  # number of records that come over each entry
     receiver = np.repeat(np.arange(count), starts[1:] - starts[:-1])
     sent_before, had = (_keys(part, to, count) for part, to in ((before_indptr, before), (have_indptr, have)))
     ends = np.cumsum(size)
     cuts = np.searchsorted(ends, np.arange(_CHUNK, ends.max(initial=0), _CHUNK)).tolist()
-    found = [np.zeros(0, dtype=np.int64)]
+    news = [np.zeros(0, dtype=np.int64)]
     for first, last in pairwise(sorted({0, *cuts, len(size)})):
         number = size[first:last]
         entry = np.repeat(np.arange(first, last), number)
         within = np.arange(len(entry)) - np.repeat(np.cumsum(number) - number, number)
-        key = receiver[entry] * count + fresh[fresh_indptr[froms[entry]] + within]
+        key = receiver[entry] * count + fresh[fresh_indptr[senders[entry]] + within]
         sent += np.bincount(entry[~_contains(sent_before, key)], minlength=len(sent))
-        found.append(np.unique(key[~_contains(had, key)]))
-    rows, origins = np.divmod(np.unique(np.concatenate(found)), count)
+        news.append(np.unique(key[~_contains(had, key)]))
+    rows, origins = np.divmod(np.unique(np.concatenate(news)), count)
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), origins.astype(np.int32)
 
 
