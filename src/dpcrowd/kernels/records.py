@@ -38,7 +38,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             most = max(most, size) if i else size
     means = np.empty(most + pool)
     variances, squares = np.empty((most, regions)), np.empty((most, regions))
-    there = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
+    origins = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
     trusted = np.empty(most, dtype=np.int64)  # those of them that have no penalty
     base_var, base_weight = np.empty_like(noisy), np.empty_like(noisy)
     if paper:  # they are the same for all receivers
@@ -57,13 +57,13 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 x = have[i, w]
                 while x:
                     lowest = x & (~x + np.uint64(1))
-                    there[record] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                    origins[record] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
                     record += 1
                     x ^= lowest
         else:
             for e in range(indptr[i], indptr[i + 1]):
                 if var[indices[e]] > 0.0:
-                    there[record] = indices[e]
+                    origins[record] = indices[e]
                     record += 1
         for k in range(regions):
             y[i, k] = info[i, k] = 0.0
@@ -71,7 +71,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             for b in range(pool):
                 recent[i, b] = before[i, b]
         for e in range(record):
-            o = there[e]
+            o = origins[e]
             share = shares[o]
             total = 0.0
             for k in range(regions):
@@ -136,7 +136,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             scales[i] = scale
         bound = limit * scale
         for e in range(record):
-            o = there[e]
+            o = origins[e]
             share = shares[o]
             for k in range(regions):
                 variance = base_var[o, k] if paper else variances[e, k]
@@ -170,9 +170,10 @@ def judge_origins(
     process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
     suspicious: Any,
 ) -> None:  # fmt: skip
+    """Update the scores of the origins whose records each receiver has, its `usual`, and whether it is suspicious."""
     most_usual, most, suspect, learning, forgiving = limits
     regions, servers = noisy.shape[1], scores.shape[1]
-    residuals, there = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.int64)
+    residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.int64)
     for i in range(indptr.shape[0] - 1):
         if not known[i]:
             continue
@@ -194,14 +195,14 @@ def judge_origins(
                 each += off * off / (variance + share * share * mean_var[i, k])
             residuals[number] = each / regions
             total += min(residuals[number], most_usual)
-            there[number] = o
+            origins[number] = o
             number += 1
         if not number:
             continue
         usual[i] = usual[i] + (total / number - usual[i]) * rates[number]
         first, low = i // servers * servers, True
         for e in range(number):
-            o = there[e]
+            o = origins[e]
             residual = min(residuals[e] / max(usual[i], 1.0), most)
             score = scores[i, o - first]
             rate = forgiving if score > suspect and residual < score else learning

@@ -17,6 +17,7 @@ def pass_on_bits(
     indptr: Any, indices: Any, places: Any, have: Any, fresh: Any, before: Any, servers: int, packets: Any,
     records: Any, learned: Any,
 ) -> None:  # fmt: skip
+    """Play one round with sets as bits, as `network.bit_spread.pass_on` does."""
     count, words = fresh.shape[1], fresh.shape[2]
     for i in range(count):
         run = i // servers
@@ -105,8 +106,8 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
 
     shells, copies  as `hop_shells` gives them
     hops     of the records of each place: how many they have travelled
-    speaks   (lag, runs, words) who has made a record
-    senders  (N,) who has anything to send, written in place
+    speaks   (lag, runs, words) which servers have made a record
+    senders  (N,) which servers have anything to send, written in place
     """
     count, words, last = shells.shape[1], shells.shape[2], shells.shape[0] - 1
     for i in range(count):
@@ -144,6 +145,7 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
 
 
 def list_bits(have: Any, servers: int, rows: Any) -> Any:
+    """Return rows of bits as sparse rows of origins, as `network.bit_spread.list_bits` does."""
     count, words = have.shape
     indptr = np.zeros(count + 1, dtype=np.int64)
     for i in range(count):
@@ -178,6 +180,7 @@ def pass_on_lists(
     indptr: Any, indices: Any, fresh_indptr: Any, fresh: Any, before_indptr: Any, before: Any, have_indptr: Any,
     have: Any, sent: Any,
 ) -> Any:  # fmt: skip
+    """Play one round with sets as lists, as `network.sparse_spread.spread_once` does."""
     count = len(indptr) - 1
     sent_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has passed an origin's record on itself
     had_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has it

@@ -1,23 +1,22 @@
 """Relay: servers pass on records, never estimates, and each runs an exact filter over the records that it has.
 
-A record is what a server pays for: (origin, slot, epsilon, noisy counts). Each counts once per receiver, so nothing is
-counted twice, there is no consensus step to tune, and intervals are exact given the model.
+A record is what a server pays for: (origin, slot, epsilon, noisy counts). Each record counts once per receiver, so
+nothing is counted twice, there is no consensus step to tune, and intervals are exact given the model.
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
-    fuse      the records of the last L slots are kept. Where a late one has arrived, its slot is summed again in order
-              of origin, and the filter runs again from there on (`filters.records`)
+    fuse      the records of the last L slots are kept. When a late record arrives, its slot is summed again in order of
+              origin, and the filter runs again from that slot on (`relay_filter`, `filters.records`)
     release   posterior and variance
 
-The level behind a binomial variance is the finalised state of slot s - L, of which no record is taken any more in slot
-s; what is known of the origins (`filters.origins`) comes from finalised slots; and the guard compares with the prior
-that the records before a slot lead to. So the estimate is a function of the set of records, whatever their order, and
-servers with the same records release the same bits.
+The estimate is a function of the set of records, whatever their order: servers with the same records release the same
+bits. `relay_state` says what a server remembers.
 
-Every sample covers all regions, so the account is one per server, and sound, whatever the others beside it keep.
+Every sample covers all regions, so there is one account per server, and it is sound, also beside schemes with a ledger
+per region.
 
-A sample that could not be taken (the server was down, or the account short) is taken in the next slot that allows it,
-and all later ones move with it; in lockstep it stays missed.
+A sample that could not be taken (the server was down, or its account had too little left) is taken in the next slot
+that allows it, and all later samples move with it; in lockstep it stays missed.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ _LEAST_VAR = 1e-12
 
 @dataclass(frozen=True)
 class RecordsMade(Messages):
-    """In a simulation: who has made a record in this slot. Everybody's records lie in one table."""
+    """Which servers have made a record in this slot, in a simulation, where all records lie in one table."""
 
 
 class Relay(Scheme):
     """The scheme that we recommend.
 
-    samples        n per window or horizon; without: as many as the setting says (see `schemes.prediction`)
-    interval       w/n instead, where that is a whole number
+    samples        n, the samples per window or horizon; None: as many as the setting says (`schemes.prediction`)
+    interval       w/n instead, where that is an integer
     reach          how many hops a record travels: 1, 2, ... or "all"
     hops_per_slot  K, in a simulation: 1, 2, ... or "all": every record reaches everybody in its own slot
     lag            L: how many slots a record may be late
@@ -89,28 +88,28 @@ class Relay(Scheme):
     ) -> None:
         if samples is not None and interval is not None:
             raise BadInput(f"give samples or an interval, not both; given {samples} and {interval}.")
-        self.samples = None if samples is None else _whole("samples", samples)
+        self.samples = None if samples is None else _positive_integer("samples", samples)
         self.interval = None if interval is None else check_interval(interval)
-        self.max_hops = None if reach == "all" else _whole("reach", reach, ' or "all"')
-        self.rounds = None if hops_per_slot == "all" else _whole("hops_per_slot", hops_per_slot, ' or "all"')
-        self.lag = _whole("lag", lag)
+        self.max_hops = None if reach == "all" else _positive_integer("reach", reach, ' or "all"')
+        self.rounds = None if hops_per_slot == "all" else _positive_integer("hops_per_slot", hops_per_slot, ' or "all"')
+        self.lag = _positive_integer("lag", lag)
         self.guard = bool(guard)
 
     # ------------------------------------------------------------------------------------------------- schedule
 
     def samples_in(self, setting: Setting) -> int:
-        """n: samples per window or horizon."""
+        """Return n, the number of samples per window or horizon."""
         return self.samples_per(setting.need_guarantee().length, setting.samples)
 
     def samples_per(self, length: int, otherwise: int | None = None) -> int:
-        """n: samples in `length` slots; `otherwise`, where this scheme leaves it open."""
+        """Return n, the number of samples in `length` slots; `otherwise`, if the options do not say."""
         if self.interval is not None and length % self.interval:
             raise BadInput(
                 f"an interval of {self.interval} slots does not divide {length}; give the number of samples instead."
             )
         samples = length // self.interval if self.interval is not None else self.samples or otherwise
         if samples is None:
-            raise BadInput("relay needs the number of samples per window or horizon, or an interval.")
+            raise BadInput("relay needs the number of samples per window or horizon: give samples or an interval.")
         if samples > length:
             raise BadInput(f"{samples} samples in {length} slots; allowed: at most one per slot.")
         return samples
@@ -127,12 +126,12 @@ class Relay(Scheme):
         return Plan(slot, shares, due, state.amount, noise_var(state.amount, sensitivity))
 
     def _shift(self, state: RelayState, slot: int) -> Ints:
-        """By how much the schedule has moved when a slot begins; samples of slots that were skipped are missing."""
+        """Return by how many slots the schedule has moved when a slot begins, skipped slots included, (N, 1)."""
         shift = state.shift
         if 0 <= state.last < slot - 1 and state.setting.need_guarantee().users == "pinned":
             for skipped in range(int(state.last) + 1, slot):
                 missing = self._scheduled(state, skipped, shift)
-                if missing.all():  # and in every later slot, too
+                if missing.all():  # and so they are in every later slot
                     return shift + (slot - skipped)
                 shift = shift + missing
         return shift
@@ -147,7 +146,7 @@ class Relay(Scheme):
         return perturb_counts(state.ledger, plan, counts, noise, state.setting.need_guarantee().sensitivity)
 
     def message(self, state: RelayState, plan: Plan, reading: Reading) -> Messages:
-        """Of one server: its own record and those that it has heard in the slot before and passes on."""
+        """Return the server's own record and those that it has received in the slot before and passes on."""
         mailbox = state.mailbox
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
@@ -178,13 +177,13 @@ class Relay(Scheme):
             oldest = self._spread(state, plan, reading, hearing)
         else:
             assert isinstance(messages, RecordMessages)
-            oldest = self._take(state, plan, reading, messages)
+            oldest = self._receive(state, plan, reading, messages)
         end_slot(state, slot, oldest, self.guard, hearing.engine)
 
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
-        """In a simulation: everybody's records are in the table, and travel.
+        """Put the records of a simulation's servers into the table, and let them travel.
 
-        Gives of each server the oldest slot of which it has new records, (N,).
+        Returns the oldest slot of which each server has new records, (N,).
         """
         slot, place, graph = plan.slot, plan.slot % self.lag, hearing.graph
         assert graph is not None
@@ -205,12 +204,15 @@ class Relay(Scheme):
         oldest, state.traffic = state.spread.exchange(
             slot, graph, self.rounds, self.max_hops, same_links=hearing.same_links, engine=hearing.engine
         )
-        size, number = state.value_bytes.sum(axis=0)  # those on their way are taken to be as large as all on average
+        size, number = state.value_bytes.sum(axis=0)  # records on their way have the average size
         state.traffic.value_bytes = state.traffic.records * size / np.maximum(number, 1)
         return oldest
 
-    def _take(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
-        """Of one server: its own record and those that it has heard. Gives the oldest slot that has changed, (1,)."""
+    def _receive(self, state: RelayState, plan: Plan, reading: Reading, messages: RecordMessages) -> Ints:
+        """Put a server's own record and those that it has received into its table.
+
+        Returns the oldest slot of which it has new records, (1,).
+        """
         mailbox, setting, slot = state.mailbox, state.setting, plan.slot
         assert mailbox is not None
         guarantee, samples = setting.need_guarantee(), self.samples_in(setting)
@@ -218,10 +220,10 @@ class Relay(Scheme):
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
-        taken = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
-        if taken.any():
-            slots = messages.slot[taken]
-            self._write(state, slots, messages.origin[taken], messages.nano[taken], messages.noisy[taken])
+        accepted = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
+        if accepted.any():
+            slots = messages.slot[accepted]
+            self._write(state, slots, messages.origin[accepted], messages.nano[accepted], messages.noisy[accepted])
             oldest = min(oldest, int(slots.min()))
         return np.array([oldest])
 
@@ -233,7 +235,7 @@ class Relay(Scheme):
         state.var[place, origins] = self._record_var(state, var)
 
     def _record_var(self, state: RelayState, var: Floats) -> Floats:
-        """alpha times the variance of the noise; never 0, which stands for "no record", not even at a huge epsilon."""
+        """Return alpha times the variance of the noise; above 0, which means "no record", even at a huge epsilon."""
         return np.maximum(state.setting.tuning.alpha * var, _LEAST_VAR)
 
     def release(self, state: RelayState, plan: Plan, reading: Reading) -> Release:
@@ -247,17 +249,17 @@ class Relay(Scheme):
         return Release(plan.slot, estimate, variance.copy(), sampled, reading.charge, sampled[:, 0], state.traffic)
 
     def suspects(self, state: RelayState) -> Bools:
-        """Whose records count less at each receiver, since they have not agreed with the others'; (N, servers per run).
+        """Return whose records count less at each receiver, since they disagreed with the others, (N, servers per run).
 
         It is learned from slots that are final, so L slots late. Without a guard, and in networks of more than
-        `MOST_REMEMBERED` servers, nobody is remembered and nobody suspected.
+        `MOST_REMEMBERED` servers, there are no scores and no suspects.
         """
         if state.scores is None:
             return np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
         return state.scores.penalty() > 1.0
 
 
-def _whole(name: str, value: object, more: str = "") -> int:
+def _positive_integer(name: str, value: object, more: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise BadInput(f"{name} must be a whole number >= 1{more}; given {value!r}.")
     return int(value)

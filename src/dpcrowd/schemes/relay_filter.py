@@ -1,13 +1,13 @@
 """Relay's filter: posteriors of the last L slots from the records that each server has.
 
-    begin_slot   the oldest slot becomes final: its state is what the filter starts from, its records teach what is
-                 known of their origins (`filters.origins`), and the new slot takes its place
-    end_slot     the records of the slot are there: the filter runs again from the oldest slot with a new record on
-    skip_slots   slots in which a server was away: nothing sampled, nothing received
+    begin_slot   the oldest slot becomes final: the filter starts from its state, the scores of its records' origins
+                 change (`filters.origins`), and the new slot takes its place
+    end_slot     the records of the slot have arrived: the filter runs again from the oldest slot with a new record
+    skip_slots   a server was away for some slots, in which it has sampled and received nothing
 
-The level behind a binomial variance is the finalised state of slot s - L, of which no record is taken any more in slot
-s; and the guard compares with the prior that the records before a slot lead to. So the estimate is a function of the
-set of records, whatever their order.
+The level behind the binomial variance of slot s is the finalised state of slot s - L, which accepts no more records;
+scores of origins come from final slots; and the guard compares with the prior that the records before a slot lead to.
+So the estimate is a function of the set of records, whatever their order.
 """
 
 from __future__ import annotations
