@@ -40,7 +40,7 @@ WINDOW = (
     *("uniform", "sample", "duniform", "dsample"),
 )
 FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
-INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100)
+INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def speed(quick: bool) -> Iterator[list[Row]]:
     graph = union([RandomGraph(50, DENSITY, latency=None).draw(np.random.default_rng(run)) for run in range(runs)])
     for links, graphs in (("dynamic", None), ("static", [graph])):
         for scheme in schemes.values():
-            seconds(scheme, 50, runs, 4, graphs)  # compiles what is compiled
+            seconds(scheme, 50, runs, 4, graphs)  # compiles the loops
         best = {
             label: min(seconds(scheme, 50, runs, slots, graphs) for _ in range(rounds))
             for label, scheme in schemes.items()
@@ -108,7 +108,7 @@ def _large(servers: int, slots: int) -> list[Row]:
     rows = []
     for label, scheme in schemes.items():
         samples = 20 if label == "relay, reach 2" else SAMPLES
-        seconds(scheme, servers, 1, 1, [graph], samples)  # compiles what is compiled
+        seconds(scheme, servers, 1, 3, [graph], samples)  # compiles the loops
         spent = seconds(scheme, servers, 1, slots, [graph], samples)
         rows.append(
             {"servers": servers, "links": "static", "scheme": label, "nanoseconds": 1e9 * spent / (servers * slots)}
