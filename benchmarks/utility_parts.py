@@ -1,4 +1,4 @@
-"""What `utility.py` simulates: every part gives rows, one per scheme and setting, as plain dictionaries.
+"""The simulations of `utility.py`: every part yields rows, one per scheme and setting, as plain dictionaries.
 
 All schemes of a setting see the same runs, so ratios are paired: the geometric mean of the ratios of each run.
 Intervals that a baseline is granted are found on runs with another seed.
@@ -79,7 +79,7 @@ def relays() -> dict[str, Scheme]:
 
 
 def simulated(size: Size, schemes: Mapping[str, Scheme], data: str | DataSet, **settings: Any) -> tuple[Row, ...]:
-    """One row per scheme, with its records under "records"."""
+    """Simulate schemes on the same runs; return one row per scheme, with its records under "records"."""
     burn_in = settings.pop("burn_in", 20)
     series = load(data, slots=size.slots) if isinstance(data, str) else data
     config: SimulationConfig = configure(dict(schemes), series, servers=size.servers, burn_in=burn_in, **settings)
@@ -107,10 +107,10 @@ def figures(record: RunRecords) -> Row:
 
 
 def paired(first: Row, second: Row) -> list[float | None]:
-    """[ratio, low, high] of the first's ARE to the second's."""
-    found = compare_paired(first["scheme"], second["scheme"], "are", first["records"].are, second["records"].are)
-    low, high = found.paired_ci95 or (None, None)
-    return [found.paired_ratio, low, high]
+    """Return [ratio, low, high] of the first row's ARE to the second's."""
+    comparison = compare_paired(first["scheme"], second["scheme"], "are", first["records"].are, second["records"].are)
+    low, high = comparison.paired_ci95 or (None, None)
+    return [comparison.paired_ratio, low, high]
 
 
 def finished(rows: list[Row], reference: Row, name: str = "ratio", **more: Any) -> None:
@@ -120,7 +120,7 @@ def finished(rows: list[Row], reference: Row, name: str = "ratio", **more: Any) 
 
 
 def bare(rows: list[Row]) -> list[Row]:
-    """Without the records."""
+    """Return the rows without their records."""
     return [{key: value for key, value in row.items() if key != "records"} for row in rows]
 
 
@@ -136,7 +136,7 @@ def slots_of(size: Size, data: str) -> int:
 
 
 def table(size: Size) -> Iterator[list[Row]]:
-    """Every scheme in every cell; ratios to DPCrowd, or with many regions to DPCrowd+ on the sound account."""
+    """Simulate every scheme in every cell; ratios are to DPCrowd, with many regions to DPCrowd+ (sound account)."""
     for data, runs in size.runs.items():
         for epsilon in size.epsilons:
             for dynamic in (True, False):
@@ -155,9 +155,9 @@ def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
             forms = {f"{label}, matrix": relays()[label] for label in shown}
             rows += simulated(size, forms, data, window=size.window, form="matrix", **common)
     else:
-        whole = slots_of(size, data)
+        horizon = slots_of(size, data)
         rows = list(simulated(size, {**named(FINITE), **relays()}, data, **common))
-        rows += simulated(size, named(WINDOW), data, window=whole, **common)
+        rows += simulated(size, named(WINDOW), data, window=horizon, **common)
         reference = next(row for row in rows if row["scheme"] == "dpcrowd")
     at_once = next(row for row in rows if row["scheme"] == "everything at once")
     finished(rows, reference, data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
@@ -181,7 +181,7 @@ def _log_mean(record: RunRecords) -> float:
 
 
 def staggered(size: Size) -> Iterator[list[Row]]:
-    """DPCrowd and DPCrowd_w, staggered at the interval that is best on other runs, and relay on the same runs."""
+    """Compare relay with DPCrowd and DPCrowd_w, staggered at the interval that is best on other runs."""
     for data in (name for name in size.runs if not name.startswith("multi")):
         for epsilon in size.epsilons:
             for dynamic in (True, False):
@@ -190,23 +190,23 @@ def staggered(size: Size) -> Iterator[list[Row]]:
 
 
 def _staggered_cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
-    whole, runs = slots_of(size, data), size.runs[data]
+    horizon, runs = slots_of(size, data), size.runs[data]
     rows = list(simulated(size, relays(), data, runs=runs, **common))
-    for name, kind, more in (("dpcrowd", DPCrowd, {}), ("dpcrowd-w", DPCrowdW, {"window": whole})):
+    for name, kind, more in (("dpcrowd", DPCrowd, {}), ("dpcrowd-w", DPCrowdW, {"window": horizon})):
         interval = best_interval(size, data, lambda i, kind=kind: kind("staggered", i), **common, **more)
         label = f"{name}, staggered"
-        found = simulated(size, {label: kind("staggered", interval)}, data, runs=runs, **common, **more)[0]
-        found["interval"] = interval
+        baseline = simulated(size, {label: kind("staggered", interval)}, data, runs=runs, **common, **more)[0]
+        baseline["interval"] = interval
         for row in rows:
-            row[f"to {label}"] = paired(row, found)
-        rows.append(found)
+            row[f"to {label}"] = paired(row, baseline)
+        rows.append(baseline)
     for row in rows:
         row.update(data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
     return bare(rows)
 
 
 def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settings: Any) -> int:
-    """Found on runs with another seed."""
+    """Return the interval with the least error on runs with another seed."""
     schemes = {str(interval): make(interval) for interval in size.intervals}
     rows = simulated(size, schemes, data, runs=size.few(data), seed=OTHER_SEED, **settings)
     return int(min(rows, key=lambda row: _log_mean(row["records"]))["scheme"])
@@ -216,7 +216,7 @@ def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settin
 
 
 def frontier(size: Size) -> Iterator[list[Row]]:
-    """Error against packets and bytes per slot: relay at several reaches and numbers of samples, and all others."""
+    """Hold error against packets and bytes per slot: relay at several reaches and numbers of samples, and the rest."""
     for data in (name for name in ("linear", "multi-linear") if name in size.runs):
         for epsilon in size.epsilons:
             yield _frontier(size, data, epsilon)
@@ -281,8 +281,8 @@ def _promise(size: Size, data: str, epsilon: float) -> list[Row]:
     rows: list[Row] = []
     for name, (make, more) in makers.items():
         interval = best_interval(size, data, make, **common, **more)
-        found = simulated(size, {f"{name}, lockstep": make(interval)}, data, runs=runs, **common, **more)
-        rows += [{**row, "interval": interval, "schedule": "public"} for row in found]
+        some = simulated(size, {f"{name}, lockstep": make(interval)}, data, runs=runs, **common, **more)
+        rows += [{**row, "interval": interval, "schedule": "public"} for row in some]
     public = ("uniform", "duniform", "sample", "dsample")
     for name in WINDOW if many else (*FINITE, *WINDOW):
         more = window if name in WINDOW else {}

@@ -1,4 +1,4 @@
-"""Tables and the figure of `utility.py`, and what has to be reached."""
+"""Tables and the figure of `utility.py`, and its targets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ AT_ONCE = 1.12
 FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
 
 
-def _find(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+def _find(rows: Iterable[Row], **values: Any) -> list[Row]:
+    return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
 
 
 def _cells(rows: list[Row], *keys: str) -> list[tuple[Any, ...]]:
@@ -39,27 +39,27 @@ def _ratio(value: list[Any] | None) -> str:
 
 
 def targets(results: Results) -> list[Target]:
-    """Everything that has to be reached and was measured."""
-    found: list[Target] = []
+    """Return every target whose value was measured."""
+    goals: list[Target] = []
     for row in results.get("table", []):
-        found += _of_table(row)
+        goals += _of_table(row)
     for row in results.get("staggered", []):
-        found += _of_staggered(row)
+        goals += _of_staggered(row)
     for row in results.get("frontier", []):
         if row["scheme"] in FLOODING:
             within = row.get("relay within bytes")
             where = f"{row['data']} ε={row['epsilon']:g}: best relay within the bytes of {row['scheme']}"
-            found.append(Target(where, within[1] if within else float("inf"), 1.0, at_least=False))
+            goals.append(Target(where, within[1] if within else float("inf"), 1.0, at_least=False))
     for row in [*results.get("promise", []), *results.get("starts", [])]:
         if "schedule" in row:
             where = f"{row['data']} ε={row['epsilon']:g}: one promise for the network, relay K=3 / {row['scheme']}"
-            found.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
+            goals.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
     for row in results.get("speed", []):
         bound = {"relay, reach 1": 2.0, "relay, K=1": 8.0, "relay, K=3": 8.0}.get(row["scheme"])
         if bound is not None and row["servers"] == 50:
             where = f"cost per server and slot, {row['scheme']} / dpcrowd, 50 servers, {row['links']}"
-            found.append(Target(where, row["ratio"], bound, "x", at_least=False))
-    return found
+            goals.append(Target(where, row["ratio"], bound, "x", at_least=False))
+    return goals
 
 
 def _of_table(row: Row) -> list[Target]:

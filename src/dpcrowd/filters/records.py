@@ -181,7 +181,7 @@ def record_sums(
     out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
     out.info[active] = _add_up(rows, weight * share, count)[active]
     if posterior is not None:
-        doubt = np.where(out.scale > posterior.doubtful, out.scale, 1.0)[:, None]
+        doubt = np.where(guarded & (out.scale > posterior.doubtful), out.scale, 1.0)[:, None]
         mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
         posterior.mean[active], posterior.var[active] = mean[active], var[active]
         posterior.known[active] = np.isfinite(var[active]).all(axis=1)
