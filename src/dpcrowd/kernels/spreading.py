@@ -99,24 +99,28 @@ def hop_shells(indptr: Any, indices: Any, servers: int, most: int) -> Any:  # no
 
 
 def pass_on_shells(  # noqa: PLR0912  (one loop)
-    indptr: Any, indices: Any, shells: Any, copies: Any, places: Any, hops: Any, speaks: Any, have: Any, servers: int,
-    packets: Any, records: Any, learned: Any, senders: Any,
+    indptr: Any, indices: Any, shells: Any, copies: Any, depth: Any, places: Any, hops: Any, speaks: Any, have: Any,
+    servers: int, packets: Any, records: Any, learned: Any, senders: Any,
 ) -> None:  # fmt: skip
     """One round over links that have not changed since the oldest record was made.
 
     shells, copies  as `hop_shells` gives them
-    hops     of the records of each place: how many they have travelled
+    depth    (runs,) the largest distance in each run
+    hops     how many hops the records of each place have travelled, ascending
     speaks   (lag, runs, words) which servers have made a record
     senders  (N,) which servers have anything to send, written in place
     """
     count, words, last = shells.shape[1], shells.shape[2], shells.shape[0] - 1
     for i in range(count):
         run = i // servers
-        for p in range(places.shape[0]):
+        number = 0  # of places whose records still travel in this run
+        while number < places.shape[0] and hops[number] <= depth[run]:
+            number += 1
+        for p in range(number):
             if speaks[places[p], run, i % servers // 64] >> np.uint64(i % servers % 64) & np.uint64(1):
                 records[run] += copies[hops[p], i]
         sends = False
-        for p in range(places.shape[0]):
+        for p in range(number):
             for w in range(words):
                 sends = sends or shells[hops[p], i, w] & speaks[places[p], run, w] != 0
         senders[i] = sends
@@ -124,7 +128,7 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 sent = False
-                for p in range(places.shape[0]):
+                for p in range(number):
                     for w in range(words):
                         x = shells[hops[p], i, w] & speaks[places[p], run, w]
                         if hops[p] > 0:
@@ -133,7 +137,7 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
                     if sent:
                         break
                 packets[run] += sent
-        for p in range(places.shape[0]):
+        for p in range(number):
             if hops[p] == last:
                 continue
             anything = False

@@ -48,6 +48,7 @@ class BitSpread(Spread):
         self._links_stay = True
         self._shells: Words | None = None
         self._copies: Ints | None = None
+        self._depth: Ints | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"have": self.have, "fresh": self.fresh, "before": self.before, "speaks": self.speaks}
@@ -110,6 +111,8 @@ class BitSpread(Spread):
             most = min(reach or self.servers, self.servers if rounds is None else self.lag * rounds)
             measure = compiled(hop_shells, engine) or hop_shells
             self._shells, self._copies = measure(indptr, indices, self.servers, most)
+            reached = self._shells.any(axis=2).reshape(len(self._shells), self.runs, -1).any(axis=2)
+            self._depth = reached.sum(axis=0) - 1
         assert self._shells is not None
         shells, step = self._shells, compiled(pass_on_shells, engine) or pass_on_shells
         count = self.runs * self.servers
@@ -122,8 +125,8 @@ class BitSpread(Spread):
             senders, learned = np.zeros(count, dtype=np.bool_), np.zeros((int(some.sum()), count), dtype=np.bool_)
             places = (slot - ages[some]) % self.lag
             step(
-                indptr, indices, shells, self._copies, places, travelled[some], self.speaks, self.have, self.servers,
-                traffic.packets, traffic.records, learned, senders,
+                indptr, indices, shells, self._copies, self._depth, places, travelled[some], self.speaks, self.have,
+                self.servers, traffic.packets, traffic.records, learned, senders,
             )  # fmt: skip
             if not senders.any():
                 break
