@@ -1,11 +1,11 @@
 """How useful relay's estimates are, beside every other scheme: accuracy, communication, promise and speed.
 
     python benchmarks/utility.py --out FOLDER                 everything (about an hour on one core)
-    python benchmarks/utility.py --out FOLDER --part table    one part: table, staggered, frontier, promise or speed
+    python benchmarks/utility.py --out FOLDER --part table    one part (--help lists them)
     python benchmarks/utility.py --out FOLDER --quick         a smoke run of a few seconds
 
-Every part writes its rows to FOLDER/<part>.json as soon as they are there. From whatever is there, FOLDER/utility.md
-(tables, with what has to be reached) and FOLDER/utility.svg (the figure) are written. m = 50, density 0.1, ARE from
+Every part writes its rows to FOLDER/<part>.json as soon as they are measured. FOLDER/utility.md (tables and
+targets) and FOLDER/utility.svg (the figure) are written from all parts that are there. m = 50, density 0.1, ARE from
 slot 20 on, the same Q for all, relay with the number of samples that it chooses itself.
 """
 

@@ -1,4 +1,4 @@
-"""What `utility.py` simulates: every part gives rows, one per scheme and setting, as plain dictionaries.
+"""The simulations of `utility.py`: every part yields rows, one per scheme and setting, as plain dictionaries.
 
 All schemes of a setting see the same runs, so ratios are paired: the geometric mean of the ratios of each run.
 Intervals that a baseline is granted are found on runs with another seed.
@@ -7,7 +7,7 @@ Intervals that a baseline is granted are found on runs with another seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from dpcrowd.schemes.relay import Relay
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
+from dpcrowd.sim.data.dataset import DataSet, FixedData
 from dpcrowd.sim.engine import run_batch
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import merge_records
@@ -40,12 +41,15 @@ WINDOW = (
     *("uniform", "sample", "duniform", "dsample"),
 )
 FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
-INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100)
+INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300)
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is simulated: runs by data set, slots (None: all), servers, and w of sets with many regions."""
+    """How much is simulated: runs by data set, slots (None: all), servers, and w of sets with many regions.
+
+    first_slots  in how many of its slots a real series begins in turn (part "starts")
+    """
 
     runs: Mapping[str, int]
     slots: int | None
@@ -54,6 +58,7 @@ class Size:
     epsilons: tuple[float, ...] = (0.1, 1.0)
     intervals: tuple[int, ...] = INTERVALS
     parts_of_samples: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 1.0)
+    first_slots: int = 16
 
     def few(self, data: str) -> int:
         """Runs with the other seed, to find an interval."""
@@ -72,12 +77,11 @@ def relays() -> dict[str, Scheme]:
     }
 
 
-def simulated(size: Size, schemes: Mapping[str, Scheme], data: str, **settings: Any) -> tuple[Row, ...]:
-    """One row per scheme, with its records under "records"."""
+def simulated(size: Size, schemes: Mapping[str, Scheme], data: str | DataSet, **settings: Any) -> tuple[Row, ...]:
+    """Simulate schemes on the same runs; return one row per scheme, with its records under "records"."""
     burn_in = settings.pop("burn_in", 20)
-    config: SimulationConfig = configure(
-        dict(schemes), load(data, slots=size.slots), servers=size.servers, burn_in=burn_in, **settings
-    )
+    series = load(data, slots=size.slots) if isinstance(data, str) else data
+    config: SimulationConfig = configure(dict(schemes), series, servers=size.servers, burn_in=burn_in, **settings)
     parts = [run_batch(config, runs) for runs in batches(config, range(config.runs), 1)]
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
     return tuple(
@@ -99,7 +103,7 @@ def finished(rows: list[Row], reference: Row, name: str = "ratio", **more: Any) 
 
 
 def bare(rows: list[Row]) -> list[Row]:
-    """Without the records."""
+    """Return the rows without their records."""
     return [{key: value for key, value in row.items() if key != "records"} for row in rows]
 
 
@@ -115,7 +119,7 @@ def slots_of(size: Size, data: str) -> int:
 
 
 def table(size: Size) -> Iterator[list[Row]]:
-    """Every scheme in every cell; ratios to DPCrowd, or with many regions to DPCrowd+ on the sound account."""
+    """Simulate every scheme in every cell; ratios are to DPCrowd, with many regions to DPCrowd+ (sound account)."""
     for data, runs in size.runs.items():
         for epsilon in size.epsilons:
             for dynamic in (True, False):
@@ -134,9 +138,9 @@ def _cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
             forms = {f"{label}, matrix": relays()[label] for label in shown}
             rows += simulated(size, forms, data, window=size.window, form="matrix", **common)
     else:
-        whole = slots_of(size, data)
+        horizon = slots_of(size, data)
         rows = list(simulated(size, {**named(FINITE), **relays()}, data, **common))
-        rows += simulated(size, named(WINDOW), data, window=whole, **common)
+        rows += simulated(size, named(WINDOW), data, window=horizon, **common)
         reference = next(row for row in rows if row["scheme"] == reference_of(data))
     at_once = next(row for row in rows if row["scheme"] == "everything at once")
     finished(rows, reference, data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
@@ -160,7 +164,7 @@ def _log_mean(record: RunRecords) -> float:
 
 
 def staggered(size: Size) -> Iterator[list[Row]]:
-    """DPCrowd and DPCrowd_w, staggered at the interval that is best on other runs, and relay on the same runs."""
+    """Compare relay with DPCrowd and DPCrowd_w, staggered at the interval that is best on other runs."""
     for data in (name for name in size.runs if not name.startswith("multi")):
         for epsilon in size.epsilons:
             for dynamic in (True, False):
@@ -169,23 +173,23 @@ def staggered(size: Size) -> Iterator[list[Row]]:
 
 
 def _staggered_cell(size: Size, data: str, common: dict[str, Any]) -> list[Row]:
-    whole, runs = slots_of(size, data), size.runs[data]
+    horizon, runs = slots_of(size, data), size.runs[data]
     rows = list(simulated(size, relays(), data, runs=runs, **common))
-    for name, kind, more in (("dpcrowd", DPCrowd, {}), ("dpcrowd-w", DPCrowdW, {"window": whole})):
+    for name, kind, more in (("dpcrowd", DPCrowd, {}), ("dpcrowd-w", DPCrowdW, {"window": horizon})):
         interval = best_interval(size, data, lambda i, kind=kind: kind("staggered", i), **common, **more)
         label = f"{name}, staggered"
-        found = simulated(size, {label: kind("staggered", interval)}, data, runs=runs, **common, **more)[0]
-        found["interval"] = interval
+        baseline = simulated(size, {label: kind("staggered", interval)}, data, runs=runs, **common, **more)[0]
+        baseline["interval"] = interval
         for row in rows:
-            row[f"to {label}"] = paired(row, found)
-        rows.append(found)
+            row[f"to {label}"] = paired(row, baseline)
+        rows.append(baseline)
     for row in rows:
         row.update(data=data, epsilon=common["epsilon"], links="dynamic" if common["dynamic"] else "static")
     return bare(rows)
 
 
 def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settings: Any) -> int:
-    """Found on runs with another seed."""
+    """Return the interval with the least error on runs with another seed."""
     schemes = {str(interval): make(interval) for interval in size.intervals}
     rows = simulated(size, schemes, data, runs=size.few(data), seed=OTHER_SEED, **settings)
     return int(min(rows, key=lambda row: _log_mean(row["records"]))["scheme"])
@@ -195,7 +199,7 @@ def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settin
 
 
 def frontier(size: Size) -> Iterator[list[Row]]:
-    """Error against packets and bytes per slot: relay at several reaches and numbers of samples, and all others."""
+    """Hold error against packets and bytes per slot: relay at several reaches and numbers of samples, and the rest."""
     for data in (name for name in ("linear", "multi-linear") if name in size.runs):
         for epsilon in size.epsilons:
             yield _frontier(size, data, epsilon)
@@ -236,32 +240,38 @@ def _frontier(size: Size, data: str, epsilon: float) -> list[Row]:
 
 
 def promise(size: Size) -> Iterator[list[Row]]:
-    """Users who roam, shares that sum to 1: one promise of all servers together. Ratios of relay to each other one."""
-    for data in (name for name in size.runs if not name.startswith("multi")):
+    """Users roam and the shares sum to 1: one promise for all servers together. Ratios of relay to every other scheme.
+
+    With many regions the promise is one for windows, so the schemes with a finite horizon are left out.
+    """
+    for data in (name for name in size.runs if name != "multi-flu"):
         for epsilon in size.epsilons:
             yield _promise(size, data, epsilon)
 
 
 def _promise(size: Size, data: str, epsilon: float) -> list[Row]:
-    common = {"epsilon": epsilon, "users": "roaming", "shares": "partition"}
-    whole, runs = slots_of(size, data), size.runs[data]
+    common: dict[str, Any] = {"epsilon": epsilon, "users": "roaming", "shares": "partition"}
+    runs, many = size.runs[data], data.startswith("multi")
+    window = {"window": size.window if many else slots_of(size, data)}
     makers: dict[str, tuple[Callable[[int], Scheme], dict[str, Any]]] = {
         "fast": (lambda i: FAST("lockstep", i), {}),
         "dfast": (lambda i: DFAST(sampling="lockstep", interval=i), {}),
         "dpcrowd": (lambda i: DPCrowd("lockstep", i), {}),
-        "dpcrowd-w": (lambda i: DPCrowdW("lockstep", i), {"window": whole}),
+        "dpcrowd-w": (lambda i: DPCrowdW("lockstep", i), window),
     }
+    if many:
+        makers = {"dpcrowd-w": makers["dpcrowd-w"]}
     rows: list[Row] = []
     for name, (make, more) in makers.items():
         interval = best_interval(size, data, make, **common, **more)
-        found = simulated(size, {f"{name}, lockstep": make(interval)}, data, runs=runs, **common, **more)
-        rows += [{**row, "interval": interval, "schedule": "public"} for row in found]
+        some = simulated(size, {f"{name}, lockstep": make(interval)}, data, runs=runs, **common, **more)
+        rows += [{**row, "interval": interval, "schedule": "public"} for row in some]
     public = ("uniform", "duniform", "sample", "dsample")
-    for name in (*FINITE, *WINDOW):
-        more = {"window": whole} if name in WINDOW else {}
+    for name in WINDOW if many else (*FINITE, *WINDOW):
+        more = window if name in WINDOW else {}
         row = simulated(size, {name: make_scheme(name)}, data, runs=runs, **common, **more)[0]
         rows.append({**row, "schedule": "public" if name in public else "its own"})
-    own = simulated(size, relays(), data, runs=runs, **common)
+    own = simulated(size, relays(), data, runs=runs, **common, **(window if many else {}))
     for row in rows:
         row["relay"] = paired(own[1], row)
         row["relay, K=1"] = paired(own[0], row)
@@ -271,9 +281,55 @@ def _promise(size: Size, data: str, epsilon: float) -> list[Row]:
     return bare(rows)
 
 
+def starts(size: Size) -> Iterator[list[Row]]:
+    """The same promise on Flu, which begins in another of its weeks in every run and goes on from its end to its start.
+
+    A real series is the same in every run, so with few samples it decides a lot which weeks they fall into: a scheme
+    that samples once keeps whatever the first week was. Here the first weeks are spread over the series. Public
+    schedules are granted the interval that is best on these very runs.
+    """
+    for data in (name for name in size.runs if name == "flu"):
+        for epsilon in size.epsilons:
+            yield _starts(size, data, epsilon)
+
+
+def _starts(size: Size, data: str, epsilon: float) -> list[Row]:
+    series = load(data, slots=size.slots)
+    assert isinstance(series, FixedData)
+    common: dict[str, Any] = {"epsilon": epsilon, "users": "roaming", "shares": "partition", "runs": 1}
+    finite: dict[str, Scheme] = {"relay, K=1": Relay(), "relay, K=3": Relay(hops_per_slot=3)}
+    finite |= {f"dfast, lockstep, I={i}": DFAST(sampling="lockstep", interval=i) for i in size.intervals}
+    window: dict[str, Scheme] = named(("sample", "dsample"))
+    window |= {f"dpcrowd-w, lockstep, I={i}": DPCrowdW("lockstep", i) for i in size.intervals}
+    parts: dict[str, list[Row]] = {}
+    for number in range(size.first_slots):
+        first = round(number * series.slots / size.first_slots)
+        rotated = replace(series, counts=np.roll(series.counts, -first, axis=0))
+        rows = list(simulated(size, finite, rotated, seed=number, **common))
+        rows += simulated(size, window, rotated, seed=number, window=series.slots, **common)
+        for row in rows:
+            parts.setdefault(row["scheme"], []).append(row)
+    rows = []
+    for label, some in parts.items():
+        records = merge_records([row["records"] for row in some])
+        rows.append({"scheme": label, "samples": some[0]["samples"], **summarise(records), "records": records})
+    own = [row for row in rows if row["scheme"].startswith("relay")]
+    others = []
+    for name in ("dfast", "dpcrowd-w", "sample", "dsample"):
+        mates = [row for row in rows if row["scheme"].split(",")[0] == name]
+        others.append(min(mates, key=lambda row: _log_mean(row["records"])))
+    for row in others:
+        row["schedule"] = "public"
+        row["relay"], row["relay, K=1"] = paired(own[1], row), paired(own[0], row)
+    for row in (*others, *own):
+        row.update(data=f"{data}, {size.first_slots} first slots", epsilon=epsilon)
+    return bare([*others, *own])
+
+
 PARTS: dict[str, Callable[[Size], Iterator[list[Row]]]] = {
     "table": table,
     "staggered": staggered,
     "frontier": frontier,
     "promise": promise,
+    "starts": starts,
 }

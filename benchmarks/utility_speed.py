@@ -1,10 +1,15 @@
 """What a slot of relay costs per server: beside DPCrowd at 50 servers, and in large networks of mean degree 20.
 
-Times are processor time of this process, so that whoever else uses the machine disturbs little.
+    python benchmarks/utility.py --out FOLDER --part speed        50, 10,000 and 100,000 servers
+    python benchmarks/utility_speed.py --servers 1000000          one large network, with its memory (3 GB, minutes)
+
+Times are processor time of this process, so that other users of the machine disturb little.
 """
 
 from __future__ import annotations
 
+import argparse
+import resource
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,7 +80,7 @@ def speed(quick: bool) -> Iterator[list[Row]]:
     graph = union([RandomGraph(50, DENSITY, latency=None).draw(np.random.default_rng(run)) for run in range(runs)])
     for links, graphs in (("dynamic", None), ("static", [graph])):
         for scheme in schemes.values():
-            seconds(scheme, 50, runs, 4, graphs)  # compiles what is compiled
+            seconds(scheme, 50, runs, 4, graphs)  # compiles the loops
         best = {
             label: min(seconds(scheme, 50, runs, slots, graphs) for _ in range(rounds))
             for label, scheme in schemes.items()
@@ -90,21 +95,20 @@ def speed(quick: bool) -> Iterator[list[Row]]:
             }
             for label, spent in best.items()
         ]
-    sizes = (1_000, 10_000) if quick else (10_000, 100_000, 1_000_000)
+    sizes = (1_000, 10_000) if quick else (10_000, 100_000)
     for servers in sizes:
-        yield _large(servers, quick)
+        yield _large(servers, 4 if quick else 20)
 
 
-def _large(servers: int, quick: bool) -> list[Row]:
+def _large(servers: int, slots: int) -> list[Row]:
     graph = RandomGraph(servers, DEGREE / (servers - 1), latency=None).draw(np.random.default_rng(0))
-    slots = 4 if quick else 20
     schemes: dict[str, Scheme] = {"dpcrowd": DPCrowd(), "relay, reach 1": Relay(samples=SAMPLES, reach=1)}
     if servers <= 100_000:
         schemes["relay, reach 2"] = Relay(samples=20, reach=2)
     rows = []
     for label, scheme in schemes.items():
         samples = 20 if label == "relay, reach 2" else SAMPLES
-        seconds(scheme, servers, 1, 1, [graph], samples)  # compiles what is compiled
+        seconds(scheme, servers, 1, 3, [graph], samples)  # compiles the loops
         spent = seconds(scheme, servers, 1, slots, [graph], samples)
         rows.append(
             {"servers": servers, "links": "static", "scheme": label, "nanoseconds": 1e9 * spent / (servers * slots)}
@@ -112,3 +116,17 @@ def _large(servers: int, quick: bool) -> list[Row]:
     for row in rows:
         row["ratio"] = row["nanoseconds"] / rows[0]["nanoseconds"]
     return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a slot costs per server in one large network of mean degree 20.")
+    parser.add_argument("--servers", type=int, default=1_000_000, help="Number of servers (default: 1000000).")
+    parser.add_argument("--slots", type=int, default=20, help="Slots to simulate (default: 20).")
+    chosen = parser.parse_args()
+    for row in _large(chosen.servers, chosen.slots):
+        print(f"{row['scheme']}: {row['nanoseconds'] / 1e3:.2f} µs per server and slot ({row['ratio']:.1f} x DPCrowd)")
+    print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB at most")
+
+
+if __name__ == "__main__":
+    main()

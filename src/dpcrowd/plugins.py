@@ -31,6 +31,7 @@ from dpcrowd.errors import BrokenPlugin, unknown_name
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.flooding import Flooding
 from dpcrowd.schemes.registry import OWN, SCHEMES, make_from
+from dpcrowd.schemes.relay import Relay
 
 __all__ = [
     "Kind",
@@ -51,7 +52,7 @@ _GROUPS: dict[Kind, str] = {
     "topology": "dpcrowd.topologies",
 }
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_REACHES = ("alone", "one-hop", "flooding", "central")
+_REACHES = ("alone", "one-hop", "flooding", "central", "relay")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Plugin:
             raise self.broken(f"summary is {value.summary!r}; allowed: four texts")
         if value.reach not in _REACHES:
             raise self.broken(f"reach is {value.reach!r}; allowed: {', '.join(_REACHES)}")
+        if value.reach == "relay" and not issubclass(value, Relay):
+            raise self.broken("reach is 'relay', which is for subclasses of dpcrowd.Relay: only they pass records on")
 
 
 @cache

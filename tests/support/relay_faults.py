@@ -10,7 +10,8 @@ import numpy as np
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.schemes.base import Plan, Reading
 from dpcrowd.schemes.messages import Messages
-from dpcrowd.schemes.relay import Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState
 
 FAULTS = ("large", "flipped", "stuck")
 

@@ -123,6 +123,29 @@ def test_a_broken_scheme_names_its_package_and_leaves_the_rest_working(
     assert "of the package crowd-extras cannot be used" in capsys.readouterr().err
 
 
+RELAYS = """
+import dpcrowd
+
+class Shouting(dpcrowd.Relay):
+    name = "shouting"
+
+class Pretending(dpcrowd.Uniform):
+    name = "pretending"
+    reach = "relay"
+"""
+
+
+def test_records_travel_for_subclasses_of_relay_and_for_nobody_else(install: Install) -> None:
+    """A scheme without records to pass on would fail in the middle of a simulation, with an error about its insides."""
+    install(
+        "crowd-relays", RELAYS, schemes={name: f"crowd_relays:{name.title()}" for name in ("shouting", "pretending")}
+    )
+    settings = {**TINY, "slots": 15, "window": 5}
+    assert np.isfinite(simulate("shouting", "linear", **settings)["shouting"].are).all()
+    with pytest.raises(BrokenPlugin, match=r"subclasses of dpcrowd\.Relay"):
+        scheme_class("pretending")
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

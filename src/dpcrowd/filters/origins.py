@@ -1,14 +1,14 @@
-"""What is remembered of the origins of records: how well their records have agreed with what all of them said together.
+"""Scores of the origins of records: how well the records of each origin have agreed with those of all origins together.
 
-A record that is far off is down-weighted at once (`records`). One that is wrong but plausible, such as that of a server
-whose feed has stopped and which says the same for ever, is seen only over time. So when a slot is final, the records in
-it are compared with the posterior that all of them have led to: the squared residual over its variance, averaged over
-the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is usual
-among all origins, since a wrong model makes everybody look bad. Above `SUSPECT` the variances of an origin's records
-are multiplied by the score's square. Good records bring the score down again, slowly.
+A record that is far off is down-weighted at once (`records`). A record that is wrong but plausible, such as that of a
+server whose feed has stopped and which repeats its last value, shows only over time. So when a slot is final, its
+records are compared with the posterior that all of them have led to: the squared residual over its variance, averaged
+over the regions, is 1 on average for an honest origin. Each origin's score is a moving mean of it, in units of what is
+usual among all origins, since a wrong model makes every origin look bad. Above `SUSPECT` the variances of an origin's
+records are multiplied by the square of its score. Good records bring the score down again, slowly.
 
-Where a receiver knows nothing yet, there is no prior that could expose anybody. There a record is compared with the
-lower median of the slot's records.
+A receiver that knows nothing yet has no prior with which it could compare. It compares a record with the lower median
+of the slot's records (`start_penalty`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.origin_loop import compiled_judge
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var
+from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.records import judge_origins
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
 
 SUSPECT = 3.5
-"""Of a score: for honest origins 1, with Laplace noise and this memory four standard deviations below."""
+"""An origin with a score above this is suspected. Honest origins have 1 on average, four standard deviations below."""
 
 _RATE, _FORGIVENESS = 1 / 8, 1 / 32
 _MOST = 100.0
@@ -37,22 +38,24 @@ _MOST_PENALTY = 1e12
 
 @dataclass
 class OriginScores:
-    """score (N, servers per run): of each origin at each receiver. usual (N,): the mean residual of all its origins."""
+    """Scores of N receivers.
+
+    score       (N, servers per run) of each origin at each receiver
+    usual       (N,) the mean residual of all its origins
+    suspicious  (N,) whether it suspects any origin
+    """
 
     score: Floats
     usual: Floats
+    suspicious: NDArray[np.bool_]
 
     @classmethod
     def start(cls, receivers: int, servers: int) -> OriginScores:
-        return cls(np.ones((receivers, servers)), np.ones(receivers))
-
-    @property
-    def suspicious(self) -> NDArray[np.bool_]:
-        """(N,) which receivers suspect anybody."""
-        return np.asarray((self.score > SUSPECT).any(axis=1))
+        """Begin without any suspicion."""
+        return cls(np.ones((receivers, servers)), np.ones(receivers), np.zeros(receivers, dtype=np.bool_))
 
     def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
-        """Factors of the variance, at least 1, of all receivers or some."""
+        """Return factors of the variance, at least 1, of all receivers or of those in `rows`."""
         score = self.score if rows is None else self.score[rows]
         return np.where(score > SUSPECT, np.square(score), 1.0)
 
@@ -65,35 +68,28 @@ class OriginScores:
         observation: Observation,
         process_var: Floats,
         posterior: tuple[Floats, Floats, NDArray[np.bool_]],
-        engine: str = "scipy",
+        engine: Engine = "numpy",
     ) -> None:
         """Learn from the records of a slot that is final; arguments as of `record_sums`.
 
-        posterior  of the slot: means and variances (N, d), and (N,) who knows anything
+        posterior  of the slot: means and variances (N, d), and (N,) which receivers know anything
         """
         mean, mean_var, known = posterior
         most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
         rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
-        if engine == "numba" and (compiled := compiled_judge()) is not None:
-            compiled(
+        if (loop := compiled(judge_origins, engine)) is not None:
+            loop(
                 indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
                 observation == "paper", process_var, mean, mean_var, known, rates,
-                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual,
+                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual, self.suspicious,
             )  # fmt: skip
             return
         rows, origins = held_pairs(indptr, indices, table)
-        there = known[rows]
-        rows, origins = rows[there], origins[there]
+        rows, origins = rows[known[rows]], origins[known[rows]]
         if not rows.size:
             return
         variance = pair_var(rows, origins, table, reference, observation, process_var)
-        share = table.shares[origins][:, None]
-        off = table.noisy[origins] - share * mean[rows]
-        squared = off * off / (variance + share * share * mean_var[rows])
-        each = np.zeros(len(rows))
-        for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
-            each = each + squared[:, k]
-        each = each / squared.shape[1]
+        _, each = squared_residuals(rows, origins, table, variance, mean, mean_var)
         number = np.bincount(rows, minlength=len(self.usual))
         total = np.bincount(rows, weights=np.minimum(each, _MOST_USUAL), minlength=len(self.usual))
         step = (total / np.maximum(number, 1) - self.usual) * rates[number]
@@ -103,10 +99,11 @@ class OriginScores:
         score = self.score[rows, place]
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
         self.score[rows, place] = score + (residual - score) * rate
+        self.suspicious[:] = (self.score > SUSPECT).any(axis=1)
 
 
 def start_penalty(
-    receivers: int,
+    receivers: NDArray[np.bool_],
     servers: int,
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -116,22 +113,28 @@ def start_penalty(
     process_var: Floats,
     limit: float,
 ) -> Floats:
-    """Factors (N, servers) by the records of one slot alone: origins whose total is far from the median count less.
+    """Return factors of the variance by the records of one slot alone, for receivers that know nothing yet.
 
-    Of two records the smaller one is the median, as in `records`; one alone has nobody to contradict it.
+    receivers  (N,) which of them; the result has a row for each of these, and a column per server of their run
+
+    A record whose total is far from the lower median of the receiver's records counts less. With two records the lower
+    median is the smaller total, so the smaller one is believed, as in a tie of `records`. A single record is accepted
+    as it is: there is nothing to compare it with.
     """
     rows, origins = held_pairs(indptr, indices, table)
+    rows, origins = rows[receivers[rows]], origins[receivers[rows]]
     share, place = table.shares[origins], origins % servers
     variance = pair_var(rows, origins, table, reference, observation, process_var)
-    shape = (receivers, servers)
+    row = (np.cumsum(receivers) - 1)[rows]
+    shape = (int(np.count_nonzero(receivers)), servers)
     total, var = np.full(shape, np.nan), np.zeros(shape)
-    total[rows, place] = table.noisy[origins].sum(axis=1) / share
-    var[rows, place] = variance.sum(axis=1) / (share * share)
+    total[row, place] = table.noisy[origins].sum(axis=1) / share
+    var[row, place] = variance.sum(axis=1) / (share * share)
     with np.errstate(invalid="ignore"):
-        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # nobody counts fewer than none
-        number = np.bincount(rows, minlength=receivers)[:, None]
+        total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
+        number = np.bincount(row, minlength=shape[0])[:, None]
         lower = np.maximum(number - 1, 0) // 2
-        order = np.argsort(total, axis=1, kind="stable")  # those that have none come last
+        order = np.argsort(total, axis=1, kind="stable")  # servers without a record come last
         middle = np.take_along_axis(order, lower, axis=1)
         median, median_var = np.take_along_axis(total, middle, axis=1), np.take_along_axis(var, middle, axis=1)
         off = np.abs(total - median)

@@ -1,4 +1,4 @@
-"""What records say together: sums of information over the records that each server has (Relay, "fuse").
+"""Sums of information over the records that each server has (Relay, "fuse").
 
 A record of origin o is z = H r + noise per region, with the public share H and the variance V of its noise. Its
 receiver derives everything else itself:
@@ -6,21 +6,23 @@ receiver derives everything else itself:
     R = alpha V + Var(counts given r)                   as in `observation`, at the receiver's reference level
     y = sum over the records of H z / R                 Y = sum over the records of H^2 / R
 
-in ascending order of the origins, so that whoever has the same records has the same bits.
+in ascending order of the origins, so that servers with the same records have the same bits.
 
 Guard. With a prior (mean, variance) for the slot a record of region k has the innovation n = z - H mean, whose
 variance is R + H^2 variance; v_k = n^2 over that is 1 on average, and a record's v is the mean over its regions. Let s
-be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, those before them count,
-too. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is compared with
-limit s. Where it is larger, R is multiplied by v_k / (limit s): the farther off, the less a record counts, and its pull
-is bounded. `penalty` multiplies R by what the origin has earned before; whoever has one does not count in the quartile.
+be the lower quartile of v over the slot's records, at least 1; if there are fewer than five, the records before them
+count as well. Where the records agree that the prior is off, it is: its variance is multiplied by s, and v_k is
+compared with limit s. Where v_k is larger, R is multiplied by v_k / (limit s): the farther off a record is, the less it
+counts, and its influence is bounded. `penalty` multiplies R by the factor that the origin has earned before; records
+with a penalty do not count in the quartile.
 
 While a receiver has had fewer than five records, there is no quartile, and its prior may itself rest on a broken one.
-Then the majority decides: records with v above the limit are against the prior, the others for it. Where more are
-against it, s is the smallest v of this slot's records that are, and in the votes that follow they are for the prior,
-since it is theirs now, and the others against it. Where it is a tie, the one that claims fewer people is believed,
-because what is too small by any factor is off by at most all that is there. Counts are never negative: a total below 0
-is believed last, and R of a negative value is multiplied by z^2 / (limit alpha V), if that is more.
+Then the majority decides: records with v above the limit vote against the prior, the others for it. If more vote
+against it, s is the smallest v of this slot's records that do. The prior then follows these records, so in later votes
+they count as votes for it, and the others as votes against it. In a tie the side that claims fewer people wins: a claim
+that is too small is wrong by at most the number of people that there are, and one that is too large by any number.
+Counts are never negative: a total below 0 loses every tie, and R of a negative value is multiplied by
+z^2 / (limit alpha V), if that is more.
 """
 
 from __future__ import annotations
@@ -31,14 +33,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
+from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
-from dpcrowd.filters.record_loop import compiled_sums
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.records import sum_records
 
-__all__ = ["RecordSums", "RecordTable", "Reference", "held_pairs", "pair_var", "record_sums"]
+__all__ = [
+    "Posterior",
+    "RecordSums",
+    "RecordTable",
+    "Reference",
+    "held_pairs",
+    "pair_var",
+    "record_sums",
+    "squared_residuals",
+]
 
+
+_NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
 
 POOL = 5
-"""Records whose median says how far off the prior is."""
+"""Records whose lower quartile says how far off the prior is."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +72,14 @@ class RecordTable:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a receiver compares the records of a slot with; arrays of N receivers.
+    """What the receivers compare the records of a slot with; arrays of N receivers.
 
-    level, level_var   (N, d) the counts that a binomial variance is made of; an infinite variance: nothing is known
+    level, level_var   (N, d) the counts behind a binomial variance; an infinite variance: nothing is known
     prior, prior_var   (N, d) what the guard compares with; None: no guard
     penalty            (N, servers per run) factors >= 1 by origin, or None
     limit              of v
     recent             (N, POOL) v of the last records before this slot, oldest first; NaN: none
+    penalised          (N,) which receivers have a factor above 1; the rows of the others are not looked at
     """
 
     level: Floats
@@ -73,11 +89,12 @@ class Reference:
     penalty: Floats | None = None
     limit: float = np.inf
     recent: Floats | None = None
+    penalised: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
 class RecordSums:
-    """What comes out, of N receivers; written in place, in the rows that are asked for.
+    """The sums of N receivers, written in place, in the rows of the active receivers.
 
     y, info  (N, d) y and Y
     recent   (N, POOL) as in `Reference`, after this slot; with a guard
@@ -90,6 +107,23 @@ class RecordSums:
     scale: Floats
 
 
+@dataclass(frozen=True)
+class Posterior:
+    """What an update in diagonal form takes and writes in place, of N receivers.
+
+    prior, prior_var  (N, d)
+    mean, var, known  (N, d), (N, d), (N,)
+    doubtful          a scale s above this multiplies the variance of the prior
+    """
+
+    prior: Floats
+    prior_var: Floats
+    mean: Floats
+    var: Floats
+    known: NDArray[np.bool_]
+    doubtful: float
+
+
 def record_sums(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -98,22 +132,36 @@ def record_sums(
     observation: Observation,
     process_var: Floats,
     servers: int,
-    engine: str,
+    engine: Engine,
     out: RecordSums,
     active: NDArray[np.bool_],
+    posterior: Posterior | None = None,
+    words: NDArray[np.uint64] | None = None,
 ) -> None:
-    """Sum up the records that the receivers in `active` (N,) have.
+    """Sum up the records that the receivers in `active` (N,) have, and update their posteriors, if any are given.
 
-    Row i of (indptr, indices) lists the origins whose records receiver i may have.
+    Row i of (indptr, indices) lists the origins whose records receiver i may have. The compiled loop takes them as bits
+    instead, if there are any: (N, words), a bit per origin of the receiver's run.
     """
     guarded = reference.prior is not None
-    if engine == "numba" and (compiled := compiled_sums()) is not None:
-        penalty = np.ones((1, 1)) if reference.penalty is None else reference.penalty
-        compiled(
-            indptr, indices, active, table.noisy, table.var, table.shares, reference.level, reference.level_var,
-            reference.prior if guarded else reference.level, reference.prior_var if guarded else reference.level_var,
-            guarded, penalty, reference.penalty is not None, reference.limit, observation == "paper", process_var,
-            servers, reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info,
+    if (loop := compiled(sum_records, engine)) is not None:
+        penalty, penalised = reference.penalty, reference.penalised
+        if penalty is None:
+            penalty, penalised = np.ones((1, 1)), np.zeros(len(active), dtype=np.bool_)
+        elif penalised is None:
+            penalised = np.ones(len(active), dtype=np.bool_)
+        prior, prior_var = reference.level, reference.level_var
+        if posterior is not None:
+            prior, prior_var = posterior.prior, posterior.prior_var
+        elif reference.prior is not None and reference.prior_var is not None:
+            prior, prior_var = reference.prior, reference.prior_var
+        mean, var, known = (prior, prior_var, active) if posterior is None else _written(posterior)
+        loop(
+            indptr, indices, _NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
+            table.shares, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
+            penalised, reference.limit, observation == "paper", process_var, servers,
+            reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info, posterior is not None,
+            np.inf if posterior is None else posterior.doubtful, mean, var, known,
         )  # fmt: skip
         return
     count = len(indptr) - 1
@@ -132,12 +180,21 @@ def record_sums(
     weight = share / variance
     out.y[active] = _add_up(rows, weight * table.noisy[origins], count)[active]
     out.info[active] = _add_up(rows, weight * share, count)[active]
+    if posterior is not None:
+        doubt = np.where(guarded & (out.scale > posterior.doubtful), out.scale, 1.0)[:, None]
+        mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
+        posterior.mean[active], posterior.var[active] = mean[active], var[active]
+        posterior.known[active] = np.isfinite(var[active]).all(axis=1)
+
+
+def _written(posterior: Posterior) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    return posterior.mean, posterior.var, posterior.known
 
 
 def held_pairs(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], table: RecordTable
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Receiver and origin of every record that somebody has, in order."""
+    """Return the receiver and the origin of every record that a receiver has, in order."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     there = table.var[indices] > 0.0
     return rows[there], indices[there].astype(np.int64)
@@ -151,15 +208,39 @@ def pair_var(
     observation: Observation,
     process_var: Floats,
 ) -> Floats:
-    """R of each record (origin) for each of its receivers (row), before guard and penalty, (pairs, d)."""
+    """Return R of each record (origin) for each of its receivers (row), before guard and penalty, (pairs, d)."""
     share = table.shares[origins][:, None]
     if observation == "paper":
         spread = share * share * process_var
-    else:  # where nothing is known the record itself says how many there may be
-        level, known = reference.level[rows], np.isfinite(reference.level_var[rows])
-        expected = np.where(known, level, table.noisy[origins] / share)
+    else:  # where the level is unknown, the record itself says how many there may be
+        is_known = np.isfinite(reference.level_var[rows])
+        expected = np.where(is_known, reference.level[rows], table.noisy[origins] / share)
         spread = share * (1.0 - share) * np.maximum(expected, 1.0)
     return np.asarray(table.var[origins][:, None] + np.maximum(spread, ROUNDING))
+
+
+def squared_residuals(
+    rows: NDArray[np.integer],
+    origins: NDArray[np.integer],
+    table: RecordTable,
+    variance: Floats,
+    mean: Floats,
+    mean_var: Floats,
+) -> tuple[Floats, Floats]:
+    """Return how far records are from what their receivers expect, as squares over their variances.
+
+    variance        (pairs, d) R of the records
+    mean, mean_var  (N, d) what the receivers expect
+
+    Returns the squares (pairs, d), each 1 on average for an honest origin, and their means over the regions (pairs,).
+    """
+    share = table.shares[origins][:, None]
+    residual = table.noisy[origins] - share * mean[rows]
+    squared = residual * residual / (variance + share * share * mean_var[rows])
+    total = np.zeros(len(rows))
+    for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
+        total = total + squared[:, k]
+    return squared, total / squared.shape[1]
 
 
 def _guard(
@@ -170,15 +251,9 @@ def _guard(
     variance: Floats,
     penalty: Floats | None,
 ) -> tuple[Floats, Floats, Floats]:
-    """By how much R grows, (pairs, d), at least 1; `recent` after this slot; and s, (N,)."""
+    """Return the factor of R, (pairs, d), at least 1; `recent` after this slot; and s, (N,)."""
     assert reference.prior is not None and reference.prior_var is not None and reference.recent is not None
-    share = table.shares[origins][:, None]
-    off = table.noisy[origins] - share * reference.prior[rows]
-    squared = off * off / (variance + share * share * reference.prior_var[rows])
-    total = np.zeros(len(rows))
-    for k in range(squared.shape[1]):  # one after the other, as the compiled loop does
-        total = total + squared[:, k]
-    mean = total / squared.shape[1]
+    squared, mean = squared_residuals(rows, origins, table, variance, reference.prior, reference.prior_var)
     trusted = np.ones(len(rows), dtype=np.bool_) if penalty is None else penalty == 1.0
     recent = reference.recent.copy()
     scale = np.ones(len(recent))
@@ -195,7 +270,7 @@ def _guard(
             scale[row] = _vote(before, own, claims[here], reference.prior[row], reference.limit)
         both = np.concatenate([recent[row], own])
         recent[row] = both[len(both) - POOL :]
-        if len(pool) < POOL and scale[row] > 1.0:  # outvoted: the prior changes sides
+        if len(pool) < POOL and scale[row] > 1.0:  # the prior is outvoted and changes sides
             sides = np.where(recent[row] > reference.limit, 0.0, 2.0 * reference.limit)
             recent[row] = np.where(np.isnan(recent[row]), np.nan, sides)
     ratio = squared / (reference.limit * scale[rows][:, None])
@@ -205,7 +280,7 @@ def _guard(
 
 
 def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: float) -> float:
-    """s of a receiver that has had few records, `before` and now: 1, or what its prior is off by if it is outvoted."""
+    """Return s of a receiver that has had few records, `before` and now: above 1 if its prior is outvoted."""
     against = own > limit
     if not against.any():
         return 1.0
@@ -220,6 +295,6 @@ def _vote(before: Floats, own: Floats, claims: Floats, prior: Floats, limit: flo
 
 
 def _add_up(rows: NDArray[np.integer], values: Floats, count: int) -> Floats:
-    """Sums of the rows of `values` by `rows`, which ascend; one addition after the other."""
+    """Return the sums of the rows of `values` by `rows`, which ascend; one addition after the other."""
     columns = [np.bincount(rows, weights=values[:, k], minlength=count) for k in range(values.shape[1])]
     return np.stack(columns, axis=1).astype(np.float64, copy=False)

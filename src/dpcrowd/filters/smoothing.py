@@ -1,18 +1,20 @@
 """Past slots, estimated with what came later: the fixed-interval smoother of Rauch, Tung and Striebel.
 
-A filter knows of slot t what was said up to t. When later records are there, going back from the last slot improves
-all before it, at no cost in privacy, since only released records are used:
+A filter estimates slot t from the records up to t. Once later records are there, a pass back from the last slot
+improves all slots before it, at no cost in privacy, since only released records are used:
 
     G    = P A^T / prior_var(t+1)
     mean = m + G (smoothed(t+1) - A m)
     var  = (I - G A) P (I - G A)^T + G (smoothed_var(t+1) + Q) G^T
 
-where (m, P) is the filter's posterior of slot t and prior_var = A P A^T + Q what it expected of the next slot. In the
-second form every term is positive, so no rounding can make a variance negative. Where the filter has doubted its prior
-(`doubt`, a factor), the process has moved farther than Q says: Q is what the doubted prior_var leaves for it.
+where (m, P) is the filter's posterior of slot t, and prior_var = A P A^T + Q the variance of its prediction for slot
+t + 1. In this form of var every term is positive, so no rounding can make a variance negative. Where the filter has
+multiplied the variance of its prior by a factor (`doubt`), the process has moved farther than Q says: there Q is the
+multiplied prior_var less A P A^T.
 
-Where nothing was known yet (an infinite variance), later slots tell alone: mean = smoothed(t+1)/A, and
-var = (smoothed_var(t+1) + Q)/A^2; nothing, if A forgets. Arrays have the slots first, then servers, then regions.
+Where nothing was known yet (an infinite variance), the later slots alone decide: mean = smoothed(t+1)/A, and
+var = (smoothed_var(t+1) + Q)/A^2; if A = 0, the slot stays unknown. Arrays have the slots first, then servers, then
+regions.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from dpcrowd.filters.model import ProcessModel
 __all__ = ["smooth", "smooth_matrix"]
 
 
-_WORST_CONDITION = 1e12  # of an A that can be undone
+_WORST_CONDITION = 1e12  # of an A that can be inverted
 
 
 def smooth(means: Floats, variances: Floats, doubt: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
-    """Smoothed means and variances, (T, N, d) each, from a filter's posteriors in diagonal form.
+    """Return smoothed means and variances, (T, N, d) each, from a filter's posteriors in diagonal form.
 
     variances  infinite where nothing is known; so are the smoothed ones where nothing came later either
-    doubt      (T, N) by what the prior's variance of each slot was multiplied
+    doubt      (T, N) factors by which the variance of each slot's prior was multiplied
     """
     smoothed, smoothed_var = means.copy(), variances.copy()
     a = np.broadcast_to(model.diagonal_transition, means.shape[2:])
@@ -46,7 +48,7 @@ def smooth(means: Floats, variances: Floats, doubt: Floats, model: ProcessModel)
         with np.errstate(invalid="ignore", divide="ignore"):
             gain = a * var / prior_var
             process_var = prior_var - a * a * var
-            # Of a process without noise of its own the next slot says all: 0/0.
+            # 0/0 in a process without noise of its own, of which the filter knows everything.
             gain = np.where(prior_var > 0.0, gain, 0.0)
             forth = mean + gain * (after - prior)
             forth_var = np.square(1.0 - gain * a) * var + gain * gain * (after_var + process_var)
@@ -60,10 +62,10 @@ def smooth(means: Floats, variances: Floats, doubt: Floats, model: ProcessModel)
 def smooth_matrix(
     means: Floats, covariances: Floats, known: Bools, doubt: Floats, model: ProcessModel
 ) -> tuple[Floats, Floats, Bools]:
-    """Smoothed means (T, N, d) and covariances (T, N, d, d), and where they are known, (T, N)."""
+    """Return smoothed means (T, N, d) and covariances (T, N, d, d), and where they are known, (T, N)."""
     smoothed, smoothed_cov, smoothed_known = means.copy(), covariances.copy(), known.copy()
     a, q = model.matrix_transition, model.matrix_var
-    can_go_back = np.linalg.cond(a) < _WORST_CONDITION
+    invertible = np.linalg.cond(a) < _WORST_CONDITION
     eye = np.eye(model.regions)
     for slot in range(len(means) - 2, -1, -1):
         after, after_cov = smoothed[slot + 1], smoothed_cov[slot + 1]
@@ -74,14 +76,14 @@ def smooth_matrix(
             prior_cov = prior_cov * doubt[slot + 1][rows][:, None, None]
             gain = np.linalg.solve(prior_cov, a @ cov).swapaxes(-1, -2)  # both are symmetric
             process_cov = prior_cov - a @ cov @ a.T
-            left = eye - gain @ a
+            rest = eye - gain @ a
             smoothed[slot][rows] = mean + (gain @ (after[rows] - prior)[..., None])[..., 0]
-            total = left @ cov @ left.swapaxes(-1, -2) + gain @ (after_cov[rows] + process_cov) @ gain.swapaxes(-1, -2)
+            total = rest @ cov @ rest.swapaxes(-1, -2) + gain @ (after_cov[rows] + process_cov) @ gain.swapaxes(-1, -2)
             smoothed_cov[slot][rows] = 0.5 * (total + total.swapaxes(-1, -2))
         rows = np.flatnonzero(~known[slot] & smoothed_known[slot + 1])
-        if rows.size and can_go_back:
-            undo = np.linalg.inv(a)
-            smoothed[slot][rows] = (undo @ after[rows][..., None])[..., 0]
-            smoothed_cov[slot][rows] = undo @ (after_cov[rows] + q) @ undo.T
+        if rows.size and invertible:
+            inverse = np.linalg.inv(a)
+            smoothed[slot][rows] = (inverse @ after[rows][..., None])[..., 0]
+            smoothed_cov[slot][rows] = inverse @ (after_cov[rows] + q) @ inverse.T
             smoothed_known[slot][rows] = True
     return smoothed, smoothed_cov, smoothed_known

@@ -1,24 +1,26 @@
-"""Who has which record, as bits: of each slot one row of words per server, a bit per origin of its run.
+"""Which server has which record, as bits: one row of words per slot and server, one bit per origin of its run.
 
-Rounds are plain Python that Numba compiles; the NumPy twin does the same, and is the oracle in the tests.
+Rounds are array operations here, and compiled loops in `kernels.spreading` that do the same. While the links stay as
+they were in the first slot, the distance between two servers says when a record arrives: the compiled engine computes
+the sets of origins that are h hops away from each server (its shells) once, and needs no rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels import spreading
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import hop_shells, pass_on_bits, pass_on_shells
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
-from dpcrowd.network.spread import Holdings, Spread
+from dpcrowd.network.spread import Holdings, Spread, Traffic
 
-__all__ = ["BitSpread"]
+__all__ = ["BitSpread", "Words"]
 
 Words = NDArray[np.uint64]
 
@@ -26,30 +28,41 @@ _WORD = 64
 
 
 class BitSpread(Spread):
-    """Sets as bits.
+    """Sets of records as bits.
 
-    have    (lag, N, words) what each server has
-    fresh   the same, of what it has learned in the last round and passes on in the next one
-    before  the same, of what it passed on in the last round
+    have    (lag, N, words) the records of each server
+    fresh   (lag, N, words) those that it has learned in the last round and passes on in the next one
+    before  (lag, N, words) those that it passed on in the last round
+    speaks  (lag, runs, words) which servers have made a record
+
+    Over links that stay, `fresh` and `before` are not written: they follow from the shells.
     """
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
         super().__init__(runs, servers, lag)
-        shape = (lag, runs * servers, -(-servers // _WORD))
+        words = -(-servers // _WORD)
+        shape = (lag, runs * servers, words)
         self.have, self.fresh, self.before = (np.zeros(shape, dtype=np.uint64) for _ in range(3))
+        self.speaks = np.zeros((lag, runs, words), dtype=np.uint64)
+        self._first: int | None = None
+        self._links_stay = True
+        self._shells: Words | None = None
+        self._copies: Ints | None = None
+        self._depth: Ints | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"have": self.have, "fresh": self.fresh, "before": self.before}
+        return {"have": self.have, "fresh": self.fresh, "before": self.before, "speaks": self.speaks}
 
     def open(self, slot: int, speaks: Bools) -> None:
         place = slot % self.lag
-        for words in (self.have, self.fresh, self.before):
+        for words in (self.have, self.fresh, self.before, self.speaks):
             words[place] = 0
         rows = np.flatnonzero(speaks)
         word, bit = np.divmod(rows % self.servers, _WORD)
         bits = np.left_shift(np.uint64(1), bit.astype(np.uint64))
         self.have[place, rows, word] = bits
         self.fresh[place, rows, word] = bits
+        np.bitwise_or.at(self.speaks[place], (rows // self.servers, word), bits)
 
     def forget_senders(self) -> None:
         self.before[:] = 0
@@ -60,29 +73,93 @@ class BitSpread(Spread):
     def senders(self, places: Ints) -> Bools:
         return np.asarray(self.fresh[places].any(axis=(0, 2)))
 
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         packets, records = np.zeros(self.runs, dtype=np.int64), np.zeros(self.runs, dtype=np.int64)
         learned = np.zeros((len(places), self.fresh.shape[1]), dtype=np.bool_)
-        step = (_kernel() if engine == "numba" else None) or pass_on
+        step = compiled(pass_on_bits, engine) or pass_on
         step(
             unsigned(graph.indptr), unsigned(graph.indices), places, self.have, self.fresh, self.before,
             self.servers, packets, records, learned,
         )  # fmt: skip
         return packets, records, learned
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def exchange(
+        self,
+        slot: int,
+        graph: Graph,
+        rounds: int | None,
+        reach: int | None,
+        *,
+        same_links: bool,
+        engine: Engine = "numpy",
+    ) -> tuple[Ints, Traffic]:
+        first = self._first is None
+        if first:
+            self._first = slot
+        elif not same_links and self._links_stay:
+            self._leave_shells(slot, rounds)
+        if not first and self._links_stay and compiled(pass_on_shells, engine) is not None:
+            return self._exchange_by_shells(slot, graph, rounds, reach, engine)
+        return super().exchange(slot, graph, rounds, reach, same_links=same_links, engine=engine)
+
+    def _exchange_by_shells(
+        self, slot: int, graph: Graph, rounds: int | None, reach: int | None, engine: Engine
+    ) -> tuple[Ints, Traffic]:
+        """Do what `exchange` does, over the links of the first slot."""
+        indptr, indices = unsigned(graph.indptr), unsigned(graph.indices)
+        if self._shells is None:
+            most = min(reach or self.servers, self.servers if rounds is None else self.lag * rounds)
+            measure = compiled(hop_shells, engine) or hop_shells
+            self._shells, self._copies = measure(indptr, indices, self.servers, most)
+            reached = self._shells.any(axis=2).reshape(len(self._shells), self.runs, -1).any(axis=2)
+            self._depth = reached.sum(axis=0) - 1
+        assert self._shells is not None
+        shells, step = self._shells, compiled(pass_on_shells, engine) or pass_on_shells
+        count = self.runs * self.servers
+        traffic, rows = Traffic.none(self.runs, self.servers), list[Bools]()
+        oldest = np.full(count, slot, dtype=np.int64)
+        ages = np.arange(min(self.lag, slot - (self._first or 0) + 1))
+        while rounds is None or len(rows) < rounds:
+            travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), len(shells))
+            some = travelled < (len(shells) if reach is None else min(reach, len(shells)))
+            senders, learned = np.zeros(count, dtype=np.bool_), np.zeros((int(some.sum()), count), dtype=np.bool_)
+            places = (slot - ages[some]) % self.lag
+            step(
+                indptr, indices, shells, self._copies, self._depth, places, travelled[some], self.speaks, self.have,
+                self.servers, traffic.packets, traffic.records, learned, senders,
+            )  # fmt: skip
+            if not senders.any():
+                break
+            rows.append(senders)
+            for age, who in zip(ages[some][::-1], learned[::-1], strict=True):
+                np.copyto(oldest, np.minimum(oldest, slot - age), where=who)
+        if rows:
+            traffic.senders = np.stack(rows)
+        return oldest, traffic
+
+    def _leave_shells(self, slot: int, rounds: int | None) -> None:
+        """Write down which records are on their way: from this slot on the links are others."""
+        self._links_stay = False
+        if self._shells is None:
+            return
+        for age in range(1, min(self.lag, slot - (self._first or 0) + 1)):
+            place, travelled = (slot - age) % self.lag, len(self._shells) if rounds is None else age * rounds
+            speaks = np.repeat(self.speaks[place], self.servers, axis=0)
+            self.fresh[place] = self._shells[travelled] & speaks if travelled < len(self._shells) else 0
+        self._shells = None
+
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         have = self.have[slot % self.lag]
-        if engine == "numba" and (compiled := _listing()) is not None:
-            return Holdings(*compiled(have, self.servers))
-        return Holdings(*list_bits(have, self.servers))
+        rows = np.ones(len(have), dtype=np.bool_) if rows is None else rows
+        return Holdings(*(compiled(spreading.list_bits, engine) or list_bits)(have, self.servers, rows))
 
 
-def list_bits(have: Words, servers: int) -> tuple[Ints, Ints]:
-    """Rows of bits as sparse rows of origins, numbered over all runs."""
-    rows = len(have)
-    bits = np.unpackbits(have.view(np.uint8).reshape(rows, -1), axis=1, bitorder="little")[:, :servers]
-    who, origin = np.nonzero(bits)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(who, minlength=rows))]).astype(np.int64)
+def list_bits(have: Words, servers: int, rows: Bools) -> tuple[Ints, Ints]:
+    """Return rows of bits as sparse rows of origins, numbered over all runs; those that are not in `rows` are empty."""
+    count = len(have)
+    bits = np.unpackbits(have.view(np.uint8).reshape(count, -1), axis=1, bitorder="little")[:, :servers]
+    who, origin = np.nonzero(bits & rows[:, None])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(who, minlength=count))]).astype(np.int64)
     return indptr, (origin + who // servers * servers).astype(np.int64)
 
 
@@ -98,7 +175,7 @@ def pass_on(
     records: Ints,
     learned: Bools,
 ) -> None:
-    """One round, in array operations: everybody sends what is fresh, and has learned what it did not have."""
+    """Play one round in array operations: all servers send their fresh records, and learn those that they lack."""
     starts = indptr.astype(np.int64)
     degree = starts[1:] - starts[:-1]
     senders = np.repeat(np.arange(len(degree)), degree)
@@ -117,89 +194,3 @@ def pass_on(
     before[places] = fresh[places]
     have[places] |= new
     fresh[places] = new
-
-
-def _loop_pass_on(
-    indptr: Any, indices: Any, places: Any, have: Any, fresh: Any, before: Any, servers: int, packets: Any,
-    records: Any, learned: Any,
-) -> None:  # fmt: skip
-    count, words = fresh.shape[1], fresh.shape[2]
-    for i in range(count):
-        run = i // servers
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            sent = 0
-            for p in range(places.shape[0]):
-                place = places[p]
-                for w in range(words):
-                    x = fresh[place, i, w] & ~before[place, j, w]
-                    while x:  # count the bits that are set
-                        x &= x - np.uint64(1)
-                        sent += 1
-            if sent:
-                packets[run] += 1
-                records[run] += sent
-    new = np.zeros((count, words), dtype=np.uint64)
-    for p in range(places.shape[0]):
-        place = places[p]
-        for i in range(count):
-            anything = False
-            for w in range(words):
-                x = np.uint64(0)
-                for e in range(indptr[i], indptr[i + 1]):
-                    x |= fresh[place, indices[e], w]
-                x &= ~have[place, i, w]
-                new[i, w] = x
-                anything = anything or x != 0
-            learned[p, i] = anything
-        for i in range(count):
-            for w in range(words):
-                before[place, i, w] = fresh[place, i, w]
-                fresh[place, i, w] = new[i, w]
-                have[place, i, w] |= new[i, w]
-
-
-def _loop_list_bits(have: Any, servers: int) -> Any:
-    count, words = have.shape
-    indptr = np.zeros(count + 1, dtype=np.int64)
-    for i in range(count):
-        total = 0
-        for w in range(words):
-            x = have[i, w]
-            while x:
-                x &= x - np.uint64(1)
-                total += 1
-        indptr[i + 1] = indptr[i] + total
-    indices = np.empty(indptr[count], dtype=np.int64)
-    for i in range(count):
-        at, first = indptr[i], i // servers * servers
-        for w in range(words):
-            x = have[i, w]
-            bit = 0
-            while x:
-                if x & np.uint64(1):
-                    indices[at] = first + w * 64 + bit
-                    at += 1
-                x >>= np.uint64(1)
-                bit += 1
-    return indptr, indices
-
-
-@cache
-def _kernel() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_pass_on)
-    return compiled
-
-
-@cache
-def _listing() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_list_bits)
-    return compiled

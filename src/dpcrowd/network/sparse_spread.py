@@ -1,15 +1,12 @@
-"""Who has which record, as lists: for networks in which a record reaches few of many servers.
+"""Which server has which record, as lists: for networks in which a record reaches few of many servers.
 
-Of each slot one sparse matrix per set: row i lists the origins in ascending order. A round goes through the links of
-each receiver j once: what its neighbour i passes on counts as sent unless j has just passed it on itself, and is new
-to j unless j has it. As with bits, the loop is plain Python that Numba compiles, and the NumPy twin does the same.
+Every set of a slot is a sparse matrix: row i lists the origins in ascending order. A round goes through the links of
+each receiver j once: a record that its neighbour i passes on counts as sent unless j has just passed it on itself, and
+is new to j unless j has it. As with bits, the compiled loop is in `kernels.spreading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import pass_on_lists
 from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
 from dpcrowd.network.spread import Holdings, Spread, holdings_arrays
@@ -28,7 +27,7 @@ _CHUNK = 1 << 22  # entries that the twin expands at a time
 
 
 class SparseSpread(Spread):
-    """Sets as lists; see `BitSpread` for what they are. Origins are numbered over all runs."""
+    """Sets of records as lists; `BitSpread` says what they are. Origins are numbered over all runs."""
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
         super().__init__(runs, servers, lag)
@@ -61,13 +60,13 @@ class SparseSpread(Spread):
                 there |= np.diff(self.fresh[place].indptr) > 0
         return there
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         return self.have[slot % self.lag]
 
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
         sent = np.zeros(graph.indices.size, dtype=np.int64)
         learned = np.zeros((len(places), self._all), dtype=np.bool_)
-        step = (_kernel() if engine == "numba" else None) or spread_once
+        step = compiled(pass_on_lists, engine) or spread_once
         for number, place in enumerate(places):
             fresh, nothing = self.fresh[place], Holdings.none(self._all)
             if not fresh.indices.size:
@@ -88,7 +87,7 @@ class SparseSpread(Spread):
 
 
 def _joined(have: Holdings, new: Holdings) -> Holdings:
-    """Both lists of each row as one; they have nothing in common."""
+    """Return both lists of each row as one; they have nothing in common."""
     from scipy.sparse import csr_array
 
     rows = len(have.indptr) - 1
@@ -112,24 +111,26 @@ def spread_once(
     have: NDArray[Any],
     sent: Ints,
 ) -> tuple[Ints, NDArray[np.int32]]:
-    """One round of one slot's records, in array operations: adds to `sent`, by entry (receiver, sender) of the graph;
-    gives who has learned what, as sparse rows."""
-    starts, froms = indptr.astype(np.int64), indices.astype(np.int64)
+    """Play one round with one slot's records, in array operations.
+
+    Adds to `sent`, by entry (receiver, sender) of the graph. Returns which server has learned what, as sparse rows.
+    """
+    starts, senders = indptr.astype(np.int64), indices.astype(np.int64)
     count = len(starts) - 1
-    size = np.diff(fresh_indptr)[froms]  # of what comes over each entry
+    size = np.diff(fresh_indptr)[senders]  # number of records that come over each entry
     receiver = np.repeat(np.arange(count), starts[1:] - starts[:-1])
     sent_before, had = (_keys(part, to, count) for part, to in ((before_indptr, before), (have_indptr, have)))
     ends = np.cumsum(size)
     cuts = np.searchsorted(ends, np.arange(_CHUNK, ends.max(initial=0), _CHUNK)).tolist()
-    found = [np.zeros(0, dtype=np.int64)]
+    news = [np.zeros(0, dtype=np.int64)]
     for first, last in pairwise(sorted({0, *cuts, len(size)})):
         number = size[first:last]
         entry = np.repeat(np.arange(first, last), number)
         within = np.arange(len(entry)) - np.repeat(np.cumsum(number) - number, number)
-        key = receiver[entry] * count + fresh[fresh_indptr[froms[entry]] + within]
+        key = receiver[entry] * count + fresh[fresh_indptr[senders[entry]] + within]
         sent += np.bincount(entry[~_contains(sent_before, key)], minlength=len(sent))
-        found.append(np.unique(key[~_contains(had, key)]))
-    rows, origins = np.divmod(np.unique(np.concatenate(found)), count)
+        news.append(np.unique(key[~_contains(had, key)]))
+    rows, origins = np.divmod(np.unique(np.concatenate(news)), count)
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), origins.astype(np.int32)
 
 
@@ -142,48 +143,3 @@ def _contains(ascending: Ints, keys: Ints) -> Bools:
         return np.zeros(len(keys), dtype=np.bool_)
     at = np.minimum(np.searchsorted(ascending, keys), ascending.size - 1)
     return np.asarray(ascending[at] == keys)
-
-
-def _loop_spread(
-    indptr: Any, indices: Any, fresh_indptr: Any, fresh: Any, before_indptr: Any, before: Any, have_indptr: Any,
-    have: Any, sent: Any,
-) -> Any:  # fmt: skip
-    count = len(indptr) - 1
-    sent_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has passed an origin's record on itself
-    had_by = np.full(count, -1, dtype=np.int64)  # the last receiver that has it
-    new_indptr = np.zeros(count + 1, dtype=np.int64)
-    new = np.empty(1024, dtype=np.int32)
-    number = 0
-    for j in range(count):
-        for b in range(before_indptr[j], before_indptr[j + 1]):
-            sent_by[before[b]] = j
-        for h in range(have_indptr[j], have_indptr[j + 1]):
-            had_by[have[h]] = j
-        first = number
-        for e in range(indptr[j], indptr[j + 1]):
-            i = indices[e]
-            for f in range(fresh_indptr[i], fresh_indptr[i + 1]):
-                o = fresh[f]
-                sent[e] += sent_by[o] != j
-                if had_by[o] != j:
-                    had_by[o] = j
-                    if number == len(new):
-                        longer = np.empty(2 * number, dtype=np.int32)
-                        longer[:number] = new
-                        new = longer
-                    new[number] = o
-                    number += 1
-        if number > first + 1:
-            new[first:number].sort()
-        new_indptr[j + 1] = number
-    return new_indptr, new[:number].copy()
-
-
-@cache
-def _kernel() -> Callable[..., Any] | None:
-    if find_spec("numba") is None:
-        return None
-    import numba
-
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_loop_spread)
-    return compiled

@@ -1,12 +1,13 @@
-"""Who has which record: records travel one hop per round, and a server passes each of them on once, when it is new.
+"""Which server has which record: records travel one hop per round, and a server passes each of them on once.
 
-A record is known by its origin and its slot. In every round a server sends its neighbours what it has learned in the
-round before (in the first round of a slot also its own record of that slot), but not back to the neighbour that has
-just sent it. Since every server passes on at once, a record that is learned in the r-th round after it was made has
-travelled exactly r hops; so "up to R hops" means "in the first R rounds", and no hops have to be counted.
+A record is identified by its origin and its slot. In every round a server sends its neighbours the records that it has
+learned in the round before (in the first round of a slot also its own record of that slot), but not back to a neighbour
+that has just sent them. Since every server passes records on at once, a record that is learned in the r-th round after
+it was made has travelled exactly r hops; so "up to R hops" means "in the first R rounds", and no hops are counted.
 
-Two ways to keep the sets, which give the same: bits for every pair of servers (`bit_spread`), and lists, for networks
-in which a record reaches few of many servers (`sparse_spread`). The rounds of a slot are here, for both.
+There are two representations of the sets, with the same results: bits for every pair of servers (`bit_spread`), and
+lists, for networks in which a record reaches few of many servers (`sparse_spread`). This module has the rounds of a
+slot, for both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
+from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.graph import Graph
 
 __all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
@@ -27,7 +29,7 @@ __all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
 
 @dataclass(frozen=True)
 class Holdings:
-    """Which records of one slot each server has: row i of a sparse matrix lists origins in ascending order.
+    """The records of one slot that each server has: row i of a sparse matrix lists origins in ascending order.
 
     Origins are numbered over all runs. An origin in the list need not have a record of this slot.
     """
@@ -37,6 +39,7 @@ class Holdings:
 
     @classmethod
     def none(cls, receivers: int) -> Holdings:
+        """Return the holdings of receivers that have no records."""
         return cls(np.zeros(receivers + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
@@ -57,13 +60,16 @@ class Traffic:
 
     @classmethod
     def none(cls, runs: int, servers: int) -> Traffic:
-        """Nothing was sent in any of the runs, which have so many servers each."""
-        nobody = np.zeros((0, runs * servers), dtype=np.bool_)
-        return cls(np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64), np.zeros(runs), nobody)
+        """Return the traffic of a slot in which nothing was sent, in runs with this many servers each."""
+        senders = np.zeros((0, runs * servers), dtype=np.bool_)
+        return cls(np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64), np.zeros(runs), senders)
 
     @classmethod
     def one_hop(cls, degree: NDArray[np.integer], speaks: Bools, sizes: Ints, runs: int) -> Traffic:
-        """Whoever speaks sends one record over each of its links; `sizes` (N,) are the bytes of its integers."""
+        """Return the traffic of a slot in which every server that speaks sends one record over each of its links.
+
+        sizes  (N,) bytes of the integers of their records
+        """
         links = np.where(speaks, degree, 0).astype(np.int64)
         packets: Ints = links.reshape(runs, -1).sum(axis=1)
         value_bytes = (links * sizes).reshape(runs, -1).sum(axis=1).astype(np.float64)
@@ -71,28 +77,28 @@ class Traffic:
 
 
 class Held(ABC):
-    """Who has which records of the last `lag` slots, in a simulation; slot t is at place t mod lag."""
+    """Which server has which records of the last `lag` slots, in a simulation; slot t is at place t mod lag."""
 
     @abstractmethod
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
-        """Who has which records of a slot."""
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
+        """Return which server has which records of a slot; of servers that are not in `rows` it need not say."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it, to be looked at: a simulation is never restored."""
+        """Return all of the content, for inspection: a simulation is never restored."""
 
 
 class OneHop(Held):
-    """With a reach of one hop: whoever hears a server has its record at once, and nothing is passed on."""
+    """Records with a reach of one hop: a server's neighbours have its record at once, and nothing is passed on."""
 
     def __init__(self, receivers: int, lag: int) -> None:
         self._by_place = [Holdings.none(receivers)] * lag
 
     def put(self, slot: int, holdings: Holdings) -> None:
-        """A new slot takes the place of the one that is too old now."""
+        """Let a new slot take the place of the one that is too old now."""
         self._by_place[slot % len(self._by_place)] = holdings
 
-    def holdings(self, slot: int, engine: str = "scipy") -> Holdings:
+    def holdings(self, slot: int, engine: Engine = "numpy", rows: Bools | None = None) -> Holdings:
         return self._by_place[slot % len(self._by_place)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -100,44 +106,52 @@ class OneHop(Held):
 
 
 def holdings_arrays(name: str, by_place: Sequence[Holdings]) -> dict[str, NDArray[Any]]:
-    """The arrays of holdings, by dotted names."""
+    """Return the arrays of holdings, by dotted names."""
     each = [(f"{name}.{place}", held) for place, held in enumerate(by_place)]
     return {f"{path}.{part}": array for path, held in each for part, array in vars(held).items()}
 
 
 class Spread(Held):
-    """Of the last `lag` slots; slot t is at place t mod lag. `servers` per run."""
+    """Records of the last `lag` slots that travel several hops; `servers` are those of one run."""
 
     def __init__(self, runs: int, servers: int, lag: int) -> None:
         self.runs, self.servers, self.lag = runs, servers, lag
 
     @abstractmethod
     def open(self, slot: int, speaks: Bools) -> None:
-        """A new slot takes the place of the one that is too old now; whoever speaks has its own record."""
+        """Let a new slot take the place of the one that is too old now; servers that speak have their own record."""
 
     @abstractmethod
     def forget_senders(self) -> None:
-        """The links are new: nobody knows what its neighbours have sent in the last round."""
+        """Forget what was sent in the last round: the links are new, and the neighbours are others."""
 
     @abstractmethod
     def keep_to_themselves(self, places: Ints) -> None:
-        """Records of these slots are not passed on any more."""
+        """Stop passing on the records of these slots."""
 
     @abstractmethod
     def senders(self, places: Ints) -> Bools:
-        """(N,) who has something to pass on."""
+        """Return which servers have records of these slots to pass on, (N,)."""
 
     @abstractmethod
-    def pass_on(self, graph: Graph, places: Ints, engine: str) -> tuple[Ints, Ints, Bools]:
-        """One round. Packets and records by run, and (places, N) who has learned anything of which slot."""
+    def pass_on(self, graph: Graph, places: Ints, engine: Engine) -> tuple[Ints, Ints, Bools]:
+        """Play one round. Return packets and records by run, and (places, N) who has learned anything of which slot."""
 
     def exchange(
-        self, slot: int, graph: Graph, rounds: int | None, reach: int | None, *, same_links: bool, engine: str = "scipy"
+        self,
+        slot: int,
+        graph: Graph,
+        rounds: int | None,
+        reach: int | None,
+        *,
+        same_links: bool,
+        engine: Engine = "numpy",
     ) -> tuple[Ints, Traffic]:
-        """The rounds of a slot; `rounds` and `reach` None: as many as there is something to say.
+        """Play the rounds of a slot; with `rounds` and `reach` None, until no server has anything to send.
 
         same_links  whether the links are those of the slot before, so that nothing is sent back over them
-        Gives of each server, (N,), the oldest slot of which it has learned anything, else this slot; and what was sent.
+
+        Returns the oldest slot of which each server has learned anything, else this slot, (N,); and what was sent.
         """
         traffic, rows = Traffic.none(self.runs, self.servers), list[Bools]()
         oldest = np.full(self.runs * self.servers, slot, dtype=np.int64)
@@ -146,7 +160,7 @@ class Spread(Held):
         while rounds is None or len(rows) < rounds:
             ages = np.arange(min(self.lag, slot + 1))
             if reach is not None:
-                # A record of age a has done a K rounds before this slot; with K = None it is everywhere already.
+                # A record of age a has travelled a K hops before this slot; with K = None it is everywhere already.
                 travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), reach)
                 ages = ages[travelled < reach]
             places = (slot - ages) % self.lag

@@ -1,8 +1,8 @@
-"""What a server that keeps records can say of past slots: posteriors as they are by now, and smoothed.
+"""Posteriors of past slots of a server that keeps records: with the records that have arrived since, and smoothed.
 
-The posterior of a slot changes while records of it may still come, for L slots. A server on its own keeps the last L
-slots and smooths these (`Server.smoothed`). A simulation that is asked for it collects the posteriors of all slots as
-they become final (`History`), and smooths them once at the end.
+The posterior of a slot changes while records of the slot may still arrive, for L slots. A server on its own keeps the
+last L slots and smooths these (`Server.smoothed`). A simulation collects the posteriors of all slots as they become
+final (`History`), if the user asks for it, and smooths them once at the end.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.smoothing import smooth, smooth_matrix
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.relay import OFF, Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_filter import OFF
+from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["History", "Posteriors", "recent_posteriors"]
 
 
 @dataclass(frozen=True)
 class Posteriors:
-    """Of T slots one after the other, with all records that have arrived by now.
+    """Posteriors of T slots in succession, with all records that have arrived by now.
 
     slots   (T,)
     mean    (T, N, d)
     var     (T, N, d), infinite where nothing is known; or covariances (T, N, d, d)
     known   (T, N)
-    doubt   (T, N) by what the variance of the prior was multiplied
+    doubt   (T, N) factors by which the variance of the prior was multiplied
     """
 
     slots: NDArray[np.int64]
@@ -38,7 +40,7 @@ class Posteriors:
     doubt: Floats
 
     def smoothed(self, setting: Setting) -> tuple[Floats, Floats]:
-        """Estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
+        """Return estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
         if setting.form == "matrix":
             mean, cov, known = smooth_matrix(self.mean, self.var, self.known, self.doubt, setting.model)
             var = np.where(known[..., None], np.einsum("tnkk->tnk", cov), np.inf)
@@ -48,7 +50,7 @@ class Posteriors:
 
 
 def recent_posteriors(scheme: Relay, state: RelayState, first: int | None = None) -> Posteriors:
-    """Of the last L slots, or those from slot `first` on."""
+    """Return the posteriors of the last L slots, or of those from slot `first` on."""
     last = int(state.last)
     slots = np.arange(max(0, last - scheme.lag + 1, 0 if first is None else first), last + 1)
     place = slots % scheme.lag
@@ -64,13 +66,13 @@ class History:
         self._final: list[Posteriors] = []
 
     def add(self, slot: int) -> None:
-        """After a slot: the oldest one that is still held takes no more records."""
+        """Add the oldest slot in memory after `slot` is over: it takes no more records."""
         if slot >= self._scheme.lag - 1:
             oldest = recent_posteriors(self._scheme, self._state)
             self._final.append(Posteriors(*(part[:1].copy() for part in vars(oldest).values())))
 
     def smoothed(self) -> tuple[Floats, Floats]:
-        """Estimates and variances of all slots, (T, N, d), with everything that came later."""
+        """Return estimates and variances of all slots, (T, N, d), from the records of all slots."""
         first = int(self._final[-1].slots[0]) + 1 if self._final else 0
         parts = [*self._final, recent_posteriors(self._scheme, self._state, first)]
         joined = [np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])]

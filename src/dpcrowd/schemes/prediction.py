@@ -1,18 +1,19 @@
-"""How accurate relay will be, from public facts alone: the variance of its filter needs no data.
+"""The accuracy of relay, predicted from public facts alone: the variance of its filter does not depend on data.
 
-A record of origin o made in slot s adds H^2/R to what a server knows of slot s, from the slot on in which it arrives.
-Schedule, shares, delays and Q say which of them a server has when:
+A record of origin o made in slot s adds H^2/R to a server's information on slot s, from the slot in which it arrives.
+Schedule, shares, delays and Q say which records a server has when:
 
     I_a(s)  information of the records of slot s that have arrived a slots later
     Y(s)    = 1 / (A^2 / Y(s - 1) + Q) + I_D(s)                  once all have arrived, D slots later
     P(t)    from Y(t - D), by the same step, with I_a(t - a) for a = D - 1, ..., 0
 
-The schedule repeats after w slots, so that one pass from no knowledge at all leads to the steady state, and a second
-one is averaged. More samples are fresher but noisier: some number n of them has the least error. Around it the error
-hardly changes, so `best_samples` takes the fewest samples that come within 2% of it: fewer records have to be sent, and
-a series that most of the time changes less than Q says, as real ones do, wants fewer.
+The schedule repeats after w slots, so one pass that starts without information leads to the steady state, and the
+average is taken over a second pass. More samples are fresher but noisier, so some number n has the least error. Around
+it the error hardly changes, so `best_samples` returns the fewest samples within 2% of it: fewer records have to be
+sent, and real series, which change less than Q most of the time, need fewer.
 
-Every region is looked at by itself, as in the diagonal form. The guard is left out: it acts when something is wrong.
+The prediction treats every region by itself, as the diagonal form does, and ignores the guard, which acts when
+something is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["PublicFacts", "best_samples", "predicted_deviation", "predicted_erro
 
 
 MOST_SLOTS = 2048
-"""Of one pass: of longer windows and horizons a part is looked at, which has to hold a few samples of each server."""
+"""Slots of one pass. Longer windows and horizons are predicted from a part, with a few samples of each server in it."""
 
 FEWEST_INTERVALS = 8
 TOLERANCE = 0.02
@@ -49,13 +50,13 @@ _LEVEL = 30.0  # an unknown level is this many standard deviations of its change
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What the accuracy follows from.
+    """The facts from which the accuracy follows.
 
     model, alpha, observation, form  as in a setting
-    shares  (m,)
-    delays  (receivers, m): after how many slots a receiver has the records of an origin; -1: never
-    phases  of a number of samples: (m,) offsets from 0 to w - 1, as `samples_due` takes them
-    level   (d,) expected counts, where they are known
+    shares  (m,) shares of all servers
+    delays  (receivers, m): slots until a receiver has the records of an origin; -1: never
+    phases  gives, for a number of samples, (m,) offsets from 0 to w - 1, as `samples_due` takes them
+    level   (d,) expected counts; None: unknown
     """
 
     guarantee: Guarantee
@@ -70,7 +71,7 @@ class PublicFacts:
 
     @cached_property
     def regions(self) -> Ints:
-        """Those that are looked at: all, or some from the calmest to the liveliest."""
+        """Return the regions that the prediction is about: all, or some from the calmest to the liveliest."""
         number = self.model.regions
         if number <= _REGIONS:
             return np.arange(number)
@@ -79,7 +80,7 @@ class PublicFacts:
 
     @cached_property
     def process_var(self) -> Floats:
-        """Q of each of these regions, (regions,)."""
+        """Return Q of each of these regions, (regions,)."""
         variance = self.model.diagonal_var if self.form == "diagonal" else self.model.noise_var
         return np.asarray(variance[self.regions])
 
@@ -90,21 +91,20 @@ class PublicFacts:
 
     @cached_property
     def scale(self) -> Floats:
-        """What an error is compared with, (regions,): the level, or how much it changes in a slot."""
+        """Return by what an error is divided, (regions,): the level, or the standard deviation of a slot's change."""
         if self.level is not None:
             return np.maximum(self.level[self.regions], 1.0)
         return np.maximum(np.sqrt(self.process_var), 1e-9)
 
     @cached_property
     def expected(self) -> Floats:
-        """The level, or a guess, (regions,)."""
+        """Return the level, or a guess, (regions,)."""
         level = _LEVEL * np.sqrt(self.process_var) if self.level is None else self.level[self.regions]
         return np.maximum(level, 1.0)
 
 
 def predicted_deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
-    """(numbers of samples, regions that are looked at): standard deviation of the estimates on average over servers
-    and slots."""
+    """Return standard deviations of the estimates, averaged over servers and slots, (numbers of samples, regions)."""
     cells = min(facts.guarantee.length, MOST_SLOTS) * len(facts.delays) * len(facts.regions)
     together = max(1, _CELLS // cells)
     parts = [_deviation(facts, samples[first : first + together]) for first in range(0, len(samples), together)]
@@ -117,24 +117,24 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     information = [np.stack(parts, axis=1) for parts in zip(*by_samples, strict=True)]
     q, a2 = facts.process_var, np.square(facts.transition)
     full = information[-1]  # (slots, numbers of samples, receivers, regions)
-    known = np.zeros(full.shape[1:])
+    total = np.zeros(full.shape[1:])  # information on the slot
     filtered = np.empty_like(full)
     with np.errstate(divide="ignore"):
         for second in (False, True):
             for slot in range(slots):
-                known = 1.0 / (a2 / known + q) + full[slot]
+                total = 1.0 / (a2 / total + q) + full[slot]
                 if second:
-                    filtered[slot] = known
-        # Of slot t: all records up to t - D, and those after that as far as they have arrived.
+                    filtered[slot] = total
+        # In slot t, a server has all records up to slot t - D, and of the later ones those that have arrived.
         deepest = len(information) - 1
-        known = np.roll(filtered, deepest, axis=0)
+        total = np.roll(filtered, deepest, axis=0)
         for age in range(deepest - 1, -1, -1):
-            known = 1.0 / (a2 / known + q) + np.roll(information[age], age, axis=0)
-        return np.asarray(np.sqrt(1.0 / known).mean(axis=(0, 2)))
+            total = 1.0 / (a2 / total + q) + np.roll(information[age], age, axis=0)
+        return np.asarray(np.sqrt(1.0 / total).mean(axis=(0, 2)))
 
 
 def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
-    """I_a of a = 0, ..., D as arrays (slots, receivers, regions)."""
+    """Return I_a for a = 0, ..., D as arrays (slots, receivers, regions)."""
     guarantee, shares = facts.guarantee, facts.shares[:, None]
     noise = noise_var(np.array(per_sample(guarantee.total, samples)), guarantee.sensitivity)
     if facts.observation == "paper":
@@ -142,30 +142,29 @@ def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     else:
         spread = shares * (1.0 - shares) * facts.expected
     weight = np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING))
-    heard = np.flatnonzero((facts.delays >= 0).any(axis=0))
-    delays, weight, phases = facts.delays[:, heard], weight[heard], facts.phases(samples)[heard]
+    origins = np.flatnonzero((facts.delays >= 0).any(axis=0))
+    delays, weight, phases = facts.delays[:, origins], weight[origins], facts.phases(samples)[origins]
     deepest = int(delays.max(initial=0))
     arrived = np.concatenate([(delays >= 0) & (delays <= age) for age in range(deepest + 1)])
-    there = np.ascontiguousarray(arrived.T, dtype=np.float64)  # (origins, ages x receivers)
+    arrivals = np.ascontiguousarray(arrived.T, dtype=np.float64)  # (origins, ages x receivers)
     sums = np.empty((slots, deepest + 1, len(delays), weight.shape[1]))
-    step = max(1, _CELLS // max(len(heard), 1))
+    step = max(1, _CELLS // max(len(origins), 1))
     for first in range(0, slots, step):
         last = min(first + step, slots)
         due = samples_due(np.arange(first, last)[:, None], samples, guarantee.length, phases[None, :])
         for region in range(weight.shape[1]):
-            said = (due * weight[:, region]) @ there
-            sums[first:last, :, :, region] = said.reshape(last - first, deepest + 1, len(delays))
+            columns = (due * weight[:, region]) @ arrivals
+            sums[first:last, :, :, region] = columns.reshape(last - first, deepest + 1, len(delays))
     return [sums[:, age] for age in range(deepest + 1)]
 
 
 def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
-    """Of each number of samples: the mean over servers, slots and regions of the standard deviation, relative to each
-    region's level."""
+    """Return the standard deviations relative to each region's level, averaged over servers, slots and regions."""
     return np.asarray((predicted_deviation(facts, samples) / facts.scale).mean(axis=1))
 
 
 def best_samples(facts: PublicFacts) -> int:
-    """The fewest samples per window or horizon whose predicted error is within 2% of the least."""
+    """Return the fewest samples per window or horizon whose predicted error is within 2% of the least."""
     length = facts.guarantee.length
     fewest = max(1, FEWEST_INTERVALS * length // MOST_SLOTS) if length > MOST_SLOTS else 1
     most = min(length, facts.guarantee.total)

@@ -1,18 +1,18 @@
 """Records of one server: what it passes on, what it accepts, and what it refuses.
 
-In a simulation everybody's records lie in one table, and `network.spread` says who has which. A server on its own keeps
-a mailbox: the records of the last L slots that it has heard, each once. It accepts a record
+In a simulation the records of all servers lie in one table, and `network.spread` says which server has which. A server
+on its own has a mailbox: the records of the last L slots that it has received, each once. It accepts a record
 
 - that is not older than the lag; older ones are counted as too late,
-- that it does not have yet: two of one origin and slot are one,
+- that it does not have yet: two records of one origin and slot are the same record,
 - whose epsilon is not above the public price of a sample, and which the origin's public account allows. With n samples
   per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
-  paid (as a virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
-  n s >= paid_until - (n - 1), since slots are whole numbers, and then paid_until = max(paid_until, n s) + w. An origin
-  that names a large epsilon, or speaks too often, buys no weight by it.
+  paid (the virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
+  n s >= paid_until - (n - 1), since slots are integers, and then paid_until = max(paid_until, n s) + w. An origin that
+  names a large epsilon, or samples too often, gains no weight by it.
 
-Of an origin that keeps its account no record is ever refused, whatever its phase and however often that has moved: its
-k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all that follow.
+No record of an origin that respects its account is ever refused, whatever its phase and however often that has moved:
+its k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ __all__ = ["Mailbox", "RecordMessages"]
 
 
 _LARGEST = 2.0**53
+_NOTHING_PAID = np.iinfo(np.int64).min // 4
 
 
 @dataclass(frozen=True)
 class RecordMessages(Messages):
-    """Records that a server passes on, one row each; `speaks` says of each row that it is there.
+    """Records that a server passes on, one row each; `speaks` is true in every row.
 
-    origin  number of the server that has paid for it
-    slot    of its counts
+    origin  number of the server that has paid for the record
+    slot    slot of its counts
     nano    nano-epsilon that it has cost
-    hops    how many links it has travelled, the one to the receiver included
+    hops    how many links it has travelled, including the one to the receiver
     noisy   (M, d) noisy counts
     """
 
@@ -52,11 +53,12 @@ class RecordMessages(Messages):
 
     @classmethod
     def of(cls, origin: Ints, slot: Ints, nano: Ints, hops: Ints, noisy: NDArray[np.float64]) -> RecordMessages:
+        """Return a message with these records."""
         return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy)
 
     def check_values(self, sender: str) -> None:
         if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
-            raise BadInput(f"{sender} sent a record with values that are not whole numbers of at most 2^53.")
+            raise BadInput(f"{sender} sent a record with values that are not integers of at most 2^53.")
         for name in ("origin", "slot", "nano", "hops"):
             if (getattr(self, name) < 0).any():
                 raise BadInput(f"{sender} sent a record whose {name} is below 0.")
@@ -73,15 +75,16 @@ class RecordMessages(Messages):
 
 @dataclass
 class Mailbox:
-    """Of one server in a network of m, of the last `lag` slots; slot t is at place t mod lag.
+    """The records of one server in a network of m, of the last `lag` slots; slot t is at place t mod lag.
 
-    number       its own number
-    held, fresh  (lag, m) records that it has; those of them that it has not passed on yet
-    hops         (lag, m) links that they have travelled
-    nano         (lag, m) what they have cost
-    paid_until   (m,) of each origin, by its records that are final
+    number       number of the server
+    held, fresh  (lag, m) whether it has a record, and whether it has not passed it on yet
+    hops         (lag, m) links that the records have travelled
+    nano         (lag, m) nano-epsilon that they have cost
+    paid_until   (m,) the account of each origin, after its records that are final
     late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
                             account of their origin or of a slot that has not begun
+    since        the first slot of the accounts: records of earlier slots are too late
     """
 
     number: int
@@ -93,43 +96,53 @@ class Mailbox:
     late: Ints
     unknown: Ints
     refused: Ints
+    since: Ints
 
     @classmethod
     def start(cls, number: int, servers: int, lag: int) -> Mailbox:
+        """Return an empty mailbox."""
         flags, numbers = np.zeros((2, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
-        account = np.full(servers, np.iinfo(np.int64).min // 4)
+        account = np.full(servers, _NOTHING_PAID)
         return cls(
             number, flags[0].copy(), flags[1].copy(), numbers[0].copy(), numbers[1].copy(), account,
             np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
+            np.zeros((), dtype=np.int64),
         )  # fmt: skip
 
     @property
     def lag(self) -> int:
+        """L."""
         return len(self.held)
 
     def open(self, slot: int, samples: int, length: int) -> None:
-        """A new slot takes the place of the one that is final now, whose records are booked for good."""
+        """Let a new slot take the place of the one that is final now, whose records are booked for good."""
         place = slot % self.lag
-        rows = np.flatnonzero(self.held[place])
+        rows = np.flatnonzero(self.held[place]) if slot - self.lag >= self.since else np.zeros(0, dtype=np.int64)
         spent = np.maximum(self.paid_until[rows], (slot - self.lag) * samples) + length
         self.paid_until[rows] = spent
         self.held[place] = False
         self.hops[place] = self.nano[place] = 0
-        self.fresh = np.zeros_like(self.fresh)  # all of it was passed on
+        self.fresh = np.zeros_like(self.fresh)  # all records were passed on
+
+    def open_accounts(self, first: int) -> None:
+        """Let the accounts of all origins begin anew with slot `first`, when the network's budget does."""
+        self.since = np.array(first)
+        self.paid_until = np.full_like(self.paid_until, _NOTHING_PAID)
 
     def put_own(self, slot: int, nano: int) -> None:
+        """Add the server's own record of a slot."""
         place = slot % self.lag
         self.held[place, self.number] = True  # passed on with the message of this slot
         self.nano[place, self.number] = nano
 
     def outgoing(self, reach: int | None) -> tuple[Ints, Ints]:
-        """(place, origin) of the records to pass on."""
+        """Return (place, origin) of the records to pass on."""
         place, origin = np.nonzero(self.fresh if reach is None else self.fresh & (self.hops < reach))
         return place.astype(np.int64), origin.astype(np.int64)
 
     def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
-        """Which of the records are new and allowed; these are in the mailbox from now on."""
-        taken = np.zeros(len(message.origin), dtype=np.bool_)
+        """Return which of the records are new and allowed; these are in the mailbox from now on."""
+        accepted = np.zeros(len(message.origin), dtype=np.bool_)
         for row, (origin, slot, nano, hops) in enumerate(
             zip(message.origin, message.slot, message.nano, message.hops, strict=True)
         ):
@@ -139,7 +152,7 @@ class Mailbox:
             if slot > now:
                 self.refused[origin] += 1
                 continue
-            if slot <= now - self.lag:
+            if slot <= now - self.lag or slot < self.since:
                 self.late += 1
                 continue
             place = slot % self.lag
@@ -148,14 +161,14 @@ class Mailbox:
             if not 0 < nano <= price or not self._allowed(int(origin), int(slot), now, samples, length):
                 self.refused[origin] += 1
                 continue
-            self.held[place, origin] = self.fresh[place, origin] = taken[row] = True
+            self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True
             self.hops[place, origin], self.nano[place, origin] = hops, nano
-        return taken
+        return accepted
 
     def _allowed(self, origin: int, slot: int, now: int, samples: int, length: int) -> bool:
         """Whether the origin's records, with one more in this slot, are within its account."""
         until = int(self.paid_until[origin])
-        for one in range(max(0, now - self.lag + 1), now + 1):
+        for one in range(max(int(self.since), now - self.lag + 1), now + 1):
             if one == slot or self.held[one % self.lag, origin]:
                 if one * samples < until - (samples - 1):
                     return False
@@ -163,6 +176,6 @@ class Mailbox:
         return True
 
     def holdings(self, slot: int) -> Holdings:
-        """As `Spread.holdings`, of one receiver."""
+        """Return the records of a slot as `Spread.holdings` does, for one receiver."""
         origins = np.flatnonzero(self.held[slot % self.lag]).astype(np.int64)
         return Holdings(np.array([0, len(origins)]), origins)

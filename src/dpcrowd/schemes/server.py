@@ -36,7 +36,8 @@ from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
 from dpcrowd.schemes.records import Mailbox
-from dpcrowd.schemes.relay import Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState, back_in_time, with_fresh_schedule
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
 from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
 
@@ -146,8 +147,13 @@ class Server:
         """
         first = self._need_account().first
         if first is None:
-            raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could start anew.")
-        self._begin_sampling()
+            raise BadInput(f"scheme '{self.scheme.name}' has no horizon here that could begin anew.")
+        self._check_begin()
+        fresh = self._run.start()
+        if isinstance(self._state, RelayState):
+            self._state = with_fresh_schedule(self._state, fresh, first)
+        else:
+            self._state = estimates_only(self._state, fresh)
         self._horizon = first
 
     def begin_again(self, last: int) -> None:
@@ -159,16 +165,23 @@ class Server:
         if not -1 <= last < self._slot:
             raise BadInput(f"slot {last} is not before slot {self._slot}, the last one that was observed.")
         ledger = self._need_account()
-        self._begin_sampling()
+        self._check_begin()
+        fresh = self._run.start()
+        if isinstance(self._state, RelayState):
+            self._state = back_in_time(self._state, fresh, last)
+        else:
+            self._state = estimates_only(self._state, fresh)
         ledger.go_to(last)
         self._slot, self._horizon = last, ledger.first
 
-    def _begin_sampling(self) -> None:
-        if not self.scheme.live:
-            raise BadInput(f"scheme '{self.scheme.name}' cannot start its sampling anew; only live schemes can.")
+    def _check_begin(self) -> None:
+        """Refuse schemes that cannot begin their sampling anew; release a slot that is open."""
+        if not (self.scheme.live or isinstance(self._state, RelayState)):
+            raise BadInput(
+                f"scheme '{self.scheme.name}' cannot begin its sampling anew; only live schemes and relay can."
+            )
         if self._pending is not None:
             self.hear()
-        self._state = estimates_only(self._state, self._run.start())
 
     def _need_account(self) -> AccountLedger:
         if self._ledger is None:

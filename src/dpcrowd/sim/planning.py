@@ -1,8 +1,8 @@
-"""How many samples relay takes in a simulation, where nobody says: the number with the least predicted error.
+"""How many samples relay takes in a simulation if the user does not say: the number with the least predicted error.
 
 The prediction (`schemes.prediction`) knows what servers of a real network would know before they begin: the graph, the
-shares, Q and the promise. Since runs of a simulation have graphs and shares of their own, those of the first run stand
-for all of them, so that a result does not depend on which runs share a batch.
+shares, Q and the guarantee. Every run of a simulation has its own graph and shares; those of the first run stand for
+all runs, so that a result does not depend on which runs share a batch.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from dpcrowd.sim.topology import Networks
 
 __all__ = ["planned_samples", "public_facts", "relay_phases"]
 
-MOST_BY_HEART = 512
-"""Servers up to which every delay is known; in larger networks those to a few servers stand for all."""
+MOST_EXACT = 512
+"""Servers up to which every delay is computed; in larger networks the delays to a few servers stand for all."""
 
 _RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
 
 
 def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints | None:
-    """Offsets of all servers' schedules, (runs x servers,); None: one phase, for users who roam."""
+    """Return the offsets of all servers' schedules, (runs x servers,); None: one phase, for users who roam."""
     if guarantee.users == "roaming":
         return None
     interval = -(-guarantee.length // samples)
@@ -43,13 +43,13 @@ def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints
 
 
 def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> int:
-    """The best number of samples per window or horizon, from public facts of the first run."""
+    """Return the best number of samples per window or horizon, from public facts of the first run."""
     return _answer(_Question(config, scheme, guarantee, _key(config, scheme, guarantee)))
 
 
 @dataclass(frozen=True)
 class _Question:
-    """`key` holds everything that the answer depends on."""
+    """A question whose `key` holds everything on which the answer depends."""
 
     config: SimulationConfig = field(compare=False)
     scheme: Relay = field(compare=False)
@@ -82,15 +82,15 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
 
 
 def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> PublicFacts:
-    """What is public of the first run."""
+    """Return the public facts of the first run."""
     networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
     servers = config.servers
-    known = servers <= MOST_BY_HEART
+    exact = servers <= MOST_EXACT
 
     def phases(samples: int) -> Ints:
         if guarantee.users == "roaming":
             return np.zeros(servers, dtype=np.int64)
-        if not known:  # spreading them over the graph takes long, and changes little where there are many
+        if not exact:  # spreading them over a large graph takes long, and changes little
             return np.arange(servers) * guarantee.length // max(1, guarantee.length // samples) % guarantee.length
         offsets = relay_phases(networks, guarantee, samples)
         assert offsets is not None
@@ -110,20 +110,20 @@ def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) 
 
 
 def _shares(config: SimulationConfig) -> Floats:
-    """Of the first run; where they change, of its first slot."""
+    """Return the shares of the first run; if they change, those of its first slot."""
     rng = generator(config.seed, 0, Purpose.SHARES)
     shares = np.atleast_2d(draw_shares(config.shares, config.servers, config.data.slots, rng))[0]
     return normalised(shares) if isinstance(config.data, CheckIns) else shares
 
 
 def _level(config: SimulationConfig) -> Floats | None:
-    """The expected level, where the definition of the data says it; nothing is taken from the counts."""
+    """Return the expected level if the definition of the data says it; nothing is taken from the counts."""
     data = config.data
     return data.expected_level if isinstance(data, SyntheticData) else None
 
 
 def _delays(networks: Networks, scheme: Relay, servers: int) -> Ints:
-    """(receivers, servers): slots until a record arrives."""
+    """Return the slots until a record arrives, (receivers, servers)."""
     rounds = scheme.rounds
     most = scheme.lag * rounds if rounds is not None else None
     if scheme.max_hops is not None:
@@ -132,9 +132,9 @@ def _delays(networks: Networks, scheme: Relay, servers: int) -> Ints:
     receivers = np.linspace(0, servers - 1, min(servers, number, max(4, _CELLS // servers))).astype(np.int64)
     parts = []
     for graph_at in _beginnings(networks):
-        if servers <= MOST_BY_HEART:
+        if servers <= MOST_EXACT:
             arrived = arrival_rounds(graph_at, np.arange(servers), rounds, most).T[receivers]
-        else:  # the way back takes as long, or on average as long where links change
+        else:  # the way back takes as long, on average also where links change
             arrived = arrival_rounds(graph_at, receivers, rounds, most)
         slots = np.maximum(arrived - 1, 0) // (rounds if rounds is not None else max(servers, 1))
         parts.append(np.where(arrived == NEVER, NEVER, slots))
@@ -143,7 +143,7 @@ def _delays(networks: Networks, scheme: Relay, servers: int) -> Ints:
 
 
 def _beginnings(networks: Networks) -> list[Callable[[int], Graph]]:
-    """Links from some slot on: of a network that changes, from several slots."""
+    """Return functions that give the links, counted from some slot: from several slots if the network changes."""
     static = networks.static
     if static is not None:
         return [lambda _slot: static.graph]

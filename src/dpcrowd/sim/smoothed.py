@@ -1,4 +1,4 @@
-"""The smoothed history of a simulation: every slot estimated with what came later, and how good that is."""
+"""The smoothed history of a simulation: every slot estimated with the records of all slots, and its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Smoothed", "merge_smoothed", "smoothed_records"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Smoothed:
-    """Of one scheme; arrays have the runs first.
+    """The smoothed history of one scheme; arrays have the runs first.
 
     estimates, variances  (runs, slots, servers, regions); NaN and infinite where a server never knows anything
     are, mse, claimed_mse, coverage95   (runs,) as in `RunRecords`, from the burn-in on
@@ -34,13 +34,16 @@ class Smoothed:
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
-        """Bounds of the 95% intervals."""
+        """Return the bounds of the 95% intervals."""
         half = half_width(self.variances)
         return self.estimates - half, self.estimates + half
 
 
 def smoothed_records(estimates: Floats, variances: Floats, truth: Floats, burn_in: int) -> Smoothed:
-    """From estimates and variances (slots, runs, servers, regions) and the truth (slots, runs, regions)."""
+    """Return the history of estimates and variances (slots, runs, servers, regions).
+
+    truth  (slots, runs, regions)
+    """
     errors = relative_error(estimates, truth)
     by_slot = (
         errors,
@@ -61,6 +64,6 @@ def smoothed_records(estimates: Floats, variances: Floats, truth: Floats, burn_i
 
 
 def merge_smoothed(parts: Sequence[Smoothed], order: NDArray[np.integer]) -> Smoothed:
-    """One from those of several batches."""
+    """Return one history from those of several batches."""
     joined = {f.name: np.concatenate([getattr(part, f.name) for part in parts])[order] for f in fields(Smoothed)}
     return Smoothed(**joined)

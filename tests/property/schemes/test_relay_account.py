@@ -267,9 +267,9 @@ def test_of_two_values_for_one_slot_the_first_counts() -> None:
 
 @pytest.mark.parametrize("value", [0.5, np.nan, np.inf, 2.0**60])
 def test_values_that_no_honest_server_sends(value: float) -> None:
-    """Noisy counts are whole numbers; anything else would spoil the filter for good."""
+    """Noisy counts are integers; anything else would spoil the filter for good."""
     server = listening()
-    with pytest.raises(BadInput, match="not whole numbers"):
+    with pytest.raises(BadInput, match="not integers"):
         server.hear({1: forged(value=value)})
     server.hear()
 

@@ -19,7 +19,8 @@ from dpcrowd.network.graph import Graph
 from dpcrowd.network.hearing import one_hop_hearing
 from dpcrowd.privacy import Guarantee, Users
 from dpcrowd.schemes.base import Plan, Release, run_slot
-from dpcrowd.schemes.relay import Relay, RelayState
+from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay_state import RelayState
 from dpcrowd.schemes.server import Server
 from relay_support import KnownNoise, Network, message_of
 from schemes_support import bits

@@ -198,8 +198,8 @@ def test_a_server_refuses_noise_of_a_simulation(noise: Any) -> None:
     with pytest.raises(BadInput) as refused:
         Server(make_scheme("uniform"), setting, noise, number=0, share=0.5)
     assert str(refused.value) == (
-        f"a server was given {type(noise).__name__}, which is not private: whoever repeats its draws can subtract "
-        "them. Give it SecureNoise(); in a test or a simulation, where nobody's counts are read, say "
+        f"a server was given {type(noise).__name__}, which is not private: anyone who repeats its draws can subtract "
+        "them. Give it SecureNoise(); in a test or a simulation, where no real counts are read, set "
         "allow_simulated_noise=True."
     )
     Server(make_scheme("uniform"), setting, noise, number=0, share=0.5, allow_simulated_noise=True)

@@ -1,0 +1,194 @@
+"""Relay's filter: posteriors of the last L slots from the records that each server has.
+
+    begin_slot   the oldest slot becomes final: the filter starts from its state, the scores of its records' origins
+                 change (`filters.origins`), and the new slot takes its place
+    end_slot     the records of the slot have arrived: the filter runs again from the oldest slot with a new record
+    skip_slots   a server was away for some slots, in which it has sampled and received nothing
+
+The level behind the binomial variance of slot s is the finalised state of slot s - L, which accepts no more records;
+scores of origins come from final slots; and the guard compares with the prior that the records before a slot lead to.
+So the estimate is a function of the set of records, whatever their order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.filters import predict, predict_matrix, update_matrix
+from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.origins import start_penalty
+from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
+from dpcrowd.kernels.engine import Engine
+from dpcrowd.network.spread import Holdings
+from dpcrowd.schemes.relay_state import RelayState
+
+__all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
+
+
+LIMIT = 36.0
+"""A record counts less if its squared normalised innovation is above this; honest noise is, once in thousands."""
+
+OFF = 4.0
+"""The prior, and not the records, is off if the lower quartile of their squared normalised innovations is above."""
+
+
+def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> None:
+    """Let a slot take the place of the one that is final now; n `samples` are allowed per window or horizon."""
+    _finalise(state, slot, engine)
+    place = slot % state.lag
+    state.noisy[place], state.var[place] = 0.0, 0.0
+    if state.mailbox is not None:
+        state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
+
+
+def end_slot(state: RelayState, slot: int, oldest: Ints, guard: bool, engine: Engine) -> None:
+    """Run the filter again, of each server from the `oldest` slot (N,) with a new record on.
+
+    The guard's priors change with it, so a server sums all slots from its oldest change on again.
+    """
+    state.last = np.array(slot)
+    for one in range(int(oldest.min()), slot + 1):
+        _filter(state, one, oldest <= one, guard, engine)
+
+
+def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine: Engine) -> None:
+    """Pass the slots before `until` in which a server was away.
+
+    After L of them all its records are final, and it only predicts. A server that begins later than its network has
+    missed nothing: it keeps its phase.
+    """
+    if state.last < 0:
+        state.last = np.array(until - 1)
+    for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + state.lag)):
+        begin_slot(state, slot, samples, engine)
+        end_slot(state, slot, np.full(state.setting.servers, slot), guard, engine)
+    if state.last + 1 < until:
+        _jump(state, until - 1)
+
+
+def _jump(state: RelayState, slot: int) -> None:
+    """Go on to a slot when all records are final: every posterior is predicted."""
+    setting, steps = state.setting, slot - int(state.last)
+    ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
+    first = (int(state.last) + 1) % state.lag
+    state.base, state.base_var = ahead(state.mean[first], state.mean_var[first], setting.model, steps - 1)
+    state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
+    if state.scores is not None:
+        state.penalty[:] = state.scores.penalty()
+        state.suspicious[:] = state.scores.suspicious
+    for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
+        one = predict_ahead if name == "level" else ahead
+        for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
+            array[:] = np.roll(values, steps, axis=0)
+    state.last = np.array(slot)
+
+
+def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: Engine) -> None:
+    """Posteriors of a slot: predicted from the slot before, with the slot's records, summed again where `active`."""
+    model, lag, matrix = state.setting.model, state.lag, state.setting.form == "matrix"
+    place, before = slot % lag, (slot - 1) % lag
+    mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
+    recent = state.recent[before]
+    if slot in (0, state.last - lag + 1):
+        mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
+    if matrix:
+        prior, prior_var = predict_matrix(mean, var, model)
+        if not known.all():
+            prior_var = np.where(known[:, None, None], prior_var, var)
+    else:
+        prior, prior_var = predict(mean, var, model)
+    if not matrix:
+        posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
+        _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
+        return
+    spread = np.where(known[:, None], diagonal(prior_var), np.inf)
+    _sum(state, slot, active, known, (prior, spread, recent) if guard else None, engine)
+    doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None, None]
+    full = np.zeros((*state.info[place].shape, state.info.shape[2]))
+    diagonal(full)[:] = state.info[place]
+    state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
+        prior, prior_var * doubt, known, state.y[place], full
+    )
+
+
+def _sum(
+    state: RelayState,
+    slot: int,
+    active: Bools,
+    known: Bools,
+    guard: tuple[Floats, Floats, Floats] | None,
+    engine: Engine,
+    posterior: Posterior | None = None,
+) -> None:
+    """Sum the information of a slot's records for the servers that are `active`, and update their posteriors, if given.
+
+    known  which servers knew anything before this slot
+    guard  means and variances of the prior, and `recent`, with which the guard compares; None: no guard
+    """
+    place, setting, table = slot % state.lag, state.setting, state.table(slot)
+    words = state.words(slot, engine)
+    held = state.holdings(slot, engine, active) if words is None else Holdings.none(setting.servers)
+    reference = Reference(state.level[place], state.level_var[place])
+    if guard is not None:
+        prior, prior_var, recent = guard
+        penalised = state.suspicious[place]
+        penalty = state.penalty[place] if penalised.any() else None
+        rows = active & ~known
+        if state.scores is not None and rows.any():
+            records = state.holdings(slot, engine, rows)
+            penalty, penalised = state.penalty[place].copy(), penalised | rows
+            penalty[rows] = start_penalty(
+                rows, state.servers, records.indptr, records.indices, table, reference, setting.observation,
+                setting.model.noise_var, LIMIT,
+            )  # fmt: skip
+        reference = Reference(
+            state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
+        )
+    record_sums(
+        held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
+        engine, RecordSums(state.y[place], state.info[place], state.recent[place], state.scale[place]), active,
+        posterior, words,
+    )  # fmt: skip
+
+
+def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
+    """Make slot - L final, of which no record is taken any more: the filter starts from its state."""
+    place, setting = slot % state.lag, state.setting
+    if slot >= state.lag:
+        if state.scores is not None:
+            held, table = state.holdings(slot - state.lag, engine), state.table(slot - state.lag)
+            mean_var = state.mean_var[place]
+            spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
+            state.scores.judge(
+                held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
+                setting.observation, setting.model.noise_var,
+                (state.mean[place], spread, state.known[place]), engine,
+            )  # fmt: skip
+        state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
+        state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
+    if setting.observation != "paper":  # which does not look at the level
+        state.level[place], state.level_var[place] = _expected(state)
+    if state.scores is not None:
+        now = state.scores.suspicious.copy()
+        rows = now | state.suspicious[place]
+        if rows.any():
+            state.penalty[place, rows] = state.scores.penalty(rows)
+        state.suspicious[place] = now
+
+
+def _expected(state: RelayState) -> tuple[Floats, Floats]:
+    """Return the finalised state as it is expected to be L slots later: means and variances, (N, d)."""
+    model, mean, var = state.setting.model, state.base, state.base_var
+    if state.setting.form == "diagonal":
+        for _ in range(state.lag):
+            mean, var = predict(mean, var, model)
+        return mean, var
+    ahead = np.linalg.matrix_power(model.matrix_transition, state.lag)
+    known = np.broadcast_to(state.base_known[:, None], mean.shape)
+    return (ahead @ mean[..., None])[..., 0], np.where(known, 1.0, np.inf)
+
+
+def diagonal(matrices: Floats) -> Floats:
+    """Return the diagonals of the last two axes, as a view."""
+    return np.asarray(np.einsum("...kk->...k", matrices))

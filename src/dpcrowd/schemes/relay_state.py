@@ -1,0 +1,203 @@
+"""What a relay server remembers: the records of the last L slots, the posteriors that they lead to, and the origins.
+
+One object holds it, for all servers of a simulation (every record lies in one table, and `spread` or `links` says which
+server has it) and for one server on its own (its `mailbox` has the records that it has received).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats, Ints
+from dpcrowd.errors import BadInput
+from dpcrowd.filters.origins import OriginScores
+from dpcrowd.filters.records import POOL, RecordTable
+from dpcrowd.kernels.engine import Engine
+from dpcrowd.network.bit_spread import BitSpread, Words
+from dpcrowd.network.sparse_spread import SparseSpread
+from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
+from dpcrowd.privacy import Ledger, open_ledger
+from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.records import Mailbox
+
+__all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
+
+
+MOST_REMEMBERED = 512
+"""Servers per run, up to which every receiver remembers every origin."""
+
+MOST_IN_BITS = 8192
+"""Servers per run, up to which a simulation keeps a bit for every pair of them."""
+
+
+@dataclass
+class RelayState:
+    """The state of N receivers: the records and posteriors of the last L slots, slot t at place t mod L.
+
+    last                  () the slot that was fused last; -1: none
+    shift                 (N, 1) slots by which the schedule has moved
+    spread, links         which server has which record, in a simulation: over several hops, or over one
+    mailbox               the records of a server on its own
+    noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
+    y, info               (L, N, d) sums of their information
+    mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
+    level, level_var      (L, N, d): the finalised state, predicted for the slot
+    recent                (L, N, POOL): see `filters.records`
+    scale                 (L, N) how far off the prior was, likewise
+    scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
+    suspicious            (L, N) which receivers have a penalty for any origin
+    base_...              the same after the last slot that is final
+    traffic               what was sent in the last slot, in a simulation
+    value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
+    """
+
+    setting: Setting
+    ledger: Ledger
+    amount: Ints
+    last: Ints
+    shift: Ints
+    spread: Spread | None
+    mailbox: Mailbox | None
+    noisy: Floats
+    var: Floats
+    shares: Floats
+    y: Floats
+    info: Floats
+    mean: Floats
+    mean_var: Floats
+    known: Bools
+    level: Floats
+    level_var: Floats
+    recent: Floats
+    scale: Floats
+    base: Floats
+    base_var: Floats
+    base_known: Bools
+    base_recent: Floats
+    scores: OriginScores | None
+    penalty: Floats
+    suspicious: Bools
+    links: OneHop | None
+    value_bytes: Ints
+    traffic: Traffic | None = None
+
+    @property
+    def lag(self) -> int:
+        """L."""
+        return len(self.var)
+
+    @property
+    def servers(self) -> int:
+        """Servers per run."""
+        return servers_per_run(self.setting)
+
+    def holdings(self, slot: int, engine: Engine, rows: Bools | None = None) -> Holdings:
+        """Return which records of a slot each receiver has; of receivers that are not in `rows` it need not say."""
+        if self.mailbox is not None:
+            return self.mailbox.holdings(slot)
+        held = self.links if self.spread is None else self.spread
+        assert held is not None
+        return held.holdings(slot, engine, rows)
+
+    def words(self, slot: int, engine: Engine) -> Words | None:
+        """Return the same as bits, where the compiled engine can take them; None elsewhere."""
+        return self.spread.have[slot % self.lag] if engine == "numba" and isinstance(self.spread, BitSpread) else None
+
+    def table(self, slot: int) -> RecordTable:
+        """The records of a slot."""
+        place = slot % self.lag
+        return RecordTable(self.noisy[place], self.var[place], self.shares[place])
+
+
+def servers_per_run(setting: Setting) -> int:
+    """Servers of one network: of each run of a simulation, or of the network of a server on its own."""
+    return setting.servers // setting.runs if setting.peers is None else len(setting.peers.shares)
+
+
+def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, guard: bool) -> RelayState:
+    """The state before the first slot.
+
+    amount    nano-epsilon of one sample
+    max_hops  how far records travel; None: to every server
+    """
+    peers = setting.peers
+    receivers, regions, servers = setting.servers, setting.regions, servers_per_run(setting)
+    origins = receivers if peers is None else servers
+    remembered = guard and servers <= MOST_REMEMBERED
+    unknown = np.full((receivers, regions), np.inf)
+    if setting.form == "matrix":
+        unknown = np.tile(np.eye(regions), (receivers, 1, 1))
+    spread: Spread | None = None
+    if peers is None and max_hops != 1:
+        if servers > MOST_IN_BITS and max_hops is None:
+            raise BadInput(
+                f"relay to all servers is simulated for up to {MOST_IN_BITS} of them; given {servers}. Give a "
+                "reach of a few hops."
+            )
+        spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
+    return RelayState(
+        setting=setting,
+        ledger=open_ledger(setting.need_guarantee(), receivers, regions),
+        amount=np.array([[amount]]),
+        last=np.array(-1),
+        shift=np.zeros((receivers, 1), dtype=np.int64),
+        spread=spread,
+        mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
+        noisy=np.zeros((lag, origins, regions)),
+        var=np.zeros((lag, origins)),
+        shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
+        y=np.zeros((lag, receivers, regions)),
+        info=np.zeros((lag, receivers, regions)),
+        mean=np.zeros((lag, receivers, regions)),
+        mean_var=np.tile(unknown, (lag, *np.ones(unknown.ndim, dtype=int))),
+        known=np.zeros((lag, receivers), dtype=np.bool_),
+        level=np.zeros((lag, receivers, regions)),
+        level_var=np.full((lag, receivers, regions), np.inf),
+        recent=np.full((lag, receivers, POOL), np.nan),
+        scale=np.ones((lag, receivers)),
+        base=np.zeros((receivers, regions)),
+        base_var=unknown,
+        base_known=np.zeros(receivers, dtype=np.bool_),
+        base_recent=np.full((receivers, POOL), np.nan),
+        scores=OriginScores.start(receivers, servers) if remembered else None,
+        penalty=np.ones((lag, receivers, servers) if remembered else (lag, 0, 0)),
+        suspicious=np.zeros((lag, receivers), dtype=np.bool_),
+        links=OneHop(receivers, lag) if peers is None and spread is None else None,
+        value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
+    )
+
+
+def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> RelayState:
+    """Return the state in a new horizon that begins with slot `first`: `fresh` is a state before the first slot.
+
+    The account, the schedule and the accounts of the origins begin anew; records, posteriors and scores go on.
+    """
+    for name in (part.name for part in fields(RelayState) if part.name not in ("setting", "ledger", "amount", "shift")):
+        setattr(fresh, name, getattr(state, name))
+    if fresh.mailbox is not None:
+        fresh.mailbox.open_accounts(first)
+    return fresh
+
+
+def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
+    """Return the state after an earlier slot `last`, with the latest posterior: `fresh` is before the first slot.
+
+    No record of slot `last` or before is accepted any more, since the posterior may contain it already.
+    """
+    latest = int(state.last) % state.lag
+    for name in ("mean", "mean_var", "known", "recent"):
+        getattr(fresh, name)[:] = getattr(state, name)[latest]
+    fresh.base, fresh.base_var = state.mean[latest].copy(), state.mean_var[latest].copy()
+    fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
+    if state.scores is not None:
+        fresh.scores = state.scores
+        fresh.penalty[:] = state.scores.penalty()
+        fresh.suspicious[:] = state.scores.suspicious
+    fresh.last = np.array(last)
+    if fresh.mailbox is not None and state.mailbox is not None:
+        for name in ("late", "unknown", "refused"):
+            setattr(fresh.mailbox, name, getattr(state.mailbox, name))
+        fresh.mailbox.open_accounts(last + 1)
+    return fresh
