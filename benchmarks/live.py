@@ -94,9 +94,9 @@ def make_live(
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,
     )
-    head, mark, _ = text.partition("# Who hears whom.")  # the sample's links are a ring
+    head = text.partition("[[link]]")[0]  # the sample ends with links that are a ring
     joined = "".join(f'[[link]]\nbetween = ["{one}", "{other}"]\n' for one, other in links)
-    (folder / "network.toml").write_text(f"{head}{mark}\n{joined}", encoding="utf-8")
+    (folder / "network.toml").write_text(head + joined, encoding="utf-8")
     nodes = []
     for name, port in zip(names, ports[len(names) :], strict=True):
         home = folder / name
