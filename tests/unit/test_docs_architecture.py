@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from functools import cache
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from dpcrowd import simulate
 from project_support import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -67,3 +71,26 @@ def test_every_package_is_in_the_table() -> None:
     table = PAGE.split("## What each package may know")[1].split("## ")[0]
     packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
     assert packages <= set(re.findall(r"\w+", table))
+
+
+def test_a_simulated_slot_passes_through_the_hops_that_the_walk_names() -> None:
+    """Names that exist, but through which nothing passes, mislead more than a missing page."""
+    walk = PAGE.split("### A slot in the simulator")[1].split("### ")[0]
+    expected = set(re.findall(r"`([\w/]+\.py):([\w.]+)`", walk)) - {
+        ("network/hearing.py", "Hearing.sums"),  # where many servers send
+        ("filters/kalman.py", "update"),
+    }
+    calls: set[tuple[str, str]] = set()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(SOURCE):
+            calls.add((path.relative_to(SOURCE).as_posix(), frame.f_code.co_qualname))
+
+    sys.setprofile(watch)
+    try:
+        simulate("dpcrowd-w", "linear", servers=4, density=0.6, slots=20, window=10, burn_in=0, runs=1, jobs=1)
+    finally:
+        sys.setprofile(None)
+    names = {(path, name.removesuffix(".__init__")) for path, name in calls}
+    assert {hop for hop in expected if hop not in names} == set()

@@ -41,19 +41,22 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
             f"at once; only if a user were at no more than {servers}: "
         )
     package = package_of(entrant.scheme)
-    whose = "" if package is None else f"{_standing(entrant.scheme, package)}: "
-    return f"{whose}{''.join(limits)}{entrant.guarantee}"
+    text = f"{''.join(limits)}{entrant.guarantee}"
+    return text if package is None else _attributed(text, entrant.scheme, package)
 
 
-def _standing(scheme: Scheme, package: str) -> str:
-    """Return who makes the promise of a scheme of another package, and whether it passes our checks."""
+def _attributed(text: str, scheme: Scheme, package: str) -> str:
+    """Return the promise of a scheme of another package, with who makes it and whether it passes our checks."""
     key = type(scheme), repr(sorted(vars(scheme).items(), key=str))
     if key not in _REPORTS:
         _REPORTS[key] = examine_scheme(scheme)
     report = _REPORTS[key]
     if report.ok:
-        return f"promised by {package}, whose scheme passes dpcrowd's checks; the proof is theirs"
-    return f"claimed by {package}, whose scheme does not pass dpcrowd's checks ({report.failures[0]})"
+        return f"promised by {package}, whose scheme passes dpcrowd's checks; the proof is theirs: {text}"
+    return (
+        f"claimed by {package}, whose scheme does not pass dpcrowd's checks ({report.failures[0]}): do not rely on it, "
+        f'nor on the ε that the scheme reports. The claim is: "{text}"'
+    )
 
 
 def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
