@@ -44,7 +44,7 @@ _NAP = 0.1
 @click.argument("url")
 @click.argument("source", metavar="FILE|-", default="-")
 @click.option(
-    "--follow", is_flag=True, help="Wait for more lines at the end of the file, also if a new file replaces it."
+    "--follow", is_flag=True, help="Wait for more lines at the end of the file, even if a new file replaces it."
 )
 @click.option("--new", is_flag=True, help="With --follow: send only lines that are added from now on.")
 @click.option("--token", envvar="DPCROWD_TOKEN", help="Token with the right to send check-ins.  [env: DPCROWD_TOKEN]")
@@ -89,11 +89,11 @@ def feed(
     printed.
 
     While it waits for lines (--follow, or standard input), it sends an empty list in every slot, so that the node can
-    distinguish a crowd of nobody from a feed that has stopped. With --follow it waits for a node that does not answer,
+    distinguish an empty slot from a feed that has stopped. With --follow it waits for a node that does not answer,
     reports that, and tries again at least every 2 seconds.
     A wrong address or authority (http:// although the node has HTTPS, a certificate that --ca did not sign) ends it at
     the first connection; once the node has answered, it waits in that case, too.
-    A line without a time counts when it is sent: restart with --new, or old lines are counted as people of now.
+    A line without a time counts when it is sent: restart with --new, or old lines are counted as present now.
 
     A line waits for others of its batch for a quarter of the network's grace, if the token may read that, and for 0.05
     seconds otherwise. SIGTERM and Control-C end it once the lines that it has read are sent; a second one ends it at

@@ -70,7 +70,7 @@ def run(file: Path) -> int:
 )
 @options.numbered
 def doctor(file: Path, token: str | None, as_json: bool, timeout: float, listen: float) -> int:
-    """Check everything that a server needs; changes nothing.
+    """Check everything that a server needs, without changing anything.
 
     It checks configuration, certificates, files, clock, disk, ports, database, budget and neighbours, before the server
     runs or while it runs. The exit code is 1 if there is a problem.
@@ -202,7 +202,7 @@ def confirm_loss(file: Path, yes: bool, token: str | None, as_json: bool, timeou
 @options.asking
 @options.numbered
 def accept_clock(file: Path, yes: bool, token: str | None, as_json: bool, timeout: float) -> int:
-    """Accept the clock, after it was ahead and set back.
+    """Accept a clock that was ahead and has been set back.
 
     A server whose clock was ahead has sealed slots of the future, and waits until they have passed. With this command
     they begin again. What was sampled ahead of time stays spent and is not sampled again. The ledger logs the command

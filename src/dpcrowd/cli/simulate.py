@@ -31,7 +31,7 @@ _COSTS = {
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="Data set: a name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
+    help="Data set: a name that `dpcrowd data` lists, package:function, or a file of counts or check-ins.",
 )
 @click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
 @click.option(
@@ -70,7 +70,7 @@ _COSTS = {
     "--accounting",
     default="sound",
     show_default=True,
-    help="How budget is accounted: sound, or per-region (as in the paper).",
+    help="How the budget is accounted for: sound, or per-region (as in the paper).",
 )
 @click.option(
     "--users",
@@ -123,7 +123,7 @@ _COSTS = {
 )
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
-@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that counts in the metrics.")
+@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the metrics.")
 @click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
 @click.option("--process-var", type=float, help="Process variance Q that the filters assume for every region.")

@@ -13,14 +13,17 @@ __all__ = ["tune"]
 
 @click.command()
 @click.option(
-    "--scheme", required=True, metavar="NAME", help="Scheme to tune: a name of `dpcrowd schemes`, or package:Class."
+    "--scheme",
+    required=True,
+    metavar="NAME",
+    help="Scheme to tune: a name that `dpcrowd schemes` lists, or package:Class.",
 )
 @click.option(
     "--data",
     default="linear",
     show_default=True,
     metavar="NAME|FILE",
-    help="Data set: a name of `dpcrowd data`, package:function, or a file of counts or check-ins.",
+    help="Data set: a name that `dpcrowd data` lists, package:function, or a file of counts or check-ins.",
 )
 @click.option(
     "--method",
@@ -56,7 +59,7 @@ __all__ = ["tune"]
     "--accounting",
     default="sound",
     show_default=True,
-    help="How budget is accounted: sound, or per-region (as in the paper).",
+    help="How the budget is accounted for: sound, or per-region (as in the paper).",
 )
 @click.option(
     "--users",
@@ -78,7 +81,7 @@ __all__ = ["tune"]
 @click.option(
     "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
 )
-@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that counts in the error.")
+@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the error.")
 @click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
 @click.option("--regions", metavar="A,B,…", help="Use only these regions.")
 @click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")

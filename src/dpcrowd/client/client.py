@@ -119,7 +119,7 @@ class Client:
     def idle(self) -> float:
         """Report that nobody has checked in; return the seconds until the next slot opens.
 
-        Called once per slot, it lets the node distinguish a crowd of nobody from a feed that has stopped.
+        Called once per slot, it lets the node distinguish an empty slot from a feed that has stopped.
         """
         return self._run(send_nothing(self._settings.patience))
 

@@ -61,7 +61,7 @@ def follow_file(path: Path, stop: Callable[[], bool], *, new: bool = False, paus
 
     A number is that of the line in its file, also if lines were skipped.
 
-    new    skip the lines that are in the file already: without a time, they would count as people of now
+    new    skip the lines that are in the file already: without a time, they would count as present now
     pause  seconds between two reads of a file that does not grow
     """
     pause = min(pause, _PAUSE)

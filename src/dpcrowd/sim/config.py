@@ -69,7 +69,9 @@ class SimulationConfig:
         labels = [entrant.label for entrant in self.entrants]
         for label in labels:
             if labels.count(label) > 1:
-                raise BadInput(f"scheme '{label}' is given twice; give each a name of its own.")
+                raise BadInput(
+                    f"scheme '{label}' is given twice: name each scheme once. In Python a dict gives the same scheme several labels."
+                )
         if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
             raise BadInput(
                 f"a smoothed history needs a scheme that keeps records, such as relay; given: {', '.join(labels)}."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,10 @@ class Report:
         lines = [f"scheme '{self.scheme}' under {len(self.settings)} settings:"]
         lines += [f"  passed  {name}" for name in self.passed]
         lines += [f"  skipped {name}" for name in self.skipped]
-        lines += [f"  FAILED  {failure}" for failure in self.failures]
+        by_reason: dict[tuple[str, str], list[str]] = {}
+        for failure in self.failures:  # a scheme that crashes fails every check for the same reason
+            by_reason.setdefault((failure.setting, failure.reason), []).append(failure.check)
+        lines += [f"  FAILED  {', '.join(names)} ({setting}): {why}" for (setting, why), names in by_reason.items()]
         return "\n".join(lines)
 
 
@@ -142,8 +147,12 @@ def examine_scheme(scheme: Scheme | type[Scheme] | str, *, skip: Collection[str]
 
 
 def _failure(check: str, trial: Trial, error: Exception) -> Failure:
-    reason = str(error) if isinstance(error, ContractBroken) else f"{type(error).__name__}: {error}"
-    return Failure(check, trial.name, reason)
+    """Return what a check has found; for a crash also where, since that is what its author needs."""
+    if isinstance(error, ContractBroken):
+        return Failure(check, trial.name, str(error))
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return Failure(check, trial.name, f"{type(error).__name__}: {error}{place}")
 
 
 def _checks(scheme: Scheme) -> dict[str, Callable[[Trial], None]]:

@@ -143,7 +143,7 @@ def test_a_configuration_checks_itself() -> None:
     with pytest.raises(BadInput, match="no scheme was given"):
         SimulationConfig(**{**values, "entrants": ()})
     twice = (config.entrants[0], Entrant("fast", dpcrowd.FAST(), None))
-    with pytest.raises(BadInput, match="'fast' is given twice; give each a name of its own"):
+    with pytest.raises(BadInput, match="'fast' is given twice: name each scheme once"):
         SimulationConfig(**{**values, "entrants": twice})
     assert config.model is config.data.model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -352,7 +353,9 @@ def test_a_scheme_that_raises_fails_and_one_that_refuses_everything_too() -> Non
             self.check(replace(setting, guarantee=None))
             raise AssertionError
 
-    assert examine_scheme(Crashes).failures[0].reason == "KeyError: 'forgotten'"
+    crashed = examine_scheme(Crashes)
+    assert re.fullmatch(r"KeyError: 'forgotten' \(test_check\.py, line \d+\)", crashed.failures[0].reason)
+    assert str(crashed).count("forgotten") == 1, "one crash is one line, however many checks it ends"
     refusing = examine_scheme(Refuses)
     assert [failure.check for failure in refusing.failures] == ["start"]
     assert len(refusing.refused) == 8
