@@ -158,6 +158,9 @@ class Mailbox:
             place = slot % self.lag
             if self.held[place, origin] or origin == self.number:
                 continue
+            if not 0 < hops < self.held.shape[1]:  # every server passes a record on once: no path is longer
+                self.refused[origin] += 1
+                continue
             if not 0 < nano <= price or not self._allowed(int(origin), int(slot), now, samples, length):
                 self.refused[origin] += 1
                 continue

@@ -116,6 +116,7 @@ class Relay(Scheme):
 
     def start(self, setting: Setting) -> RelayState:
         self.check(setting)
+        _check_phases(setting)
         amount = per_sample(setting.need_guarantee().total, self.samples_in(setting))
         return start_state(setting, amount, self.lag, self.max_hops, self.guard)
 
@@ -257,6 +258,20 @@ class Relay(Scheme):
         if state.scores is None:
             return np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
         return state.scores.penalty() > 1.0
+
+
+def _check_phases(setting: Setting) -> None:
+    """Refuse phases with which a roaming user would pay at several servers in one window, and impossible ones."""
+    phases, guarantee = setting.phases, setting.need_guarantee()
+    if phases is None:
+        return
+    if phases.dtype.kind not in "iu" or (phases < 0).any() or (phases >= guarantee.length).any():
+        raise BadInput(f"phases must be whole numbers from 0 to {guarantee.length - 1}; given {phases.tolist()}.")
+    if guarantee.users == "roaming" and phases.any():
+        raise BadInput(
+            "with roaming users all servers sample in the same slots, or a user who visits several servers pays at "
+            "each of them: leave the phases out, or make all of them 0."
+        )
 
 
 def _positive_integer(name: str, value: object, more: str = "") -> int:

@@ -70,7 +70,8 @@ class SimulationConfig:
         for label in labels:
             if labels.count(label) > 1:
                 raise BadInput(
-                    f"scheme '{label}' is given twice: name each scheme once. In Python a dict gives the same scheme several labels."
+                    f"scheme '{label}' is given twice: name each scheme once. "
+                    "In Python a dict gives the same scheme several labels."
                 )
         if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
             raise BadInput(
