@@ -17,7 +17,7 @@ from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.collect import Collector, NotTaken
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow, slots_of
+from dpcrowd.node.ingest.batch import Batch, RowRefusal, slots_of
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 
@@ -61,7 +61,7 @@ class FakeService:
         self.soon: list[str] = []
         self.fails: Exception | None = None
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         if self.fails is not None:
             raise self.fails
         self._check("checkins")

@@ -17,13 +17,27 @@ import msgspec
 import numpy as np
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.ingest.batch import LONGEST_USER
 
-__all__ = []
+__all__ = [
+    "ALLOWED",
+    "UNREADABLE",
+    "CheckIn",
+    "CheckinRows",
+    "Encoding",
+    "checkin_rows",
+    "columns_of",
+    "content_type",
+    "counts_body",
+    "encode",
+    "plain",
+    "read_row",
+]
 
 Encoding = Literal["msgpack", "json"]
 _TYPES = {"msgpack": "application/msgpack", "json": "application/json"}
 ALLOWED = {
-    "user": "a text of 1 to 256 characters, or a whole number",
+    "user": f"a text of 1 to {LONGEST_USER} characters, or a whole number",
     "region": "the name of a region",
     "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds, not seconds, since 1970",
 }
@@ -152,7 +166,7 @@ def read_row(value: Any) -> CheckIn | str | None:
 def _wrong_field(user: Any, region: Any, time: Any) -> str | None:
     """Return the first field of a check-in that no node would take; None if there is none."""
     if isinstance(user, str):
-        if not 1 <= len(user) <= 256 or not _encodable(user):
+        if not 1 <= len(user) <= LONGEST_USER or not _encodable(user):
             return "user"
     elif type(user) is not int or not -_WORD <= user < 2 * _WORD:
         return "user"

@@ -21,7 +21,7 @@ from dpcrowd.node.api.rights import CHALLENGE, bearer, denied
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.api.views import Taken
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import BodyRefused, RefusedRow, row_text
+from dpcrowd.node.ingest.batch import ROW_REASONS, BodyRefused, RowRefusal, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
 from dpcrowd.node.ingest.gzipped import CODINGS, Unpacker
 from dpcrowd.node.slots import SECOND
@@ -36,7 +36,6 @@ _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
 _FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 repeats a request for ever if the answer is neither 202 nor a refusal
-_FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
 _AT_ONCE = 64 << 10  # bytes of a body that is decoded in the event loop; larger ones would delay slots and requests
 _decoders = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-decode")
@@ -45,9 +44,9 @@ _decoders = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-decode")
 class RowsRefused(BodyRefused):
     """A body of which no row can be taken; status and text are those of the first row."""
 
-    def __init__(self, refused: Sequence[RefusedRow]) -> None:
-        reason = _reason(refused[0])
-        super().__init__(409 if reason == "late" else 400, reason, row_text(refused[0]))
+    def __init__(self, refused: Sequence[RowRefusal]) -> None:
+        first = ROW_REASONS[refused[0][1]]
+        super().__init__(first.status, first.request, row_text(refused[0]))
         self.refused = refused
 
 
@@ -67,7 +66,7 @@ async def take_checkins(context: Context, content_type: str | None, body: bytes)
     if refused:
         if len(refused) == rows:
             raise RowsRefused(refused)
-        for reason in set(map(_reason, refused)):
+        for reason in {ROW_REASONS[reason].request for _, reason in refused}:
             context.service.refused(reason, arrived_ns)
         return Taken(True, rows - len(refused), named_rows(refused), len(refused))
     if rows:
@@ -214,11 +213,6 @@ class _RequestBody:
         disconnected = message["type"] == "http.disconnect"
         self._ended = disconnected or not message.get("more_body", False)
         return None if disconnected else message.get("body", b"")
-
-
-def _reason(refused: RefusedRow) -> str:
-    """Return the reason of a row as that of a complete request: `field`, whichever field is wrong."""
-    return "field" if refused[1] in _FIELDS else refused[1]
 
 
 def _too_large(most: int, how: str = "") -> BodyRefused:

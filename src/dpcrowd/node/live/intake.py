@@ -33,7 +33,7 @@ from dpcrowd.node.collect import (
     names_record,
     replay,
 )
-from dpcrowd.node.ingest.batch import Batch, HashedPart, RefusedRow, slots_of
+from dpcrowd.node.ingest.batch import Batch, HashedPart, RowRefusal, slots_of
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import StorageFailed
 from dpcrowd.node.storage.journal import Journal
@@ -134,7 +134,7 @@ class Intake:
         """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""
         return self._collector.fed(slot)
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RowRefusal]:
         """Accept what can be accepted; return the refused rows of the body. An empty batch feeds the open slot.
 
         `NotTaken`: nothing can be taken at present, whatever the rows.
@@ -222,7 +222,7 @@ class Intake:
 
     async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
-    ) -> tuple[SlotRows, dict[int, HashedPart], list[RefusedRow]]:
+    ) -> tuple[SlotRows, dict[int, HashedPart], list[RowRefusal]]:
         """Return the rows of each slot, hashed with the keys of these slots, all open now, and the refused rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time

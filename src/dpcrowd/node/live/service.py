@@ -13,7 +13,7 @@ from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import NotTaken
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
+from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.executor import FLOOD, Executor
@@ -79,7 +79,7 @@ class NodeService:
     def clock(self) -> SlotClock:
         return self.executor.machine.view.clock
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RowRefusal]:
         self._accepts("checkins")
         return await self.intake.take_checkins(batch, arrived_ns)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RefusedRow, hash_users, nanoseconds, parse_time, slots_of
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RowRefusal, hash_users, nanoseconds, parse_time, slots_of
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 CLOCK = SlotClock(epoch_ns=1_000 * SECOND, length_ns=10 * SECOND)
@@ -29,7 +29,7 @@ def batch(*times: int | None) -> Batch:
 
 def sorted_out(
     arrived: int, *times: int | None, sealed: int = -1, present: int | None = None
-) -> tuple[dict[int, list[int]], list[RefusedRow]]:
+) -> tuple[dict[int, list[int]], list[RowRefusal]]:
     found, refused = slots_of(
         batch(*times), arrived, CLOCK, grace_ns=GRACE, future_ns=FUTURE, sealed=sealed, present_ns=present
     )
