@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "liar-believed",
         "node/machine/trust.py",
-        "return self._note_unproven(who, echoed[1])",
-        "return self._note_loss(echoed[1])",
+        "return self._note_unproven(who, remembered[1])",
+        "return self._note_loss(remembered[1])",
         "One neighbour's word without proof stops a node for good.",
         ("unit/node/machine/test_proofs.py",),
     ),

@@ -176,22 +176,23 @@ class Trust:
         self.vouched = alone
         self.start(following - 2, following)  # only what is sealed from now on vouches, not what was sealed last
 
-    def echo(
+    def hear_echo(
         self,
         who: str,
         slot: int | None,
-        echoed: tuple[int, int] | None,
+        remembered: tuple[int, int] | None,
         proof: tuple[int, int] | None,
         since: int | None = None,
         *,
         after: bool = False,
     ) -> Verdict | None:
-        """Take a neighbour's message of a slot; `echoed` is the (slot, counter) that it remembers of this node, if any.
+        """Take what a neighbour's message of a slot says of this node's ledger.
 
-        slot   None: its message cannot vouch for anything
-        proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
-        since  the slot to which its memory of this node reaches back; None: that of the echo
-        after  it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
+        slot        None: its message cannot vouch for anything
+        remembered  the (slot, counter) of this node that it echoes; None: it echoes none
+        proof       what this node itself has signed, as (slot, counter), if the neighbour shows that
+        since       the slot to which its memory of this node reaches back; None: that of the echo
+        after       it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
         Returns what is new: a loss, or a claim without proof.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
@@ -200,17 +201,17 @@ class Trust:
             self.spoken |= {who} if after else set()
         if proof is not None and self._is_unknown(*proof):
             return self._note_loss(who, proof[1])
-        if echoed is not None and self._is_unknown(*echoed):
-            return self._note_unproven(who, echoed[1])
+        if remembered is not None and self._is_unknown(*remembered):
+            return self._note_unproven(who, remembered[1])
         if slot is not None and fresh and who not in self.claims:
-            self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
+            self.vouched |= self.counter == 0 or self._reaches_back(slot, remembered, since)
         return None
 
-    def _reaches_back(self, slot: int, echoed: tuple[int, int] | None, since: int | None) -> bool:
+    def _reaches_back(self, slot: int, remembered: tuple[int, int] | None, since: int | None) -> bool:
         """Whether a neighbour that sends a message in a slot would know of a sample that this ledger has lost."""
-        if echoed is None:
+        if remembered is None:
             return False
-        began = echoed[0] if since is None else since
+        began = remembered[0] if since is None else since
         return began <= self.complete_until or slot < began <= self.complete_ahead
 
     def _note_loss(self, who: str, counter: int) -> Verdict | None:
@@ -228,12 +229,12 @@ class Trust:
         return "unproven" if anew and self.settled else None
 
     def before_seal(self, neighbours: Iterable[str]) -> None:
-        """Before a slot is sealed: if all its neighbours have sent an early message, all have had their say."""
+        """Note that a slot is about to be sealed: once all neighbours have sent an early message, it has listened."""
         expected = set(neighbours)
         self.listened |= bool(expected) and expected <= self.spoken
 
     def note_message(self, slot: int) -> None:
-        """The own message of a slot leaves, or has left: if the ledger is complete, it is so up to this slot."""
+        """Note that the own message of a slot leaves: if the ledger is complete, it is so up to this slot."""
         if self.may_sample:
             self.complete_until = max(slot, self.complete_until)
 

@@ -68,7 +68,7 @@ def test_but_not_once_the_clock_was_set_ahead_again() -> None:
     trust.begin_again(4, 8, alone=False)
     assert (trust.complete_until, trust.complete_ahead, trust.since) == (4, 57, 8)
     trust.doubt(8, 30)
-    trust.echo("server-1", 30, (57, 8), None)
+    trust.hear_echo("server-1", 30, (57, 8), None)
     assert not trust.vouched
 
 
