@@ -21,7 +21,7 @@ from dpcrowd.node.config import load_pair, token_hash
 from dpcrowd.node.ingest.batch import ROW_REASONS
 from dpcrowd.node.live.executor import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
-from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.storage.failures import StorageError
 from dpcrowd.node.transport.caller import Reason
 from project_support import ROOT
 
@@ -33,7 +33,7 @@ OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
 # The place of the reason among the arguments of whatever refuses or reports.
 MESSAGES = {"MessageRefused": 0, "RefuseMessage": 2}
 REQUESTS = {
-    "NotTaken": 0,
+    "IntakeRefused": 0,
     "BodyRefused": 1,
     "Denied": 1,
     "refusal": 1,
@@ -139,11 +139,11 @@ def test_every_reason_of_a_refused_row_is_explained() -> None:
 
 def test_every_kind_of_storage_failure_is_explained() -> None:
     """The class lists its kinds; the page explains each."""
-    listed = (StorageFailed.__doc__ or "").split("Kinds:")[1].split(".")[0]
+    listed = (StorageError.__doc__ or "").split("Kinds:")[1].split(".")[0]
     kinds = {re.sub(r"\(.*?\)", "", part).strip() for part in listed.replace("\n", " ").split(",")}
     assert {"full", "corrupt", "locked", "newer"} <= kinds
     assert table("Storage") == kinds
-    assert words({"StorageFailed": 0}, "storage") <= kinds
+    assert words({"StorageError": 0}, "storage") <= kinds
 
 
 def test_the_api_reference_is_that_of_the_code() -> None:

@@ -81,8 +81,8 @@ def test_grace_and_deadline_fit_into_any_slot(slot: str, tmp_path: Path, capsys:
     """The sample's own 15 seconds do not fit into a slot of one."""
     for server in _made(capsys, str(tmp_path / "net"), "--slot", slot)["servers"]:
         _, network = load_pair(server["node"])
-        assert 0 < network.grace_ns
-        assert 0 < network.deadline_ns
+        assert network.grace_ns > 0
+        assert network.deadline_ns > 0
         assert network.grace_ns + network.deadline_ns <= network.clock().length_ns
 
 

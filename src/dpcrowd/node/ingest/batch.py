@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import HASH_BYTES, NotTaken, checkins_record
+from dpcrowd.node.collect import HASH_BYTES, IntakeRefused, checkins_record
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 __all__ = [
@@ -283,7 +283,7 @@ def slots_of(
     sealed      the last slot that was sealed, whatever the clock says
     """
     if arrived_ns < clock.epoch_ns:
-        raise NotTaken("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
+        raise IntakeRefused("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
     present_ns = arrived_ns if present_ns is None else present_ns
     if batch.times_ns is None or not len(batch):
         return {clock.slot_of(present_ns): np.arange(len(batch))}, []

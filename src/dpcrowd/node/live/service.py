@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.live import status
@@ -90,12 +90,14 @@ class NodeService:
     def _accepts(self, kind: str) -> None:
         accepts = self.config.ingest.accepts
         if accepts != kind:
-            raise NotTaken("off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+            raise IntakeRefused(
+                "off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.'
+            )
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
-            raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+            raise IntakeRefused("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
         # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
         if wait := sender_text(self.executor.machine.view, self.intake.sealed, self._wall.now()):
-            raise NotTaken("unavailable", wait)
+            raise IntakeRefused("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Keep the reason of a refusal in memory, for the operator alone: it may be one person's check-in."""

@@ -27,7 +27,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import CountSlot, Unsampled
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 
 __all__ = ["Counting", "Timekeeper"]
 
@@ -196,7 +196,7 @@ class Timekeeper:
                     await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self._presence.stamp, now)
                     due = now + self._presence.stamp_every_ns
-            except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
+            except StorageError:  # the node tells so when it cannot pay; tried again with the next sign of life
                 due, failed = now + self._presence.stamp_every_ns, True
                 await self.sleep_until(due)
                 continue
@@ -221,7 +221,7 @@ class Timekeeper:
     def leave(self) -> None:
         """Forget, at the end, check-ins of slots that are over by now; those of open slots wait for a restart."""
         now = self._wall.now()
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             self._presence.stamp(now)
             self._storage.journal.forget_before(self._clock.opens(self._intake.first_open(now)))
 
@@ -240,7 +240,7 @@ class Timekeeper:
             self._wake()
         if change.still_ns:
             log.warning("the node stood still for %.1f s.", change.still_ns / 1e9, extra={"event": "stood-still"})
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             if change.moved_ns > 0:
                 self._presence.distrust(now)
             elif change.still_ns:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from dpcrowd.node.api import ingest as api_ingest
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
 from dpcrowd.node.ingest.batch import ROW_REASONS
@@ -448,7 +448,7 @@ def test_a_wrong_token_costs_the_right_one_nothing() -> None:
 def test_when_nothing_can_be_stored() -> None:
     """A full disk is not the client's fault: 503, and it may try again."""
     service = FakeService()
-    service.fails = NotTaken("unavailable", "nothing can be stored at present.")
+    service.fails = IntakeRefused("unavailable", "nothing can be stored at present.")
     response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
     assert (response.status_code, reason(response), response.headers["retry-after"]) == (503, "unavailable", "30")
 

@@ -24,7 +24,7 @@ from dpcrowd.node.recording.lines import AccountChange, change_of
 from dpcrowd.node.recording.lines import apply_change as changed_account
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.recording.replay import replay
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.clock_jumps import ClockSteps
@@ -163,7 +163,7 @@ def test_a_draw_that_was_not_paid_for_is_not_in_it(make: Make, monkeypatch: pyte
     def full(self: Storage, number: int, *given: Any) -> int:
         if len(failed) < 2 and number % 2 and number > 3:
             failed.append(number)
-            raise StorageFailed("full", "no space", "free some")
+            raise StorageError("full", "no space", "free some")
         return commit(self, number, *given)
 
     monkeypatch.setattr(Storage, "commit_sample", full)
