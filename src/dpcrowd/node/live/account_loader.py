@@ -20,7 +20,7 @@ log = logging.getLogger("dpcrowd.node")
 
 
 class AccountLoader:
-    """Loads the account for one life of a node; `load` and `book` write and read files.
+    """Loads the account for one run of a node; `load` and `book` write and read files.
 
     storage_log  of the node, see `StorageLog`
     """

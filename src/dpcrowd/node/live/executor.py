@@ -345,12 +345,12 @@ class Executor:
             self._given += 1
             self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
-    def _refuse(self, said: do.RefuseMessage) -> None:
+    def _refuse(self, instruction: do.RefuseMessage) -> None:
         """Count a refused message exactly, and log it once per slot, since a flood must not fill the disk."""
-        slot, kind = said.slot, (said.sender, said.reason)
+        slot, kind = instruction.slot, (instruction.sender, instruction.reason)
         self.refused[kind] += 1
         self.refused_last[kind] = self._clock.now()
-        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", said.reason)] += 1
+        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", instruction.reason)] += 1
         if self._logged[0] != slot:
             self._logged = slot, set()
         if kind not in self._logged[1]:
@@ -359,9 +359,9 @@ class Executor:
                 "message refused",
                 extra={
                     "event": "message-refused",
-                    "sender": said.sender,
-                    "reason": said.reason,
-                    "text": said.text,
+                    "sender": instruction.sender,
+                    "reason": instruction.reason,
+                    "text": instruction.text,
                     "slot": slot,
                 },
             )

@@ -113,7 +113,7 @@ class Intake:
                     self._collector.add(slot, [user.tobytes() for user in users], numbers.tolist())
 
     def begin_after(self, slot: int) -> None:
-        """Never open slots up to this one again: they were sealed in an earlier life, whatever the clock says now."""
+        """Never open slots up to this one again: they were sealed in an earlier run, whatever the clock says now."""
         self._collector.seal(slot)
 
     @property
@@ -299,11 +299,11 @@ class Writer:
 
     def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
         """Write records in one commit; the result, once they are on disk, is the slots that were forgotten before."""
-        written: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((parts, written))
+        result: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parts, result))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_all())
-        return written
+        return result
 
     def forget(self, slot: int) -> None:
         """Forget what is known of a sealed slot, and of all before it."""

@@ -215,7 +215,7 @@ class NodeService:
             gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
         gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
-        for one in self.certificates.known(self.expiries()):
+        for one in self.certificates.all_expiries(self.expiries()):
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
         if self.executor.last is not None:
             gauges.set(families.RELEASED_SLOT, self.executor.last.slot)

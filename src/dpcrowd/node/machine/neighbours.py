@@ -161,13 +161,13 @@ class NeighbourMemory:
 
     How far back the memory of a neighbour reaches is kept with its counter (`since`): to the slot of the last sample
     that was heard of it, or else of its first word. A counter that rises without a sample, because that was missed
-    here, does not shorten the memory: a life of the neighbour that nobody vouches for yet may have told it. What the
+    here, does not shorten the memory: a run of the neighbour that nobody vouches for yet may have told it. What the
     neighbour makes of it is in `trust`.
 
     By the neighbours' names, which stay the same in all revisions.
 
     known   outlives a restart, once it is stored
-    last    of this life: the slot of the last word, how far its counter is below 0, whether it told a sample
+    last    of this run: the slot of the last word, how far its counter is below 0, whether it told a sample
     stored  of `known`, what is on disk when the instructions that were given have been carried out
     """
 
@@ -252,7 +252,7 @@ class Newcomers:
 
     - when the exchange of slot s has had its whole time, even if everybody has spoken before: a message that is still
       on its way is heard by then, or by nobody;
-    - of a slot s that this life has sealed itself, and since when it has not stood still: a node that was not there, or
+    - of a slot s that this run has sealed itself, and since when it has not stood still: a node that was not there, or
       has not read what waits for it, does not know what was told;
     - while slot s + 1 is not sealed: by then something later may have been told.
 

@@ -140,7 +140,7 @@ class Journal:
         return self._files[opens_ns]
 
     def _load(self, path: Path) -> None:
-        """Load the file of an earlier life, or delete it if it holds nothing.
+        """Load the file of an earlier run, or delete it if it holds nothing.
 
         A head that is cut off, or overwritten with zeros, is what a crash leaves of a file that was being created or
         forgotten. Any other wrong head is damage: acknowledged check-ins are lost, and the slot cannot be sampled.

@@ -210,7 +210,7 @@ class LedgerStore:
     def set_clock(self, at_ns: int, moved_ns: int, steps: ClockSteps | None = None) -> ClockSteps:
         """Record that the clock read `at_ns` and was set by `moved_ns`: ahead, or back if below 0; log it if it counts.
 
-        steps  the steps of the clock that this life has seen so far; returned with this one added
+        steps  the steps of the clock that this run has seen so far; returned with this one added
         """
         steps = steps or ClockSteps()
         if not moved_ns and not any(jump.remaining_ns for jump in self.account(at_ns).jumps):
