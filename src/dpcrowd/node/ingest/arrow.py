@@ -44,7 +44,7 @@ from dpcrowd.node.ingest.batch import (
 
 __all__ = ["decode_arrow"]
 
-_LONGEST = 1024
+_LONGEST = 4 * LONGEST_USER
 """Bytes of a text: as many as the longest user may have."""
 _MOST_TEXT = 64 << 20
 """Bytes of all texts of a column, since any number of its rows may be views of the same one."""
