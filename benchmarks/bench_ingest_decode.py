@@ -18,7 +18,7 @@ import msgspec
 
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow, hash_users, slots_of
+from dpcrowd.node.ingest.batch import Batch, RowRefusal, hash_users, slots_of
 from dpcrowd.node.ingest.bodies import decode_checkins
 from dpcrowd.node.slots import SECOND, SlotClock
 
@@ -36,7 +36,7 @@ class _Everything:
 
     regions = REGIONS
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         return batch.refused
 
     def __getattr__(self, name: str) -> object:

@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "liar-believed",
         "node/machine/trust.py",
-        "return self._note_unproven(who, echoed[1])",
-        "return self._note_loss(echoed[1])",
+        "return self._note_unproven(who, remembered[1])",
+        "return self._note_loss(remembered[1])",
         "One neighbour's word without proof stops a node for good.",
         ("unit/node/machine/test_proofs.py",),
     ),
@@ -326,7 +326,7 @@ MUTANTS = (
         "node/machine/trust.py",
         "return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])",
         "return newer < 0",
-        "Two lives of one folder that have paid equally often are taken for one.",
+        "Two runs of one folder that have paid equally often are taken for one.",
         ("unit/node/machine/test_rollback.py", "unit/node/machine/test_proofs.py"),
     ),
     Mutant(
@@ -446,8 +446,8 @@ MUTANTS = (
     Mutant(
         "unsampled-slot-counted",
         "node/live/slot_cycle.py",
-        "if ended.obstacle is not None or ended.regions != regions:",
-        "if ended.regions != regions:",
+        "if sealed_slot.obstacle is not None or sealed_slot.regions != regions:",
+        "if sealed_slot.regions != regions:",
         "A slot of which the node has missed too much is sampled anyway.",
         ("unit/test_compatibility_dev.py",),
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.ingest.batch import Batch
 from dpcrowd.node.live.node import LiveNode
@@ -193,11 +193,11 @@ def test_a_start_with_a_clock_that_is_behind_keeps_no_check_ins(tmp_path: Path) 
         shutil.rmtree(tmp_path / "keys")
         async with pair_of_nodes(tmp_path, clock, epoch_ns=epoch) as (a, _):
             slot = a.clock.slot_of(clock.now())
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(IntakeRefused) as refused:
                 await a.take_counts(slot, {0: 5}, clock.now())
             assert refused.value.reason == "unavailable"
             batch = Batch([b"someone"], [0], None)
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(IntakeRefused) as refused:
                 await a.intake.take_checkins(batch, clock.now())
             assert refused.value.reason == "unavailable"
             await until(lambda: a.clock.slot_of(clock.now()) > slot + 1, "time stands still")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.privacy.units import NANO
@@ -56,7 +56,9 @@ def test_one_node_whose_clock_was_ahead_goes_on_when_that_is_accepted(
             assert (budget.samples, budget.text) == (False, problem)
             assert 0 < budget.spent <= len(paid) / 60 + 1e-9 < 1
             assert budget.blocked == 0
-            with pytest.raises(NotTaken, match=r"the clock went back: the next slot opens at 20.*accept-clock") as told:
+            with pytest.raises(
+                IntakeRefused, match=r"the clock went back: the next slot opens at 20.*accept-clock"
+            ) as told:
                 await a.take_counts(a.clock.slot_of(clock.now()), {0: 5}, clock.now())
             assert told.value.reason == "unavailable", "whoever is told that it is late throws it away"
             assert not [text for text in a.ready()[1] if "vouched" in text], "neighbours cannot help now"

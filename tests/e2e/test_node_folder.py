@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from node_support_pair import SetClock, last_slot, pair_of_nodes, run, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems do not let go of a file that is open")
@@ -29,7 +29,7 @@ def test_a_node_whose_folder_is_deleted_says_so_and_pays_nothing(part: str, tmp_
             await until(lambda: not a.ready()[0], "nobody noticed")
             paid, slot = a._storage.ledger.counter(), a.clock.slot_of(clock.now())
             assert any("deleted or moved away while the node was running" in problem for problem in a.ready()[1])
-            with pytest.raises(NotTaken, match="while the node was running") as refused:
+            with pytest.raises(IntakeRefused, match="while the node was running") as refused:
                 await a.take_counts(slot, {0: 5}, clock.now())
             assert refused.value.reason == "unavailable"
             await until(lambda: last_slot(a) > slot + 2, "it does not even estimate from its neighbour")

@@ -76,7 +76,7 @@ def _knows(node: LiveNode) -> bool:
 
 
 def _near(node: LiveNode) -> bool:
-    """450 and 150 people, each of whom came twice a request and in many requests of a slot, and counts once."""
+    """450 and 150 people, each of whom came twice per request and in many requests per slot, and counts once."""
     assert node.executor.last is not None
     return bool((np.abs(node.executor.last.estimate - [450, 150]) < [120, 90]).all())
 

@@ -15,7 +15,7 @@ from node_support_storage import open_storage, opens
 from node_support_storage_worker import digest
 from project_support import TESTS
 
-LIVES = 6
+RUNS = 6
 
 
 def live_and_die(folder: Path, lines: int, seconds: float) -> list[list[str]]:
@@ -41,7 +41,7 @@ def test_kill_9_again_and_again(tmp_path: Path) -> None:
     acknowledged: dict[int, list[str]] = defaultdict(list)
     released: list[int] = []
     forgotten: set[int] = set()
-    for _ in range(LIVES):
+    for _ in range(RUNS):
         for line in live_and_die(tmp_path, chance.randint(1, 20), chance.uniform(0, 0.01)):
             slot = int(line[1])
             if line[0] == "sent":
@@ -55,7 +55,7 @@ def test_kill_9_again_and_again(tmp_path: Path) -> None:
         with open_storage(tmp_path) as storage:
             check(storage, sent, released)
             check_journal(storage, acknowledged, released, forgotten)
-    assert len(released) > LIVES
+    assert len(released) > RUNS
 
 
 def check(storage: Storage, sent: dict[int, set[str]], released: list[int]) -> None:
@@ -71,7 +71,7 @@ def check(storage: Storage, sent: dict[int, set[str]], released: list[int]) -> N
     kept = [one.slot for one in storage.releases.between(0, opens(10**6))]
     assert len(set(released)) == len(released)
     assert set(released) <= set(kept)
-    assert len(kept) - len(set(released)) <= LIVES  # at most one a life was committed and not yet said
+    assert len(kept) - len(set(released)) <= RUNS  # at most one per run was committed and not yet reported
     assert storage.state() in (
         str(max(kept, default=-1) + 1).encode(),
         str(drawn[-1]).encode() if drawn else None,
@@ -92,7 +92,7 @@ def check_journal(
         found = [digest(batch) for batch in storage.journal.batches(opens(slot))]
         places = [found.index(batch) for batch in batches]
         assert places == sorted(places)
-        assert len(found) - len(batches) <= LIVES
+        assert len(found) - len(batches) <= RUNS
 
 
 def test_a_killed_node_leaves_no_lock(tmp_path: Path) -> None:

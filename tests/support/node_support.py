@@ -46,13 +46,12 @@ def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
     return fake_sign(number)(*parts) == signature
 
 
-def checked(view: NetworkView, number: int, slot: int, payload: bytes) -> CheckedMessage:
+def checked(view: NetworkView, number: int, payload: bytes) -> CheckedMessage:
     """A message of a neighbour, checked as a machine with this view does."""
     return decode(
         payload,
         sender=number,
         digest=view.digest,
-        slot=slot,
         regions=len(view.regions),
         form=view.form,
         verify=view.verify,

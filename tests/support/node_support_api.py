@@ -15,9 +15,9 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
-from dpcrowd.node.collect import Collector, NotTaken
+from dpcrowd.node.collect import Collector, IntakeRefused
 from dpcrowd.node.config.tokens import TokensSection
-from dpcrowd.node.ingest.batch import Batch, RefusedRow, slots_of
+from dpcrowd.node.ingest.batch import Batch, RowRefusal, slots_of
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 
@@ -61,7 +61,7 @@ class FakeService:
         self.soon: list[str] = []
         self.fails: Exception | None = None
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         if self.fails is not None:
             raise self.fails
         self._check("checkins")
@@ -77,12 +77,12 @@ class FakeService:
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
         self._check("counts")
         if CLOCK.closes(slot) + 5 * SECOND <= arrived_ns:
-            raise NotTaken("late", f"slot {slot} is sealed.")
+            raise IntakeRefused("late", f"slot {slot} is sealed.")
         self.collector.set_counts(slot, counts)
 
     def _check(self, kind: str) -> None:
         if self.accepts not in (None, kind):
-            raise NotTaken("off", f"this node takes {self.accepts} only.")
+            raise IntakeRefused("off", f"this node takes {self.accepts} only.")
 
     def counted(self, slot: int) -> list[int]:
         """Seal a slot: the users of each region."""

@@ -22,13 +22,13 @@ from unittest import mock
 import numpy as np
 
 from dpcrowd.errors import DpcrowdError
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import load_network, load_pair
 from dpcrowd.node.live import node as live_module
 from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.revisions import current_revision, keep_current, keep_next
 from dpcrowd.node.recording.replay import replay
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.memory import Faults, MemoryHub, MemoryTransport
 from node_support import FreshNoise, body_of
 from node_support_live import write_network
@@ -160,7 +160,7 @@ class World:
         while (left := slot * LENGTH + seconds - 0.1 - self.loop.time()) > 1e-9:
             await asyncio.sleep(min(left, LENGTH / 4))
             for name, life in list(self.lives.items()):
-                with suppress(NotTaken, DpcrowdError):
+                with suppress(IntakeRefused, DpcrowdError):
                     now = self.clocks[name].now()
                     await life.live.take_counts(life.live.clock.slot_of(now), {0: 70, 1: 30}, now)
 
@@ -330,7 +330,7 @@ class World:
             del self.faults[name]
         if fault.kind in ("kill", "kill after"):
             self.kill(name)
-        raise StorageFailed("full", "the disk is full", "free some")
+        raise StorageError("full", "the disk is full", "free some")
 
     # ------------------------------------------------------------------------------------------------ what is true
 

@@ -184,7 +184,7 @@ def change(path: Path | str, *changes: tuple[str, str]) -> None:
 
 @contextlib.contextmanager
 def feeding(trial: Trial, *names: str) -> Iterator[None]:
-    """A few people, checked in several times a slot at each server, as long as it answers."""
+    """A few people, checked in several times per slot at each server, as long as it answers."""
     over = threading.Event()
 
     def feed(name: str) -> None:

@@ -58,7 +58,6 @@ def read(payload: bytes, *, regions: int = REGIONS, form: str = "diagonal") -> C
         payload,
         sender=SENDER,
         digest=DIGEST,
-        slot=SLOT,
         regions=regions,
         form=form,
         verify=fake_verify,

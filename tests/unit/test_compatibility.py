@@ -72,6 +72,6 @@ def test_messages_are_understood(folder: Path) -> None:
     for name, slot, has_sample in (("heartbeat", 35233, False), ("sample", 35238, True)):
         payload = (folder / "messages" / f"{name}.msgpack").read_bytes()
         assert peek(payload) == (slot, view.digest)
-        heard = checked(view, sender, slot, payload)
-        assert heard.body.server == sender
+        heard = checked(view, sender, payload)
+        assert (heard.body.server, heard.body.slot) == (sender, slot)
         assert (heard.message is not None) == has_sample

@@ -18,9 +18,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import _REASONS
 from dpcrowd.node.api.reference import page
 from dpcrowd.node.config import load_pair, token_hash
+from dpcrowd.node.ingest.batch import ROW_REASONS
 from dpcrowd.node.live.executor import FLOOD, STRANGER
 from dpcrowd.node.live.logs import LIBRARY
-from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.storage.failures import StorageError
 from dpcrowd.node.transport.caller import Reason
 from project_support import ROOT
 
@@ -32,9 +33,7 @@ OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
 # The place of the reason among the arguments of whatever refuses or reports.
 MESSAGES = {"MessageRefused": 0, "RefuseMessage": 2}
 REQUESTS = {
-    "NotTaken": 0,
-    "RowsNotTaken": 0,
-    "_refuse_rows": 1,
+    "IntakeRefused": 0,
     "BodyRefused": 1,
     "Denied": 1,
     "refusal": 1,
@@ -56,14 +55,20 @@ def calls(*folders: str) -> Iterator[ast.Call]:
 
 def words(places: dict[str, int], *folders: str) -> set[str]:
     """Texts that stand where reasons stand, also as one of two in a condition."""
-    found = set()
+    reasons = set()
     for call in calls(*folders):
         name = getattr(call.func, "id", None) or getattr(call.func, "attr", "")
         if name in places and len(call.args) > places[name]:
-            given = call.args[places[name]]
-            choices = [given.body, given.orelse] if isinstance(given, ast.IfExp) else [given]
-            found |= {one.value for one in choices if isinstance(one, ast.Constant) and isinstance(one.value, str)}
-    return found
+            argument = call.args[places[name]]
+            choices = [argument.body, argument.orelse] if isinstance(argument, ast.IfExp) else [argument]
+            reasons |= {one.value for one in choices if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return reasons
+
+
+def test_the_names_that_reasons_are_looked_up_by_exist() -> None:
+    """A name that no call has any more finds nothing, and hides that its reasons are no longer looked at."""
+    names = {getattr(call.func, "id", None) or getattr(call.func, "attr", "") for call in calls("")}
+    assert (MESSAGES.keys() | REQUESTS.keys()) - names == set()
 
 
 def log_calls() -> Iterator[ast.Call]:
@@ -120,18 +125,25 @@ def test_every_reason_of_a_failed_connection_is_explained() -> None:
 def test_every_reason_of_a_refused_request_is_explained() -> None:
     """Those of check-ins and those of everything else; between them, all that the API can answer."""
     reasons = words(REQUESTS, "api", "ingest", "live", "collect.py") | {reason for reason, _ in _REASONS.values()}
+    reasons |= {texts.request for texts in ROW_REASONS.values()}  # of a request of which every row is refused
     reasons |= {"refused"}  # a status that `_REASONS` does not have
     assert {"late", "future", "unknown-region", "field", "no-token", "query", "internal"} <= reasons
     assert table("Check-ins and counts that are refused") | table("Other requests that are refused") == reasons
 
 
+def test_every_reason_of_a_refused_row_is_explained() -> None:
+    """Of a row the answer has nothing but its number and the word; no word is listed that no longer exists."""
+    sentence = FAILURES.split("- The reasons of rows are ", 1)[1].split(". ", 1)[0]
+    assert set(re.findall("`([a-z-]+)`", sentence)) == ROW_REASONS.keys()
+
+
 def test_every_kind_of_storage_failure_is_explained() -> None:
     """The class lists its kinds; the page explains each."""
-    listed = (StorageFailed.__doc__ or "").split("Kinds:")[1].split(".")[0]
+    listed = (StorageError.__doc__ or "").split("Kinds:")[1].split(".")[0]
     kinds = {re.sub(r"\(.*?\)", "", part).strip() for part in listed.replace("\n", " ").split(",")}
     assert {"full", "corrupt", "locked", "newer"} <= kinds
     assert table("Storage") == kinds
-    assert words({"StorageFailed": 0}, "storage") <= kinds
+    assert words({"StorageError": 0}, "storage") <= kinds
 
 
 def test_the_api_reference_is_that_of_the_code() -> None:

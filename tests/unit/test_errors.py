@@ -8,7 +8,7 @@ import pytest
 
 from dpcrowd.client.errors import NodeError
 from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError, MissingExtra, unknown_name
-from dpcrowd.node.storage import SlotTaken, StorageFailed
+from dpcrowd.node.storage import SlotTaken, StorageError
 from dpcrowd.node.transport.base import TransportFailed
 
 
@@ -39,7 +39,7 @@ def test_an_unknown_name_gets_the_nearest_one_and_the_whole_list() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [DpcrowdError, BudgetExhausted, MissingExtra, NodeError, SlotTaken, StorageFailed, TransportFailed],
+    [DpcrowdError, BudgetExhausted, MissingExtra, NodeError, SlotTaken, StorageError, TransportFailed],
 )
 def test_only_bad_input_is_a_value_error(kind: type[DpcrowdError]) -> None:
     """`except ValueError` around a conversion took a full disk, or a spent budget, for a mistyped number."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpcrowd.client.client import Client
     from dpcrowd.client.delivery import Delivery
     from dpcrowd.client.errors import NodeError
-    from dpcrowd.client.rows import CheckIn
+    from dpcrowd.client.rows import CheckinRow
 
 __all__ = ["LeftOutLines", "Stop", "feed"]
 
@@ -194,7 +194,7 @@ class _Sender:
         self._make, self.client = make, make()
         self._answered = False
 
-    def send(self, rows: list[CheckIn]) -> Delivery:
+    def send(self, rows: list[CheckinRow]) -> Delivery:
         with self._tracking_answers():
             return self.client.checkin(rows, batch=len(rows))
 

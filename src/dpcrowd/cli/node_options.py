@@ -71,11 +71,11 @@ def numbered(command: Callable[P, int | None]) -> Callable[P, int]:
     @wraps(command)
     def with_exit_code(*arguments: P.args, **settings: P.kwargs) -> int:
         from dpcrowd.cli.asking import NoAnswer
-        from dpcrowd.node.storage import StorageFailed
+        from dpcrowd.node.storage import StorageError
 
         try:
             return command(*arguments, **settings) or 0
-        except StorageFailed as error:
+        except StorageError as error:
             print_error(str(error))
             return STORAGE
         except PermissionError as error:

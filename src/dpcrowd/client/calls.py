@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, get, read, read_estimates
+from dpcrowd.client.steps import OTHER_AUTHORITY, Ask, Patience, Silence, Steps, read, read_estimates, send
 from dpcrowd.client.tables import Estimates
 from dpcrowd.client.views import Budget, Network, Ready
 from dpcrowd.errors import BadInput, MissingExtra
@@ -120,30 +120,30 @@ def estimates(
 
 def budget(patience: Patience) -> Steps[Budget]:
     """Read the budget, as the ledger on the node's disk has it."""
-    return read((yield from get(Ask("GET", "/v1/budget"), patience)), _budget.decode)
+    return read((yield from send(Ask("GET", "/v1/budget"), patience)), _budget.decode)
 
 
 def network(patience: Patience) -> Steps[Network]:
     """Read the network, as the node sees it now."""
-    return read((yield from get(Ask("GET", "/v1/network"), patience)), _network.decode)
+    return read((yield from send(Ask("GET", "/v1/network"), patience)), _network.decode)
 
 
 def ready(patience: Patience) -> Steps[Ready]:
     """Read the readiness; a node that is not ready answers with 503, which is not a reason to try again."""
-    return read((yield from get(Ask("GET", "/readyz"), patience, (200, 503))), _ready.decode)
+    return read((yield from send(Ask("GET", "/readyz"), patience, (200, 503))), _ready.decode)
 
 
 def request(method: str, path: str, body: Any, accepts: Sequence[int], patience: Patience) -> Steps[Any]:
     """Read the JSON answer of any path."""
     content = None if body is None else msgspec.json.encode(body)
     headers = {} if body is None else {"content-type": "application/json"}
-    reply = yield from get(Ask(method, path, (), content, headers), patience, accepts)
+    reply = yield from send(Ask(method, path, (), content, headers), patience, accepts)
     return read(reply, msgspec.json.decode)
 
 
 def metrics(patience: Patience) -> Steps[str]:
     """Read the metrics, in the text format of Prometheus."""
-    return read((yield from get(Ask("GET", "/metrics"), patience)), bytes.decode)
+    return read((yield from send(Ask("GET", "/metrics"), patience)), bytes.decode)
 
 
 def region_params(regions: Iterable[str]) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ import msgspec
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeError, NotTaken, RequestRefused, RowsRefused
 from dpcrowd.client.rows import CheckinRows, checkin_rows, content_type, encode
-from dpcrowd.client.steps import Ask, Patience, RefusedDetail, Reply, Steps, get, read, refused_rows, send_nothing
+from dpcrowd.client.steps import Ask, Patience, RefusedDetail, Reply, Steps, read, refused_rows, send, send_nothing
 
 __all__ = ["send_checkins"]
 
@@ -66,7 +66,10 @@ def send_checkins(
 
 
 class _OpenDelivery:
-    """The rows of one call while they are sent. A position is that in `checkins.rows`, a number that of the caller.
+    """The rows of one call while they are sent.
+
+    A position is an index into `checkins.rows`; a number is the index of a row in the caller's argument, wrong rows
+    included.
 
     size  rows per request; smaller, once a body was too large
     """
@@ -124,7 +127,7 @@ class _OpenDelivery:
         headers = {"content-type": content_type(self._encoding)}
         if self._compress:
             body, headers["content-encoding"] = gzip.compress(body, _FAST, mtime=0), "gzip"
-        return (yield from get(Ask("POST", "/v1/checkins", (), body, headers), self._patience, (202, 207)))
+        return (yield from send(Ask("POST", "/v1/checkins", (), body, headers), self._patience, (202, 207)))
 
     def _accept(self, part: Sequence[int], reply: Reply) -> None:
         answer = read(reply, lambda content: _checked(_answer.decode(content), reply.status, len(part)))

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from dpcrowd.client.delivery import Delivery
 from dpcrowd.client.errors import NodeBusy, NodeError, NodeFailed, NodeUnreachable, NotTaken, RequestRefused
-from dpcrowd.client.rows import CheckIn
+from dpcrowd.client.rows import CheckinRow
 
 __all__ = ["LeftOut", "NumberedCheckin", "Undelivered", "deliver_lines"]
 
@@ -19,7 +19,7 @@ class NumberedCheckin(NamedTuple):
     """The check-in of a line of a file, with the number of the line."""
 
     number: int
-    row: CheckIn
+    row: CheckinRow
 
 
 class LeftOut(Protocol):
@@ -39,7 +39,7 @@ class Undelivered(NodeError):
 
 
 def deliver_lines(
-    send: Callable[[list[CheckIn]], Delivery],
+    send: Callable[[list[CheckinRow]], Delivery],
     checkins: Sequence[NumberedCheckin],
     left_out: LeftOut,
     wait: Callable[[NodeError], bool],

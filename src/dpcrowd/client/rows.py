@@ -17,13 +17,27 @@ import msgspec
 import numpy as np
 
 from dpcrowd.errors import BadInput
+from dpcrowd.node.ingest.batch import LONGEST_USER
 
-__all__ = []
+__all__ = [
+    "ALLOWED",
+    "UNREADABLE",
+    "CheckinRow",
+    "CheckinRows",
+    "Encoding",
+    "checkin_rows",
+    "columns_of",
+    "content_type",
+    "counts_body",
+    "encode",
+    "plain",
+    "read_row",
+]
 
 Encoding = Literal["msgpack", "json"]
 _TYPES = {"msgpack": "application/msgpack", "json": "application/json"}
 ALLOWED = {
-    "user": "a text of 1 to 256 characters, or a whole number",
+    "user": f"a text of 1 to {LONGEST_USER} characters, or a whole number",
     "region": "the name of a region",
     "time": "a datetime with a time zone, RFC 3339 text with an offset, or milliseconds, not seconds, since 1970",
 }
@@ -33,7 +47,7 @@ UNREADABLE = float("nan")
 _NEEDED, _ALLOWED = {"user", "region"}, {"user", "region", "time"}
 
 
-class CheckIn(msgspec.Struct, omit_defaults=True, gc=False):
+class CheckinRow(msgspec.Struct, omit_defaults=True, gc=False):
     """One user in one region, as sent to a node."""
 
     user: str | int
@@ -41,7 +55,7 @@ class CheckIn(msgspec.Struct, omit_defaults=True, gc=False):
     time: datetime | str | int | None = None
 
     def __repr__(self) -> str:
-        return "CheckIn(...)"  # without the user
+        return "CheckinRow(...)"  # without the user
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +66,7 @@ class CheckinRows:
     wrong    (number, reason) of the other rows
     """
 
-    rows: list[CheckIn]
+    rows: list[CheckinRow]
     numbers: Sequence[int]
     wrong: list[tuple[int, str]]
 
@@ -97,16 +111,16 @@ def checkin_rows(users: Any, regions: Any, times: Any) -> CheckinRows:
     return _sort_out([_row(*fields) for fields in zip(values, places, moments, strict=True)])
 
 
-def _sort_out(results: list[CheckIn | str | None]) -> CheckinRows:
+def _sort_out(results: list[CheckinRow | str | None]) -> CheckinRows:
     """Separate check-ins from the reasons of wrong rows; None, an empty line, is neither."""
-    rows = [row for row in results if isinstance(row, CheckIn)]
+    rows = [row for row in results if isinstance(row, CheckinRow)]
     if len(rows) == len(results):
         return CheckinRows(rows, range(len(rows)), [])
-    numbers = [number for number, row in enumerate(results) if isinstance(row, CheckIn)]
+    numbers = [number for number, row in enumerate(results) if isinstance(row, CheckinRow)]
     return CheckinRows(rows, numbers, [(number, row) for number, row in enumerate(results) if isinstance(row, str)])
 
 
-def encode(rows: Sequence[CheckIn], encoding: str) -> bytes:
+def encode(rows: Sequence[CheckinRow], encoding: str) -> bytes:
     """Return the body of a request."""
     return msgspec.msgpack.encode(rows) if encoding == "msgpack" else msgspec.json.encode(rows)
 
@@ -133,9 +147,9 @@ def _column(name: str, values: Any, size: int) -> list[Any]:
     return column
 
 
-def read_row(value: Any) -> CheckIn | str | None:
+def read_row(value: Any) -> CheckinRow | str | None:
     """Read a mapping or a line of NDJSON; return the check-in, why it is wrong, or None for an empty line."""
-    if isinstance(value, CheckIn):
+    if isinstance(value, CheckinRow):
         return value
     if isinstance(value, (str, bytes)):
         if not value.strip():
@@ -152,7 +166,7 @@ def read_row(value: Any) -> CheckIn | str | None:
 def _wrong_field(user: Any, region: Any, time: Any) -> str | None:
     """Return the first field of a check-in that no node would take; None if there is none."""
     if isinstance(user, str):
-        if not 1 <= len(user) <= 256 or not _encodable(user):
+        if not 1 <= len(user) <= LONGEST_USER or not _encodable(user):
             return "user"
     elif type(user) is not int or not -_WORD <= user < 2 * _WORD:
         return "user"
@@ -163,13 +177,13 @@ def _wrong_field(user: Any, region: Any, time: Any) -> str | None:
     return None if time is None or (isinstance(time, str) and _encodable(time)) or _is_word(time) else "time"
 
 
-def _row(user: Any, region: Any, time: Any) -> CheckIn | str:
+def _row(user: Any, region: Any, time: Any) -> CheckinRow | str:
     field = _wrong_field(user, region, time)
     if field is not None:
         return field
     if isinstance(time, datetime) and type(time) is not datetime:  # pandas has a subclass
         time = datetime.fromisoformat(time.isoformat(timespec="microseconds"))
-    return CheckIn(user, region, time)
+    return CheckinRow(user, region, time)
 
 
 def _is_word(number: object) -> bool:

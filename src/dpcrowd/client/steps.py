@@ -27,9 +27,9 @@ __all__ = [
     "Silence",
     "Steps",
     "Wait",
-    "get",
     "read",
     "refused_rows",
+    "send",
     "send_counts",
     "send_nothing",
     "silence_of",
@@ -167,7 +167,7 @@ def retry_after(header: str | None) -> float | None:
     return float(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 9 else None
 
 
-def get(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[Reply]:
+def send(ask: Ask, patience: Patience, accepts: Sequence[int] = (200,)) -> Steps[Reply]:
     """Send a request until it succeeds or patience ends; every request of this API may be sent twice."""
     waited = 0.0
     attempt = 0
@@ -224,13 +224,13 @@ def send_nothing(patience: Patience) -> Steps[float]:
     """Send an empty list of check-ins; return the seconds until the next slot opens."""
     headers = {"content-type": content_type("msgpack")}
     ask = Ask("POST", "/v1/checkins", (), encode([], "msgpack"), headers)
-    return read((yield from get(ask, patience, (202,))), _taken.decode).seconds_left
+    return read((yield from send(ask, patience, (202,))), _taken.decode).seconds_left
 
 
 def send_counts(slot: int, counts: Mapping[str, Any], patience: Patience) -> Steps[None]:
     """Send the counts of one slot by region."""
     headers = {"content-type": content_type("msgpack")}
-    yield from get(Ask("POST", "/v1/counts", (), counts_body(slot, counts), headers), patience, (202,))
+    yield from send(Ask("POST", "/v1/counts", (), counts_body(slot, counts), headers), patience, (202,))
 
 
 def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patience) -> Steps[Estimates]:
@@ -238,7 +238,7 @@ def read_estimates(path: str, params: Sequence[tuple[str, str]], patience: Patie
     pages: list[Estimates] = []
     ask = Ask("GET", path, params)
     while True:
-        reply = yield from get(ask, patience)
+        reply = yield from send(ask, patience)
         page = read(reply, from_json)
         pages.append(page)
         if reply.following is None or not len(page):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dpcrowd.client.lines import NumberedCheckin
-from dpcrowd.client.rows import CheckIn, read_row
+from dpcrowd.client.rows import CheckinRow, read_row
 from dpcrowd.client.views import Network
 
 __all__ = ["LineBatches", "follow_file", "longest_wait", "open_lines", "read_lines"]
@@ -165,7 +165,7 @@ class LineBatches:
     def _row(self, number: int, line: str) -> NumberedCheckin | None:
         self.last = number
         row = read_row(line)
-        if isinstance(row, CheckIn):
+        if isinstance(row, CheckinRow):
             return NumberedCheckin(number, row)
         if row is not None:
             self._wrong(number, row)

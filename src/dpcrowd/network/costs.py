@@ -27,12 +27,10 @@ __all__ = [
     "RELAYED_RECORD_BYTES",
     "components",
     "flood_cost",
-    "flood_packets",
     "flood_reach",
     "last_arrival",
     "link_reach",
     "message_bytes",
-    "one_hop_packets",
     "packets",
     "relayed_bytes",
     "varint_bytes",
@@ -90,16 +88,6 @@ def last_arrival(reach: Floats, speaks: Bools, runs: int) -> Floats:
     each = check_runs(reach.size, runs)
     latest = np.where(speaks, reach, 0.0).reshape(*speaks.shape[:-1], runs, each).max(axis=-1)
     return np.where(latest > 0.0, latest, np.nan)
-
-
-def one_hop_packets(graph: Graph, speaks: Bools, runs: int) -> Ints:
-    """Return the link transmissions by the servers that speak."""
-    return packets(graph.degree, speaks, runs)
-
-
-def flood_packets(graph: Graph, speaks: Bools, runs: int) -> Ints:
-    """Return the link transmissions when every message is flooded."""
-    return packets(flood_cost(graph), speaks, runs)
 
 
 def components(graph: Graph) -> NDArray[np.int32]:

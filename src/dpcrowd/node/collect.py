@@ -29,7 +29,7 @@ __all__ = [
     "HASH_BYTES",
     "Collector",
     "HashedRows",
-    "NotTaken",
+    "IntakeRefused",
     "checkins_record",
     "count_distinct",
     "counts_record",
@@ -45,7 +45,7 @@ HashedRows = tuple[NDArray[np.void], NDArray[np.int64]]
 """Keyed hashes of users, and the number of the region of each."""
 
 
-class NotTaken(Exception):
+class IntakeRefused(Exception):
     """A request that cannot be accepted at present; `reason` is a word that may be shown.
 
     Neither the reason nor the text depends on what others have sent.

@@ -30,9 +30,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import structs
 from msgspec.structs import astuple
 
 from dpcrowd.arrays import Floats
@@ -43,6 +45,7 @@ __all__ = [
     "VERSION",
     "Body",
     "CheckedMessage",
+    "CounterEcho",
     "MessageRefused",
     "Record",
     "Sign",
@@ -109,12 +112,19 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     counter: int
 
 
+class CounterEcho(NamedTuple):
+    """The highest counter that a neighbour ever sent, and how many slots before the message's slot it first did so."""
+
+    slots_ago: int
+    counter: int
+
+
 class Body(_Head, array_like=True, frozen=True):
     """The content of a message of one slot and round.
 
     counter  number of samples that the sender's ledger has ever paid for
-    heard    of each neighbour the highest counter that it sent, and how many slots ago (smaller than the slot itself):
-             a server that was restored from an old copy learns it from this
+    heard    the echo of each neighbour's counter, by its number: a server that was restored from an old copy learns
+             from it what it has lost. Slots ago take fewer bytes than slots
     prior    raw float64, empty without a record; prior_known: one byte per region
     proofs   of some of `heard`: what the neighbour itself signed
     since    of some of `heard`: how many slots ago the memory of the neighbour began, if that is longer; since 0.2
@@ -123,7 +133,7 @@ class Body(_Head, array_like=True, frozen=True):
              echoes was heard by then; since 0.2
     """
 
-    heard: dict[int, tuple[int, int]]
+    heard: dict[int, CounterEcho]
     prior: bytes = b""
     prior_known: bytes = b""
     records: tuple[Record, ...] = ()
@@ -133,15 +143,16 @@ class Body(_Head, array_like=True, frozen=True):
     after: bool = False
 
 
-class _Rest(msgspec.Struct, array_like=True, frozen=True):
-    heard: dict[int, tuple[int, int]]
-    prior: bytes = b""
-    prior_known: bytes = b""
-    records: tuple[Record, ...] = ()
-    proofs: dict[int, bytes] = {}
-    since: dict[int, int] = {}
-    expires: int = 0
-    after: bool = False
+def _without_head(body: type[Body]) -> Any:
+    """Return the type of the fields of a body that are not in its head, with the same names, types and defaults."""
+    fields: list[Any] = []
+    for field in structs.fields(body)[len(_Head.__struct_fields__) :]:
+        default = msgspec.field(default=field.default, default_factory=field.default_factory)  # type: ignore[call-overload]
+        fields.append((field.name, field.type) if field.required else (field.name, field.type, default))
+    return msgspec.defstruct("_Rest", fields, array_like=True, frozen=True)
+
+
+_Rest = _without_head(Body)
 
 
 class _Envelope(msgspec.Struct, array_like=True, frozen=True):
@@ -158,7 +169,7 @@ _IN_HEAD = len(_Head.__struct_fields__)
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(_Envelope)
 _heads = msgspec.msgpack.Decoder(_Head)
-_rests = msgspec.msgpack.Decoder(_Rest)
+_rests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_Rest)
 
 
 def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, sign: Sign) -> Record:
@@ -207,7 +218,7 @@ def peek(payload: bytes) -> tuple[int, bytes]:
 def written_after(payload: bytes) -> bool:
     """Whether a payload says that it was written after the exchange of its slot; nothing of it has been checked."""
     try:
-        return _rests.decode(_envelopes.decode(payload).rest).after
+        return bool(_rests.decode(_envelopes.decode(payload).rest).after)
     except _UNREADABLE:
         return False
 
@@ -249,7 +260,6 @@ def decode(
     *,
     sender: int,
     digest: bytes,
-    slot: int,
     regions: int,
     form: str,
     verify: Verify,
@@ -257,7 +267,7 @@ def decode(
     population: int | None = None,
     coarsest: float = 0.0,
 ) -> CheckedMessage:
-    """Check a payload from the neighbour `sender` for a slot.
+    """Check a payload from the neighbour `sender`, of whatever slot: whether that is open is up to the caller.
 
     `MessageRefused` says what is wrong with it. For `population` and `coarsest` see `plausible`; without a population
     no sample is too large.
@@ -291,9 +301,9 @@ def decode(
     if not VERSION - 1 <= body.version <= VERSION + 1:
         text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
         raise MessageRefused("version", text)
-    if body.slot != slot or not 0 <= slot <= _MOST_SLOTS:
-        raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot} while slot {slot} is open.")
-    counters = [body.counter, *(2 * counter for _, counter in body.heard.values())]  # an echo may be counted on from
+    if not 0 <= body.slot <= _MOST_SLOTS:
+        raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot}; allowed: 0 to {_MOST_SLOTS}.")
+    counters = [body.counter, *(2 * echo.counter for echo in body.heard.values())]  # an echo may be counted on from
     if body.round < 1 or min(counters) < 0 or max(counters) > _MOST_SAMPLES or len(body.records) > _MOST_RECORDS:
         raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
     proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))

@@ -150,16 +150,16 @@ def test_costs_of_a_batch_are_those_of_its_runs(kind: tuple[int, float], seed: i
     reach, flood = costs.link_reach(whole), costs.flood_reach(whole, runs)
     single = [
         (
-            int(costs.one_hop_packets(graph, part, 1)[0]),
-            int(costs.flood_packets(graph, part, 1)[0]),
+            int(costs.packets(graph.degree, part, 1)[0]),
+            int(costs.packets(costs.flood_cost(graph), part, 1)[0]),
             float(costs.last_arrival(costs.link_reach(graph), part, 1)[0]),
             float(costs.last_arrival(costs.flood_reach(graph, 1), part, 1)[0]),
         )
         for graph, part in zip(graphs, speaks.reshape(runs, servers), strict=True)
     ]
     batch = (
-        costs.one_hop_packets(whole, speaks, runs),
-        costs.flood_packets(whole, speaks, runs),
+        costs.packets(whole.degree, speaks, runs),
+        costs.packets(costs.flood_cost(whole), speaks, runs),
         costs.last_arrival(reach, speaks, runs),
         costs.last_arrival(flood, speaks, runs),
     )

@@ -27,7 +27,7 @@ from dpcrowd.client.client import Client
 from dpcrowd.client.delivery import Delivery, RefusedRow
 from dpcrowd.client.errors import NodeBusy, NodeError, NodeUnreachable, NotTaken, RequestRefused
 from dpcrowd.client.lines import NumberedCheckin, Undelivered, deliver_lines
-from dpcrowd.client.rows import CheckIn
+from dpcrowd.client.rows import CheckinRow
 from dpcrowd.client.tail import LineBatches, follow_file
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SECOND, SlotClock
@@ -312,17 +312,17 @@ def test_once_the_node_has_answered_the_same_is_waited_for(tmp_path: Path) -> No
     ca.write_bytes(old.authority.read_bytes())
     with serving(FakeService(), old.certificate, old.key) as served:
         sender = feed_module._Sender(lambda: Client(served.url, CHECKIN, ca=ca))
-        assert sender.send([CheckIn("person-1", REGION)]).accepted == 1
+        assert sender.send([CheckinRow("person-1", REGION)]).accepted == 1
         sender.renew()  # a connection that is open would outlive the certificate
         served.stop()
         served._tls = {"certificate": new.certificate, "key": new.key}
         served.start()
         with pytest.raises(NodeUnreachable) as told:
-            sender.send([CheckIn("person-2", REGION)])
+            sender.send([CheckinRow("person-2", REGION)])
         assert told.value.reason == "untrusted"
         ca.write_bytes(new.authority.read_bytes())
         assert sender.send_idle() == feed_module._RETRY, "tried again soon, and with the file as it is now"
-        assert sender.send([CheckIn("person-2", REGION)]).accepted == 1
+        assert sender.send([CheckinRow("person-2", REGION)]).accepted == 1
         sender.close()
 
 
@@ -533,7 +533,7 @@ def test_new_lines_only_is_for_files_that_grow(tmp_path: Path, capsys: pytest.Ca
     assert "--follow" in capsys.readouterr().err
 
 
-CHECKINS = [NumberedCheckin(10 + place, CheckIn(place, "north")) for place in range(40)]
+CHECKINS = [NumberedCheckin(10 + place, CheckinRow(place, "north")) for place in range(40)]
 
 
 class _LeftOut:
@@ -568,7 +568,7 @@ def test_a_feed_reads_its_authority_again_and_tells_each_reason(
         NodeUnreachable("its certificate is not trusted (ca)", reason="untrusted"),
     ]
 
-    def away(rows: list[CheckIn]) -> Delivery:
+    def away(rows: list[CheckinRow]) -> Delivery:
         if errors:
             raise errors.pop(0)
         return Delivery(len(rows))
@@ -590,7 +590,7 @@ def test_a_feed_that_follows_waits_for_its_node(
     monkeypatch.setattr(feed_module, "_RETRY", 0.01)
     tries: list[int] = []
 
-    def away(rows: list[CheckIn]) -> Delivery:
+    def away(rows: list[CheckinRow]) -> Delivery:
         tries.append(len(rows))
         if len(tries) < 3:
             raise NodeUnreachable("nobody answers")
@@ -646,7 +646,7 @@ def test_what_was_settled_before_a_pause_is_not_sent_again() -> None:
     taken: list[Any] = []
     refused = (RefusedRow(3, "late"), RefusedRow(25, "user"))
 
-    def half(rows: list[CheckIn]) -> Delivery:
+    def half(rows: list[CheckinRow]) -> Delivery:
         users = [row.user for row in rows]
         if len(users) == 40:
             taken.extend(users[:3] + users[4:20])
@@ -680,13 +680,13 @@ def test_more_lines_are_refused_than_the_node_names() -> None:
 def test_what_is_not_about_lines_ends_the_feed() -> None:
     """A wrong address once left every line out, one by one, as if each had been wrong."""
 
-    def nowhere(rows: list[CheckIn]) -> Delivery:
+    def nowhere(rows: list[CheckinRow]) -> Delivery:
         raise RequestRefused("there is no such path.", status=404, reason="not-found")
 
     with pytest.raises(RequestRefused):
         deliver_lines(nowhere, CHECKINS, _LeftOut(), pytest.fail)
 
-    def late(rows: list[CheckIn]) -> Delivery:
+    def late(rows: list[CheckinRow]) -> Delivery:
         raise NotTaken("late.", delivery=Delivery(0, tuple(RefusedRow(row, "late") for row in range(40)), 40))
 
     left_out = _LeftOut()
@@ -696,7 +696,7 @@ def test_what_is_not_about_lines_ends_the_feed() -> None:
 
 def test_nobody_is_shown() -> None:
     """A check-in in a traceback, or in a debugger's list of variables."""
-    assert "person" not in repr([NumberedCheckin(10, CheckIn("person-1", "north"))])
+    assert "person" not in repr([NumberedCheckin(10, CheckinRow("person-1", "north"))])
 
 
 def _append(path: Path, text: str) -> None:

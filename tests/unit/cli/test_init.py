@@ -80,7 +80,10 @@ def test_reading_is_open_in_a_trial_alone(tmp_path: Path, capsys: pytest.Capture
 def test_grace_and_deadline_fit_into_any_slot(slot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sample's own 15 seconds do not fit into a slot of one."""
     for server in _made(capsys, str(tmp_path / "net"), "--slot", slot)["servers"]:
-        load_pair(server["node"])
+        _, network = load_pair(server["node"])
+        assert network.grace_ns > 0
+        assert network.deadline_ns > 0
+        assert network.grace_ns + network.deadline_ns <= network.clock().length_ns
 
 
 def test_advanced_shows_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

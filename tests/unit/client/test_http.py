@@ -37,7 +37,7 @@ from dpcrowd.client import (
 )
 from dpcrowd.errors import BadInput, DpcrowdError, MissingExtra
 from dpcrowd.node.api import views
-from dpcrowd.node.collect import NotTaken as NodesNotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.keys.trial import make_trial
 from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, FakeService, app_of, estimates_of
 
@@ -196,7 +196,7 @@ def test_refusals_have_the_node_s_reason_and_text() -> None:
     error = failing(lambda client: client.checkin([SECRET], "north", 5), service, CHECKIN)
     assert isinstance(error, NotTaken)
     assert (error.reason, error.rows) == ("late", [0])
-    service.fails = NodesNotTaken("unavailable", "nothing can be stored.")
+    service.fails = IntakeRefused("unavailable", "nothing can be stored.")
     error = failing(lambda client: client.checkin([SECRET, "b"], "north"), service, CHECKIN)
     assert isinstance(error, NodeBusy)
     assert (error.reason, error.retry_after) == ("unavailable", 30.0)

@@ -11,8 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from dpcrowd.client.delivery import explanation
 from dpcrowd.client.rows import checkin_rows, encode
 from dpcrowd.errors import BadInput
+from dpcrowd.node.ingest.batch import LONGEST_USER, ROW_REASONS
+from dpcrowd.node.ingest.bodies import decode_checkins
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 USERS, REGIONS, TIMES = ["ann", "bob"], ["north", "south"], [AT, None]
@@ -123,3 +126,20 @@ def test_no_library_is_imported_for_it() -> None:
         "assert not {'pandas', 'polars', 'pyarrow'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, LONGEST_USER, LONGEST_USER + 1])
+def test_client_and_node_agree_on_the_length_of_a_user_id(length: int) -> None:
+    """A shorter limit here keeps back a row that the node would take; a longer one sends a row only to be refused."""
+    row = {"user": "x" * length, "region": "north"}
+    here = checkin_rows([row], None, None)
+    there = decode_checkins("application/json", msgspec.json.encode([row]), {"north": 0})
+    assert here.wrong == list(there.refused)
+    if here.wrong:
+        assert f"1 to {LONGEST_USER} characters" in str(here.problem())
+
+
+@pytest.mark.parametrize("reason", ROW_REASONS)
+def test_every_row_reason_of_a_node_is_explained(reason: str) -> None:
+    """Whoever runs `dpcrowd feed` would see a word without its meaning."""
+    assert explanation(reason).startswith(f"{reason}: ")

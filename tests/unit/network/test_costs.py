@@ -23,14 +23,14 @@ def speaking(*servers: int) -> np.ndarray:
 
 def test_one_hop_packets_are_the_links_of_the_speakers() -> None:
     """Server 1 has two links, server 3 one; the star's centre has four."""
-    assert costs.one_hop_packets(BOTH, speaking(1, 3, 5), 2).tolist() == [3, 4]
-    assert costs.one_hop_packets(BOTH, speaking(), 2).tolist() == [0, 0]
+    assert costs.packets(BOTH.degree, speaking(1, 3, 5), 2).tolist() == [3, 4]
+    assert costs.packets(BOTH.degree, speaking(), 2).tolist() == [0, 0]
 
 
 def test_flooding_costs_every_link_of_the_component_both_ways() -> None:
     """A message of 0 crosses 2 links twice; one of 3 crosses its link twice; every message in the star 8."""
     assert costs.flood_cost(BOTH).tolist() == [4, 4, 4, 2, 2, 8, 8, 8, 8, 8]
-    assert costs.flood_packets(BOTH, speaking(0, 3, 4, 7, 8), 2).tolist() == [8, 16]
+    assert costs.packets(costs.flood_cost(BOTH), speaking(0, 3, 4, 7, 8), 2).tolist() == [8, 16]
 
 
 def test_reach_by_one_hop_and_by_flooding() -> None:
@@ -52,8 +52,8 @@ def test_servers_without_links_send_nothing() -> None:
     """Schemes that never talk cost no packet and have no latency."""
     alone = Graph.alone(6)
     everybody = np.ones(6, dtype=bool)
-    assert costs.one_hop_packets(alone, everybody, 2).tolist() == [0, 0]
-    assert costs.flood_packets(alone, everybody, 2).tolist() == [0, 0]
+    assert costs.packets(alone.degree, everybody, 2).tolist() == [0, 0]
+    assert costs.packets(costs.flood_cost(alone), everybody, 2).tolist() == [0, 0]
     assert costs.link_reach(alone).tolist() == [0] * 6
     assert costs.flood_reach(alone, 2).tolist() == [0] * 6
     assert np.isnan(costs.last_arrival(costs.link_reach(alone), everybody, 2)).all()
@@ -85,7 +85,7 @@ def test_bytes_of_integers() -> None:
 def test_what_cannot_be_counted_is_refused() -> None:
     """Wrong runs would mix networks; missing delays would read as instant links."""
     with pytest.raises(BadInput, match="cannot be 3 runs"):
-        costs.one_hop_packets(BOTH, speaking(1), 3)
+        costs.packets(BOTH.degree, speaking(1), 3)
     with pytest.raises(BadInput, match="joins two runs"):
         costs.flood_reach(STAR, 5)
     bare = Graph.from_edges(2, [0], [1])

@@ -154,7 +154,7 @@ def test_isolated_servers_are_joined_in_pairs_and_the_odd_one_to_anybody() -> No
 
 
 def test_the_link_probability_is_solved_once() -> None:
-    """Bisection costs milliseconds: once for a kind of graph, not once a slot."""
+    """Bisection costs milliseconds: once per kind of graph, not once per slot."""
     link_probability.cache_clear()
     kind = RandomGraph(40, 0.11)
     for _ in range(5):

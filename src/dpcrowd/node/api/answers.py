@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import convert
 from starlette.responses import Response
 
 from dpcrowd.node.api.views import ErrorBody, ErrorDetail, RefusedRow
-from dpcrowd.node.ingest.batch import NAMED_ROWS
+from dpcrowd.node.ingest.batch import NAMED_ROWS, RowRefusal
 
 __all__ = ["JSON", "answer", "named_rows", "refusal", "refusal_bytes"]
 
@@ -28,7 +27,7 @@ def refusal(status: int, reason: str, text: str, headers: Mapping[str, str] | No
     return Response(refusal_bytes(reason, text), status, {**_NO_STORE, **(headers or {})}, JSON)
 
 
-def refusal_bytes(reason: str, text: str, refused: Sequence[tuple[int, str]] = ()) -> bytes:
+def refusal_bytes(reason: str, text: str, refused: Sequence[RowRefusal] = ()) -> bytes:
     """Return an `ErrorBody` as JSON; `refused` are the rows that were not taken, with their reasons."""
     if not refused:
         return _encode(ErrorBody(ErrorDetail(reason, text)))
@@ -36,6 +35,6 @@ def refusal_bytes(reason: str, text: str, refused: Sequence[tuple[int, str]] = (
     return _encode(ErrorBody(ErrorDetail(reason, text, rows, named_rows(refused), len(refused))))
 
 
-def named_rows(refused: Sequence[tuple[int, str]]) -> list[RefusedRow]:
+def named_rows(refused: Sequence[RowRefusal]) -> list[RefusedRow]:
     """Return the first 1,000 refused rows, as an answer names them."""
-    return [convert({"row": row, "reason": reason}, RefusedRow) for row, reason in refused[:NAMED_ROWS]]
+    return [RefusedRow(row, reason) for row, reason in refused[:NAMED_ROWS]]

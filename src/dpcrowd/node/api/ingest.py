@@ -20,8 +20,8 @@ from dpcrowd.node.api.answers import named_rows, refusal_bytes
 from dpcrowd.node.api.rights import CHALLENGE, bearer, denied
 from dpcrowd.node.api.service import Context
 from dpcrowd.node.api.views import Taken
-from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import BodyRefused, RefusedRow, row_text
+from dpcrowd.node.collect import IntakeRefused
+from dpcrowd.node.ingest.batch import ROW_REASONS, BodyRefused, RowRefusal, row_text
 from dpcrowd.node.ingest.bodies import decode_checkins, decode_counts
 from dpcrowd.node.ingest.gzipped import CODINGS, Unpacker
 from dpcrowd.node.slots import SECOND
@@ -36,18 +36,17 @@ _DISCARDED = 16 << 20
 SECONDS_TO_SEND, _SECONDS_TO_DISCARD = 60.0, 5.0
 _TAKEN = Taken(True)
 _FIRST_CLIENT = "dpcrowd"  # the client of 0.1.0 repeats a request for ever if the answer is neither 202 nor a refusal
-_FIELDS = ("user", "region", "time", "malformed")
 _encode = msgspec.json.Encoder().encode
 _AT_ONCE = 64 << 10  # bytes of a body that is decoded in the event loop; larger ones would delay slots and requests
 _decoders = ThreadPoolExecutor(1, thread_name_prefix="dpcrowd-decode")
 
 
-class RowsRefused(BodyRefused):
+class AllRowsRefused(BodyRefused):
     """A body of which no row can be taken; status and text are those of the first row."""
 
-    def __init__(self, refused: Sequence[RefusedRow]) -> None:
-        reason = _reason(refused[0])
-        super().__init__(409 if reason == "late" else 400, reason, row_text(refused[0]))
+    def __init__(self, refused: Sequence[RowRefusal]) -> None:
+        first = ROW_REASONS[refused[0][1]]
+        super().__init__(first.status, first.request, row_text(refused[0]))
         self.refused = refused
 
 
@@ -62,12 +61,12 @@ async def take_checkins(context: Context, content_type: str | None, body: bytes)
     batch = await asyncio.get_running_loop().run_in_executor(_decoders, decoding) if large else decoding()
     rows = len(batch) + len(batch.refused)
     if rows and not len(batch):
-        raise RowsRefused(batch.refused)
+        raise AllRowsRefused(batch.refused)
     refused = await context.service.take_checkins(batch, arrived_ns)
     if refused:
         if len(refused) == rows:
-            raise RowsRefused(refused)
-        for reason in set(map(_reason, refused)):
+            raise AllRowsRefused(refused)
+        for reason in {ROW_REASONS[reason].request for _, reason in refused}:
             context.service.refused(reason, arrived_ns)
         return Taken(True, rows - len(refused), named_rows(refused), len(refused))
     if rows:
@@ -101,7 +100,7 @@ class Ingest:
             if body is None:
                 return  # the client has disconnected
             answer = await self._take(self._context, _header(scope, b"content-type"), body)
-        except (BodyRefused, NotTaken) as error:
+        except (BodyRefused, IntakeRefused) as error:
             # A connection that is closed with unread bytes is reset, and the client may never see the answer.
             waits = _header(scope, b"expect") is not None  # the client waits for the answer before it sends the body
             await self._refuse(send, error, keep=not waits and await request_body.discard())
@@ -122,7 +121,7 @@ class Ingest:
         if denial is not None:
             raise BodyRefused(denial.status, denial.reason, denial.text)
         if not self._context.limit.take(bearer(scope["headers"]) or "", self._context.now()):
-            raise NotTaken("rate", "this token sends too many requests; send fewer and larger batches.")
+            raise IntakeRefused("rate", "this token sends too many requests; send fewer and larger batches.")
         if (_header(scope, b"content-encoding") or "identity").lower() not in ("identity", *CODINGS):
             raise BodyRefused(
                 415, "content-encoding", "this Content-Encoding is not supported; allowed: gzip, or none."
@@ -131,7 +130,7 @@ class Ingest:
         if length.isdecimal() and int(length[:20]) > self._context.max_body:
             raise _too_large(self._context.max_body)
 
-    async def _refuse(self, send: Send, error: BodyRefused | NotTaken, *, keep: bool) -> None:
+    async def _refuse(self, send: Send, error: BodyRefused | IntakeRefused, *, keep: bool) -> None:
         now = self._context.now()
         self._context.service.refused(error.reason, now)
         status = error.status if isinstance(error, BodyRefused) else _STATUS.get(error.reason, 409)
@@ -144,7 +143,7 @@ class Ingest:
             headers |= CHALLENGE
         elif status == 405:
             headers["allow"] = "POST"
-        refused = error.refused if isinstance(error, RowsRefused) else ()
+        refused = error.refused if isinstance(error, AllRowsRefused) else ()
         await _respond(send, status, refusal_bytes(error.reason, str(error), refused), headers)
 
 
@@ -214,11 +213,6 @@ class _RequestBody:
         disconnected = message["type"] == "http.disconnect"
         self._ended = disconnected or not message.get("more_body", False)
         return None if disconnected else message.get("body", b"")
-
-
-def _reason(refused: RefusedRow) -> str:
-    """Return the reason of a row as that of a complete request: `field`, whichever field is wrong."""
-    return "field" if refused[1] in _FIELDS else refused[1]
 
 
 def _too_large(most: int, how: str = "") -> BodyRefused:

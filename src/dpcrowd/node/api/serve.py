@@ -42,7 +42,7 @@ _TICKS = 5
 _MOST_CONNECTIONS = 512
 
 
-class Client:
+class ClientConnection:
     """One connection to the API, whether it speaks HTTP or WebSocket."""
 
     def __init__(self, places: Places, address: str) -> None:
@@ -83,7 +83,7 @@ class Client:
 class LimitedHttp(HttpToolsProtocol):
     """An HTTP connection that reports to `Places`."""
 
-    def __init__(self, config: Config, server_state: ServerState, client: Client) -> None:
+    def __init__(self, config: Config, server_state: ServerState, client: ClientConnection) -> None:
         super().__init__(config, server_state, {})
         self._client = client
         self._header = 0
@@ -150,7 +150,7 @@ class LimitedHttp(HttpToolsProtocol):
 class LimitedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket connection that reports to `Places`, after an upgrade from HTTP."""
 
-    client_of_api: Client | None = None
+    client_of_api: ClientConnection | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -222,13 +222,13 @@ class ApiServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _accepted(self, connection: socket.socket, address: str) -> None:
-        client = Client(self.places, address)
+        client = ClientConnection(self.places, address)
         self.places.wait(client)
         client.opening = asyncio.get_running_loop().create_task(self._open(client, connection))
         self._opening.add(client.opening)
         client.opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, client: Client, connection: socket.socket) -> None:
+    async def _open(self, client: ClientConnection, connection: socket.socket) -> None:
         """Connect a socket with its protocol, after the TLS handshake of HTTPS."""
         context = self.config.ssl
         limits = (

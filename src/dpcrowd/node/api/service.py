@@ -11,7 +11,7 @@ from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.config.tokens import Right
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
+from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SlotClock
 
@@ -36,15 +36,15 @@ class Service(Protocol):
     def clock(self) -> SlotClock:
         """The slots of the network."""
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         """Take check-ins; return when they are on disk, or among the counts of a slot that was sealed meanwhile.
 
         Returns the rows of the body that were not taken. An empty batch is stored, too: its slot was fed. Raises
-        `NotTaken` if nothing can be taken at present.
+        `IntakeRefused` if nothing can be taken at present.
         """
 
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
-        """Take counts by the numbers of regions; raise `NotTaken` if they are late, or from the future."""
+        """Take counts by the numbers of regions; raise `IntakeRefused` if they are late, or from the future."""
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Note that check-ins were refused, in memory and for operators; their number is not counted."""

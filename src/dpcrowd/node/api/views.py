@@ -6,9 +6,12 @@ that some were refused in a slot, and why: their number would be a raw count.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from dpcrowd.node.ingest.batch import ROW_REASONS, RowReason
 
 __all__ = [
     "BudgetView",
@@ -134,18 +137,19 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     ] = []
 
 
+def _describe_row_reasons() -> str:
+    """Return what the reasons of rows mean; neighbours in the list with the same meaning share it."""
+    parts = []
+    for meaning, reasons in groupby(ROW_REASONS, key=lambda reason: ROW_REASONS[reason].description):
+        parts.append(", ".join(f"`{reason}`" for reason in reasons) + f": {meaning}")
+    return "; ".join(parts) + "."
+
+
 class RefusedRow(Struct, frozen=True):
     """A row that was not taken."""
 
     row: Annotated[int, Meta(description="Its number in the body, counted from 0.")]
-    reason: Annotated[
-        Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"],
-        Meta(
-            description="`late`: its slot is sealed; `future`: its time is ahead of the server's clock; "
-            "`unknown-region`: network.toml has no such region; `user`, `region`, `time`: the field is missing or not "
-            "allowed; `malformed`: it is not a check-in."
-        ),
-    ]
+    reason: Annotated[RowReason, Meta(description=_describe_row_reasons())]
 
 
 class Taken(Struct, frozen=True, omit_defaults=True):

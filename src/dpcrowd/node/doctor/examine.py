@@ -43,9 +43,10 @@ def examine(
         node, network = load_pair(path)
         revisions = current_revision(node, network, at_ns)
     except DpcrowdError as error:
-        return [
-            problem("configuration", str(error), "Correct the file; 'dpcrowd node schema' describes every setting.")
-        ]
+        fix = "Correct the file; 'dpcrowd node schema' describes every setting."
+        if not path.exists():
+            fix = "Give the path of an existing node.toml."
+        return [problem("configuration", str(error), fix)]
     current = revisions.current
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)
     lost_folder = [] if running is not None or ask is None else list(check_lost_folder(node, ask))

@@ -10,7 +10,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, NodeConfig
 from dpcrowd.node.doctor.findings import Finding, note, passed, problem, skipped
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.storage.failures import RESTORE
 from dpcrowd.privacy.account import Account, sharing_problem
 from dpcrowd.privacy.allowance import Spending, new_horizon_by_revision
@@ -50,7 +50,7 @@ def read_ledger(node: NodeConfig, network: NetworkConfig, now_ns: int) -> Ledger
                 text = f"users roam, so no other network can share the ledger in '{shared}' with '{network.id}'."
                 findings.append(note("sharing", text))
             return LedgerState(findings, _sealed_until(network, storage), storage.ledger.counter())
-    except StorageFailed as failure:
+    except StorageError as failure:
         if failure.kind == "missing" and not where.exists():
             return LedgerState(
                 [skipped("database", f"'{where}' does not exist: the node has not run yet, or its folder is missing.")],

@@ -69,7 +69,7 @@ def _judge(
             fix = f"Compare the two files, value by value; this server has revision {network.revision}."
             yield problem("digest", text, fix)
             return
-        body = _decode(network, name, payload, message_slot)
+        body = _decode(network, name, payload)
     except MessageRefused as refusal:
         fix = "Compare keys and versions with that organisation; docs/failures.md explains each reason."
         yield problem("neighbours", f"a message of '{name}' would be refused ({refusal.reason}): {refusal}", fix)
@@ -91,8 +91,8 @@ def _check_memory(network: NetworkConfig, name: str, me: int, body: Body, counte
         )
         fix = "Find out which. If a copy was restored: start the server, then run 'dpcrowd node confirm-loss'."
         yield problem("budget", text, fix)
-    elif echo is not None and echo[1] > counter:
-        text = f"'{name}' reports {echo[1]} samples of this server, but the ledger has {counter}"
+    elif echo is not None and echo.counter > counter:
+        text = f"'{name}' reports {echo.counter} samples of this server, but the ledger has {counter}"
         yield note("budget", f"{text}; it gives no proof, which it would from the second slot without this server on.")
     elif echo is not None:
         yield passed("budget", f"'{name}' remembers no sample of this server that the ledger does not have.")
@@ -102,13 +102,12 @@ def _verify(network: NetworkConfig) -> Verify:
     return verifier(network.id, [server.keys for server in network.servers])
 
 
-def _decode(network: NetworkConfig, name: str, payload: bytes, slot: int) -> Body:
+def _decode(network: NetworkConfig, name: str, payload: bytes) -> Body:
     """Decode a message with all checks of a running server, except that of the slot."""
     return decode(
         payload,
         sender=network.number_of(name),
         digest=digest(network),
-        slot=slot,
         regions=len(network.regions),
         form=network.setting(name).form,
         verify=_verify(network),

@@ -33,6 +33,7 @@ from dpcrowd.node.ingest.batch import (
     SECONDS,
     Batch,
     BodyRefused,
+    RowReason,
     Zoned,
     are_plain,
     keep_rows,
@@ -43,7 +44,7 @@ from dpcrowd.node.ingest.batch import (
 
 __all__ = ["decode_arrow"]
 
-_LONGEST = 1024
+_LONGEST = 4 * LONGEST_USER
 """Bytes of a text: as many as the longest user may have."""
 _MOST_TEXT = 64 << 20
 """Bytes of all texts of a column, since any number of its rows may be views of the same one."""
@@ -65,7 +66,7 @@ def decode_arrow(body: bytes, regions: Mapping[str, int], *, file: bool) -> Batc
         raise columns
     if not columns:
         return Batch([], [])
-    wrong: dict[int, str] = {}
+    wrong: dict[int, RowReason] = {}
     users = _users(pyarrow, columns["user"], wrong)
     numbers = _regions(pyarrow, columns["region"], regions, wrong)
     times = _times(pyarrow, columns["time"], wrong) if "time" in columns else None
@@ -112,7 +113,7 @@ def _check_schema(pyarrow: Any, schema: Any) -> BodyRefused | None:
     return None
 
 
-def _users(pyarrow: Any, column: Any, wrong: dict[int, str]) -> list[bytes]:
+def _users(pyarrow: Any, column: Any, wrong: dict[int, RowReason]) -> list[bytes]:
     values, places = _values(pyarrow, column, "user", wrong)
     bad = lean.nulls(values)
     if pyarrow.types.is_integer(values.type):
@@ -136,7 +137,7 @@ def _text_users(pyarrow: Any, values: Any, missing: NDArray[np.bool_]) -> tuple[
     return users, np.array(bad, dtype=np.bool_)
 
 
-def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[int, str]) -> list[int]:
+def _regions(pyarrow: Any, column: Any, regions: Mapping[str, int], wrong: dict[int, RowReason]) -> list[int]:
     values, places = _values(pyarrow, column, "region", wrong)
     bad = lean.nulls(values) | _wrong_lengths(pyarrow, values, "region")
     _refuse(wrong, bad, places, "region")
@@ -152,7 +153,7 @@ def _texts(values: Any, bad: NDArray[np.bool_]) -> list[str]:
     return texts if not bad.any() else ["" if wrong else text for text, wrong in zip(texts, bad.tolist(), strict=True)]
 
 
-def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64] | None:
+def _times(pyarrow: Any, column: Any, wrong: dict[int, RowReason]) -> NDArray[np.int64] | None:
     missing = lean.nulls(column)
     if missing.all():
         return None
@@ -169,7 +170,7 @@ def _times(pyarrow: Any, column: Any, wrong: dict[int, str]) -> NDArray[np.int64
 
 
 def _text_times(
-    texts: list[str], missing: NDArray[np.bool_], bad: NDArray[np.bool_], wrong: dict[int, str]
+    texts: list[str], missing: NDArray[np.bool_], bad: NDArray[np.bool_], wrong: dict[int, RowReason]
 ) -> NDArray[np.int64] | None:
     usable = [text if there else None for text, there in zip(texts, (~(missing | bad)).tolist(), strict=True)]
     moments = _all_moments(usable)
@@ -194,7 +195,9 @@ def _moment(text: str) -> datetime | None:
     return None
 
 
-def _values(pyarrow: Any, column: Any, field: str, wrong: dict[int, str]) -> tuple[Any, NDArray[np.int64] | None]:
+def _values(
+    pyarrow: Any, column: Any, field: RowReason, wrong: dict[int, RowReason]
+) -> tuple[Any, NDArray[np.int64] | None]:
     """Return a dictionary's values and where each row's is; a plain column and None."""
     if not pyarrow.types.is_dictionary(column.type):
         return column, None
@@ -234,7 +237,9 @@ def _lengths(pyarrow: Any, values: Any, field: str) -> NDArray[Any]:
     return np.diff(np.frombuffer(values.buffers()[1], dtype=kind, count=end + 1)[begin:])
 
 
-def _refuse(wrong: dict[int, str], bad: NDArray[np.bool_], places: NDArray[np.int64] | None, reason: str) -> None:
+def _refuse(
+    wrong: dict[int, RowReason], bad: NDArray[np.bool_], places: NDArray[np.int64] | None, reason: RowReason
+) -> None:
     """Note the rows whose value is bad, unless something was wrong with them before."""
     if bad.any():
         for row in np.flatnonzero(bad if places is None else bad[places]).tolist():

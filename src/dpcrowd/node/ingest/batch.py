@@ -1,7 +1,8 @@
 """A batch of check-ins: the rows of one body as users, regions and times, their slots, and their keyed hashes.
 
 Every row is accepted or refused by itself, by its own content and the clock: one person's row never decides about
-another's. A refused row is named by its number and a reason.
+another's. A refused row is named by its number and a reason. `ROW_REASONS` is the only list of the reasons: the answers
+of the API, their descriptions and the OpenAPI document are derived from it.
 
 Times are RFC 3339 (read to microseconds) or milliseconds outside and whole nanoseconds UTC inside. There is no clock
 here: the time at which a batch arrived is passed in.
@@ -19,14 +20,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple, get_args
 from unicodedata import normalize
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.node.collect import HASH_BYTES, NotTaken, checkins_record
+from dpcrowd.node.collect import HASH_BYTES, IntakeRefused, checkins_record
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 __all__ = [
@@ -37,11 +38,14 @@ __all__ = [
     "MILLISECOND",
     "MOST_ROWS",
     "NAMED_ROWS",
+    "ROW_REASONS",
     "SECONDS",
     "Batch",
     "BodyRefused",
     "HashedPart",
-    "RefusedRow",
+    "RowReason",
+    "RowReasonTexts",
+    "RowRefusal",
     "Zoned",
     "are_plain",
     "hash_users",
@@ -61,7 +65,7 @@ MOST_ROWS = 1_000_000
 NAMED_ROWS = 1_000
 """In an answer: more would make it as long as the body."""
 LONGEST_USER = 256
-"""Characters of a text, as it was sent."""
+"""Upper bound on the length of a user id, in characters, as it was sent."""
 LAST_NS = 2**63 - 1
 MILLISECOND = 1_000_000
 SECONDS = range(978_307_200, 4_102_444_800)
@@ -71,22 +75,62 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
-RefusedRow = tuple[int, str]
+RowReason = Literal["late", "future", "unknown-region", "user", "region", "time", "malformed"]
+"""The reasons for which a row is refused, as the API names them; `ROW_REASONS` explains each."""
+RowRefusal = tuple[int, RowReason]
 """The number of a row of the body, counted from 0, and the reason for which it is not taken."""
 
 ALLOWED = {
-    "user": "a text of 1 to 256 characters, not all of them spaces, or a whole number",
+    "user": f"a text of 1 to {LONGEST_USER} characters, not all of them spaces, or a whole number",
     "region": "the name of a region of network.toml",
     "time": "an RFC 3339 time with an offset, or a whole number of milliseconds, not seconds, since 1970; from 1970 to "
     "2262",
 }
-_TEXTS = {
-    "malformed": "not a check-in; allowed: an object of user, region and, if wanted, time, and no other field.",
-    "unknown-region": f"region: unknown; allowed: {ALLOWED['region']}.",
-    "late": "time: of a slot that is sealed.",
-    "future": "time: later than this server's clock allows.",
-    **{name: f"{name}: missing or not allowed; allowed: {allowed}." for name, allowed in ALLOWED.items()},
+
+
+class RowReasonTexts(NamedTuple):
+    """A reason for which a row is refused, explained.
+
+    request      the reason of a request of which every row is refused, if this is the reason of its first row
+    status       the HTTP status of that request
+    text         a sentence for whoever sent the row
+    description  what the reason means, for the description of the API
+    """
+
+    request: str
+    status: int
+    text: str
+    description: str
+
+
+def _field_texts(name: str) -> RowReasonTexts:
+    text = f"{name}: missing or not allowed; allowed: {ALLOWED[name]}."
+    return RowReasonTexts("field", 400, text, "the field is missing or not allowed")
+
+
+ROW_REASONS: dict[RowReason, RowReasonTexts] = {
+    "late": RowReasonTexts("late", 409, "time: of a slot that is sealed.", "its slot is sealed"),
+    "future": RowReasonTexts(
+        "future", 400, "time: later than this server's clock allows.", "its time is ahead of the server's clock"
+    ),
+    "unknown-region": RowReasonTexts(
+        "unknown-region",
+        400,
+        f"region: unknown; allowed: {ALLOWED['region']}.",
+        "network.toml has no such region",
+    ),
+    "user": _field_texts("user"),
+    "region": _field_texts("region"),
+    "time": _field_texts("time"),
+    "malformed": RowReasonTexts(
+        "field",
+        400,
+        "not a check-in; allowed: an object of user, region and, if wanted, time, and no other field.",
+        "it is not a check-in",
+    ),
 }
+# A reason without its texts would be noticed only when the other rows of its body have been counted.
+assert tuple(ROW_REASONS) == get_args(RowReason), "every reason of RowReason needs its texts in ROW_REASONS"
 
 
 class BodyRefused(Exception):
@@ -124,7 +168,7 @@ class Batch:
     regions: list[int]
     times_ns: NDArray[np.int64] | None = None
     places: list[int] | None = None
-    refused: tuple[RefusedRow, ...] = ()
+    refused: tuple[RowRefusal, ...] = ()
 
     def __len__(self) -> int:
         return len(self.users)
@@ -149,7 +193,7 @@ class Batch:
             hashes = [hashes[place] for place in places]
         return HashedPart(numbers, hashes, regions, checkins_record(hashes, regions))
 
-    def in_body(self, refused: Iterable[RefusedRow]) -> list[RefusedRow]:
+    def in_body(self, refused: Iterable[RowRefusal]) -> list[RowRefusal]:
         """Return refused rows by their numbers in the body, together with those that were refused before, in order."""
         places = self.places
         later = refused if places is None else ((places[row], reason) for row, reason in refused)
@@ -157,7 +201,7 @@ class Batch:
 
 
 def keep_rows(
-    users: list[bytes], regions: list[int], times_ns: NDArray[np.int64] | None, wrong: dict[int, str]
+    users: list[bytes], regions: list[int], times_ns: NDArray[np.int64] | None, wrong: dict[int, RowReason]
 ) -> Batch:
     """Return a batch without the rows that are wrong, by number and reason."""
     if not wrong:
@@ -172,10 +216,10 @@ def keep_rows(
     )
 
 
-def row_text(refused: RefusedRow) -> str:
+def row_text(refused: RowRefusal) -> str:
     """Return a sentence about a refused row."""
     row, reason = refused
-    return f"row {row}: {_TEXTS[reason]}"
+    return f"row {row}: {ROW_REASONS[reason].text}"
 
 
 def refuse_malformed(what: str) -> BodyRefused:
@@ -229,7 +273,7 @@ def slots_of(
     future_ns: int,
     present_ns: int | None = None,
     sealed: int = -1,
-) -> tuple[dict[int, NDArray[np.intp]], list[RefusedRow]]:
+) -> tuple[dict[int, NDArray[np.intp]], list[RowRefusal]]:
     """Return the rows of each slot, and those that are from the future or of a sealed slot, by their number here.
 
     A batch without rows is one of the slot in which it arrived.
@@ -239,7 +283,7 @@ def slots_of(
     sealed      the last slot that was sealed, whatever the clock says
     """
     if arrived_ns < clock.epoch_ns:
-        raise NotTaken("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
+        raise IntakeRefused("unavailable", f"the network's first slot opens at {rfc3339(clock.epoch_ns)}.")
     present_ns = arrived_ns if present_ns is None else present_ns
     if batch.times_ns is None or not len(batch):
         return {clock.slot_of(present_ns): np.arange(len(batch))}, []
@@ -249,7 +293,9 @@ def slots_of(
     # A slot is sealed once its end and the grace have passed: the slot open one grace ago is the first that is not.
     first = max(clock.slot_of(arrived_ns - grace_ns), sealed + 1, 0)
     late = own & (slots < first)
-    refused = [(row, "future" if future[row] else "late") for row in np.flatnonzero(future | late).tolist()]
+    refused: list[RowRefusal] = [
+        (row, "future" if future[row] else "late") for row in np.flatnonzero(future | late).tolist()
+    ]
     accepted = ~(future | late)
     return {int(slot): np.flatnonzero(accepted & (slots == slot)) for slot in np.unique(slots[accepted])}, refused
 

@@ -19,6 +19,7 @@ from dpcrowd.node.ingest.batch import (
     MOST_ROWS,
     Batch,
     BodyRefused,
+    RowReason,
     keep_rows,
     nanoseconds,
     refuse_malformed,
@@ -87,6 +88,7 @@ _msgpack_counts = msgspec.msgpack.Decoder(Counts)
 
 _PLACE = re.compile(r"- at `\$\.(user|region|time)`$")
 _MISSING = re.compile(r"^Object missing required field `(user|region)`")
+_FIELDS: dict[str, RowReason] = {"user": "user", "region": "region", "time": "time"}
 _UNKNOWN = "Object contains unknown field"  # whose name follows, and may look like a place
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -101,14 +103,14 @@ def decode_checkins(content_type: str | None, body: bytes, regions: Mapping[str,
         from dpcrowd.node.ingest.arrow import decode_arrow
 
         return decode_arrow(body, regions, file=kind == _ARROW_FILE)
-    wrong: dict[int, str] = {}
+    wrong: dict[int, RowReason] = {}
     rows = _decode_rows(kind, body, wrong)
     if isinstance(rows, BodyRefused):
         raise rows
     number = regions.get
     numbers = [number(row.region, -1) for row in rows]
     if -1 in numbers:
-        wrong |= {row: "unknown-region" for row, found in enumerate(numbers) if found < 0 and row not in wrong}
+        wrong |= {row: "unknown-region" for row, region in enumerate(numbers) if region < 0 and row not in wrong}
     times_ns, out_of_range = nanoseconds([row.time for row in rows])
     wrong |= {row: "time" for row in out_of_range if row not in wrong}
     users = user_bytes([row.user for row in rows])
@@ -127,7 +129,7 @@ def decode_counts(content_type: str | None, body: bytes, regions: Mapping[str, i
     return decoded.slot, {regions[region]: count for region, count in decoded.counts.items()}
 
 
-def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn] | BodyRefused:
+def _decode_rows(kind: str, body: bytes, wrong: dict[int, RowReason]) -> list[CheckIn] | BodyRefused:
     """Return all rows; those that are added to `wrong`, with a reason, are placeholders."""
     # A refusal is returned, not raised: raised here, it would carry the decoder's error, which may hold the body.
     good = _good_rows(kind, body)
@@ -145,7 +147,7 @@ def _decode_rows(kind: str, body: bytes, wrong: dict[int, str]) -> list[CheckIn]
             rows.append(decode(part))
             continue
         except msgspec.ValidationError as error:
-            wrong[number] = _field(str(error))
+            wrong[number] = _reason_of(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             wrong[number] = "malformed"
         rows.append(_NO_ROW)
@@ -181,10 +183,10 @@ def _parts(kind: str, body: bytes) -> Sequence[msgspec.Raw | bytes] | BodyRefuse
     return refuse_malformed(f"valid {kind}") if spoilt == body else _parts(kind, spoilt)
 
 
-def _field(problem: str) -> str:
+def _reason_of(problem: str) -> RowReason:
     """Return which field msgspec means; the match is with our own names of fields only."""
     match = _MISSING.search(problem) or _PLACE.search(problem)
-    return match[1] if match and not problem.startswith(_UNKNOWN) else "malformed"
+    return _FIELDS[match[1]] if match and not problem.startswith(_UNKNOWN) else "malformed"
 
 
 def _too_many() -> BodyRefused:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.live.log_limits import StorageLog
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps
@@ -20,7 +20,7 @@ log = logging.getLogger("dpcrowd.node")
 
 
 class AccountLoader:
-    """Loads the account for one life of a node; `load` and `book` write and read files.
+    """Loads the account for one run of a node; `load` and `book` write and read files.
 
     storage_log  of the node, see `StorageLog`
     """
@@ -45,7 +45,7 @@ class AccountLoader:
 
     def book(self) -> None:
         """Tell the ledger at once; what cannot be written now is written before anything is paid."""
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             self._book()
 
     def load(self, slot: int) -> Account | None:
@@ -57,7 +57,7 @@ class AccountLoader:
             self._steps = self._steps.slot_sealed()
             account = self._storage.ledger.account(opens_ns, self._slots)
             allowance = account.allowance(opens_ns)
-        except (StorageFailed, BadInput) as failure:
+        except (StorageError, BadInput) as failure:
             self._storage_log.failed("ledger", f"the ledger cannot be asked, so nothing is sampled: {failure}")
             return None
         self._storage_log.works("ledger")

@@ -1,6 +1,6 @@
-"""How long the certificates are valid that a node lives by: its own, its authority's, that of HTTPS, its neighbours'.
+"""How long the certificates are valid that a node depends on: its own, its authority's, that of HTTPS, its neighbours'.
 
-A node looks at them all the time, since it may run for longer than any of them lives; it tells of each once per day,
+A node looks at them all the time, since it may run for longer than any of them is valid; it tells of each once per day,
 from 30 days before its end on. Neighbours say in their messages when theirs expire; of one that runs an older version
 nothing is known.
 """
@@ -22,7 +22,7 @@ log = logging.getLogger("dpcrowd.node")
 _DAY = 86_400
 _LAST = 253_402_300_799  # the end of the year 9999, the last that can be written
 
-Said = Mapping[str, int]
+ReportedExpiries = Mapping[str, int]
 """Name of a neighbour -> when its certificate expires, in seconds since 1970, by its own words."""
 
 
@@ -55,11 +55,11 @@ class Certificates:
         """When the server's own certificate expires, in seconds since 1970; 0 if it cannot be read."""
         return next((int(one.at.timestamp()) for one in self._own if one.holder == "server"), 0)
 
-    def known(self, said: Said) -> tuple[Expiry, ...]:
+    def all_expiries(self, reported: ReportedExpiries) -> tuple[Expiry, ...]:
         """Return all certificates; what neighbours say of theirs is used as far as it can be a date."""
         others = (
             Expiry("neighbour", name, datetime.fromtimestamp(at, UTC))
-            for name, at in sorted(said.items())
+            for name, at in sorted(reported.items())
             if 0 < at <= _LAST
         )
         return *self._own, *others
@@ -73,13 +73,13 @@ class Certificates:
         """Return a sentence for each of this node's own certificates that has expired."""
         return [text for over, text in self._texts(now_ns, self._own) if over]
 
-    def warnings(self, now_ns: int, said: Said | None = None) -> list[str]:
+    def warnings(self, now_ns: int, reported: ReportedExpiries | None = None) -> list[str]:
         """Return a sentence for each own certificate that expires soon, and each neighbour's that does or has expired.
 
         A neighbour without a link is no reason to call this node not ready.
         """
         own = len(self._own)
-        certificates = self.known(said or {})
+        certificates = self.all_expiries(reported or {})
         others = [text for _, text in self._texts(now_ns, certificates[own:])]
         return [text for over, text in self._texts(now_ns, certificates[:own]) if not over] + others
 
@@ -90,11 +90,11 @@ class Certificates:
             if problem is not None:
                 yield one.is_over(now), f"{problem.what} {problem.fix}"
 
-    def news(self, said: Said, now_ns: int) -> list[tuple[Expiry, Problem]]:
+    def news(self, reported: ReportedExpiries, now_ns: int) -> list[tuple[Expiry, Problem]]:
         """Return what is to be logged now: each certificate once per day, and when it is new or has just expired."""
         now, day = utc(now_ns), now_ns // (_DAY * 1_000_000_000)
         news = []
-        for one in self.known(said):
+        for one in self.all_expiries(reported):
             state, kind = (one.at, day, one.is_over(now)), (one.holder, one.name)
             if self._reported.get(kind) == state:
                 continue

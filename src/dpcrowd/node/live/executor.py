@@ -27,7 +27,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.release import SlotRelease
-from dpcrowd.node.storage import Refusal, Storage, StorageFailed
+from dpcrowd.node.storage import Refusal, Storage, StorageError
 from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
 
@@ -195,7 +195,7 @@ class Executor:
 
     async def forget_sealed(self) -> None:
         """Forget, at the end, check-ins of a slot in exchange: they must not outlive the process."""
-        with suppress(StorageFailed):  # the next start forgets them
+        with suppress(StorageError):  # the next start forgets them
             await self._carry_out(do.ForgetCheckIns(self.machine.server.slot), 0)
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class Executor:
             case _:
                 self._meter.failed(failure)
                 await self.handle(stimulus)
-                if not isinstance(failure, StorageFailed):  # the disk is well: the ledger said no, to this slot
+                if not isinstance(failure, StorageError):  # the disk is well: the ledger said no, to this slot
                     await self.handle(on.StorageRecovered(stimulus.at_ns))
 
     async def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:  # noqa: PLR0912
@@ -345,12 +345,12 @@ class Executor:
             self._given += 1
             self._queue.put_nowait(error)  # it ends the node, as if it had happened there
 
-    def _refuse(self, said: do.RefuseMessage) -> None:
+    def _refuse(self, instruction: do.RefuseMessage) -> None:
         """Count a refused message exactly, and log it once per slot, since a flood must not fill the disk."""
-        slot, kind = said.slot, (said.sender, said.reason)
+        slot, kind = instruction.slot, (instruction.sender, instruction.reason)
         self.refused[kind] += 1
         self.refused_last[kind] = self._clock.now()
-        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", said.reason)] += 1
+        self._refusals[Refusal(self.machine.view.clock.opens(slot), "message", instruction.reason)] += 1
         if self._logged[0] != slot:
             self._logged = slot, set()
         if kind not in self._logged[1]:
@@ -359,9 +359,9 @@ class Executor:
                 "message refused",
                 extra={
                     "event": "message-refused",
-                    "sender": said.sender,
-                    "reason": said.reason,
-                    "text": said.text,
+                    "sender": instruction.sender,
+                    "reason": instruction.reason,
+                    "text": instruction.text,
                     "slot": slot,
                 },
             )

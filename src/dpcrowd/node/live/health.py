@@ -24,7 +24,7 @@ from dpcrowd.node.config.node import ListenSection
 from dpcrowd.node.connections.descriptors import limit, open_files
 from dpcrowd.node.transport.base import Transport
 
-__all__ = ["Health", "api_check", "node_health", "notify", "watchdog_seconds"]
+__all__ = ["HealthMonitor", "api_check", "node_health", "notify", "watchdog_seconds"]
 
 log = logging.getLogger("dpcrowd.node")
 
@@ -36,7 +36,7 @@ _REOPEN_EVERY = 300.0
 Check = Callable[[], Awaitable[None]]
 
 
-class Health:
+class HealthMonitor:
     """Looks after the parts of one node.
 
     checks  by the name of a part: returns if it works, raises or does not return if it does not
@@ -91,7 +91,9 @@ class Health:
         self._full_before = full
 
 
-def node_health(listen: ListenSection, executor: Check, transport: Transport, reopen: Callable[[], None]) -> Health:
+def node_health(
+    listen: ListenSection, executor: Check, transport: Transport, reopen: Callable[[], None]
+) -> HealthMonitor:
     """Return the checks of a node with these parts."""
     host, port = listen.http_address
     checks = {
@@ -99,7 +101,7 @@ def node_health(listen: ListenSection, executor: Check, transport: Transport, re
         "transport": transport.check_alive,
         "API": api_check(host, port, https=listen.http_certificate is not None),
     }
-    return Health(checks, reopen, notify)
+    return HealthMonitor(checks, reopen, notify)
 
 
 def api_check(host: str, port: int, *, https: bool) -> Check:

@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 from dpcrowd.node.collect import (
     Collector,
     HashedRows,
-    NotTaken,
+    IntakeRefused,
     count_distinct,
     counts_record,
     names_record,
     replay,
 )
-from dpcrowd.node.ingest.batch import Batch, HashedPart, RefusedRow, slots_of
+from dpcrowd.node.ingest.batch import Batch, HashedPart, RowRefusal, slots_of
 from dpcrowd.node.slots import SlotClock, rfc3339
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.node.storage.journal import Journal
 
 __all__ = ["Intake", "Writer"]
@@ -113,7 +113,7 @@ class Intake:
                     self._collector.add(slot, [user.tobytes() for user in users], numbers.tolist())
 
     def begin_after(self, slot: int) -> None:
-        """Never open slots up to this one again: they were sealed in an earlier life, whatever the clock says now."""
+        """Never open slots up to this one again: they were sealed in an earlier run, whatever the clock says now."""
         self._collector.seal(slot)
 
     @property
@@ -134,10 +134,10 @@ class Intake:
         """Whether any request was taken for a slot, an empty list too; until the slot after it is sealed."""
         return self._collector.fed(slot)
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RowRefusal]:
         """Accept what can be accepted; return the refused rows of the body. An empty batch feeds the open slot.
 
-        `NotTaken`: nothing can be taken at present, whatever the rows.
+        `IntakeRefused`: nothing can be taken at present, whatever the rows.
         """
         collector = self._collector
         slots, parts, refused = await self._slots_and_parts(batch, arrived_ns)
@@ -147,10 +147,10 @@ class Intake:
         for slot, part in parts.items():
             refused += [(row, "late") for row in await self._count(collector, slot, part)]
         if collector is not self._collector:
-            raise NotTaken("unavailable", "the clock was accepted meanwhile: send this again.")
+            raise IntakeRefused("unavailable", "the clock was accepted meanwhile: send this again.")
         try:
             forgotten = await self._writer.write([(slot, part.record) for slot, part in parts.items()])
-        except NotTaken:
+        except IntakeRefused:
             self.unkept |= parts.keys()
             raise
         lost = self._uncounted(parts, forgotten)
@@ -175,14 +175,14 @@ class Intake:
     async def take_counts(self, slot: int, counts: Mapping[int, int], arrived_ns: int) -> None:
         """Accept counts by the numbers of regions; they are on disk when this returns."""
         if slot > self._clock.slot_of(arrived_ns + self._future_ns):
-            raise NotTaken("future", f"slot {slot} is not open yet.")
+            raise IntakeRefused("future", f"slot {slot} is not open yet.")
         if slot < self.first_open(arrived_ns) or await self._key(slot) is None:
-            raise NotTaken("late", f"slot {slot} is sealed.")
+            raise IntakeRefused("late", f"slot {slot} is sealed.")
         self._writer.check()
         self._collector.set_counts(slot, counts)
         record = counts_record({self._names[region]: count for region, count in counts.items()})
         if self._uncounted([slot], await self._writer.write([(slot, record)])):
-            raise NotTaken("late", f"slot {slot} was passed over when the clock was set.")
+            raise IntakeRefused("late", f"slot {slot} was passed over when the clock was set.")
 
     def seal(self, slot: int, regions: Sequence[str]) -> NDArray[np.int64] | None:
         """Return the counts of a slot by the regions of its revision, once; they go to the machine and nowhere else.
@@ -222,7 +222,7 @@ class Intake:
 
     async def _slots_and_parts(
         self, batch: Batch, arrived_ns: int
-    ) -> tuple[SlotRows, dict[int, HashedPart], list[RefusedRow]]:
+    ) -> tuple[SlotRows, dict[int, HashedPart], list[RowRefusal]]:
         """Return the rows of each slot, hashed with the keys of these slots, all open now, and the refused rows.
 
         On a busy machine a slot may be sealed before a request that arrived in it is looked at. Rows without a time
@@ -248,7 +248,7 @@ class Intake:
                     return slots, parts, refused
             present_ns = self._now()
         opens = rfc3339(self._clock.opens(self.sealed + 1))
-        raise NotTaken("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
+        raise IntakeRefused("unavailable", f"the clock went back: the next slot for check-ins opens at {opens}.")
 
     def _hash(self, batch: Batch, slots: SlotRows, keys: Mapping[int, bytes]) -> dict[int, HashedPart]:
         """Hash the users of each slot with its key; in a thread, if there are many."""
@@ -261,8 +261,8 @@ class Intake:
         if slot not in self._keys:
             try:
                 key = await asyncio.to_thread(self._journal.slot_key, self._clock.opens(slot))
-            except StorageFailed as failure:
-                raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
+            except StorageError as failure:
+                raise IntakeRefused("unavailable", f"check-ins cannot be kept now: {failure}") from None
             if slot <= self._collector.sealed:
                 return None
             self._keys[slot] = key
@@ -290,20 +290,20 @@ class Writer:
     def check(self) -> None:
         """Refuse before anything is counted if the disk is too far behind: a limit on requests, not on people."""
         if len(self._waiting) >= _MOST_WAITING:
-            raise NotTaken("unavailable", "the disk is behind; try again in a moment.")
+            raise IntakeRefused("unavailable", "the disk is behind; try again in a moment.")
 
     async def flush(self) -> None:
         """Wait until everything that was to be written by now is on disk, or could not be written."""
-        with suppress(NotTaken):
+        with suppress(IntakeRefused):
             await self.write([])
 
     def write(self, parts: Sequence[SlotRecord]) -> asyncio.Future[set[int]]:
         """Write records in one commit; the result, once they are on disk, is the slots that were forgotten before."""
-        written: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((parts, written))
+        result: asyncio.Future[set[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((parts, result))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_all())
-        return written
+        return result
 
     def forget(self, slot: int) -> None:
         """Forget what is known of a sealed slot, and of all before it."""
@@ -340,8 +340,8 @@ class Writer:
         batches = [(self._opens(slot), record) for slot, record in (*named, *parts)]
         try:
             forgotten_ns = await asyncio.to_thread(self._journal.append_all, batches)
-        except StorageFailed as failure:
-            raise NotTaken("unavailable", f"check-ins cannot be kept now: {failure}") from None
+        except StorageError as failure:
+            raise IntakeRefused("unavailable", f"check-ins cannot be kept now: {failure}") from None
         forgotten = {slot for slot, _ in parts if self._opens(slot) in forgotten_ns}
         self._named |= dict.fromkeys(unnamed - forgotten, size)
         return forgotten

@@ -35,7 +35,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.recording.recorder import Recorder
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.base import Transport
 from dpcrowd.node.wire import Sign
 from dpcrowd.privacy import Noise, check_noise
@@ -253,7 +253,7 @@ class LiveNode(Renewing):
             before = self._wall.now() - int(self.config.retention.releases)
             try:
                 await asyncio.to_thread(self._storage.retention, before)
-            except StorageFailed as failure:  # the node goes on; the next commit tells whether it can pay
+            except StorageError as failure:  # the node goes on; the next commit tells whether it can pay
                 log.error("old releases could not be deleted: %s", failure, extra={"event": "retention"})
             await asyncio.sleep(_RETENTION_EVERY)
 
@@ -314,7 +314,7 @@ class LiveNode(Renewing):
     async def begin_again(self, last: int) -> None:
         self.time.begin_again(last)
         self.refusals.clear()
-        with suppress(StorageFailed):  # what is left of slots to come is not counted: see `Journal.attend`
+        with suppress(StorageError):  # what is left of slots to come is not counted: see `Journal.attend`
             await self.executor.in_thread(self.time.void_check_ins)
 
     async def book_clock_step(self, step: do.BookClockStep) -> None:
@@ -333,7 +333,7 @@ class LiveNode(Renewing):
 def _raise_what_broke(part: asyncio.Task[None]) -> None:
     try:
         part.result()
-    except StorageFailed:
+    except StorageError:
         raise
     except DpcrowdError as error:  # while a node runs nobody's input is at fault, whatever the error's kind says
         log.critical("%s: %s", part.get_name(), error, extra={"event": "broke"})

@@ -25,7 +25,7 @@ from dpcrowd.node.connections.descriptors import raise_limit
 from dpcrowd.node.forecast import schedule_warning
 from dpcrowd.node.live.health import notify
 from dpcrowd.node.live.logs import set_up
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.node.transport.base import TransportFailed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run_node(path: Path, say: Callable[[str], None]) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_signal(path, node))
         return STOPPED
-    except StorageFailed as error:
+    except StorageError as error:
         say(f"{error} Then start the node again." if error.kind == "full" else str(error))
         return STORAGE
     except _CannotLink as error:

@@ -332,7 +332,7 @@ class Renewing(NodeService):
         return f"Links are opened anew {when}, with the server's renewed certificate{self._until('server')}."
 
     def _until(self, holder: Holder) -> str:
-        ends = [one.at for one in self.certificates.known({}) if one.holder == holder]
+        ends = [one.at for one in self.certificates.all_expiries({}) if one.holder == holder]
         return f", which is valid until {minute(ends[0])}" if ends else ""
 
 

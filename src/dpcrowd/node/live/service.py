@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager
 from dpcrowd.node.api.broadcast import Broadcast, Lost
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config import NetworkConfig, NodeConfig
-from dpcrowd.node.ingest.batch import Batch, RefusedRow
+from dpcrowd.node.ingest.batch import Batch, RowRefusal
 from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.executor import FLOOD, Executor
@@ -79,7 +79,7 @@ class NodeService:
     def clock(self) -> SlotClock:
         return self.executor.machine.view.clock
 
-    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RefusedRow]:
+    async def take_checkins(self, batch: Batch, arrived_ns: int) -> list[RowRefusal]:
         self._accepts("checkins")
         return await self.intake.take_checkins(batch, arrived_ns)
 
@@ -90,12 +90,14 @@ class NodeService:
     def _accepts(self, kind: str) -> None:
         accepts = self.config.ingest.accepts
         if accepts != kind:
-            raise NotTaken("off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.')
+            raise IntakeRefused(
+                "off", f'this node accepts {accepts} only: accepts = "{accepts}" in [ingest] of node.toml.'
+            )
         if self._storage.gone is not None:  # nothing that is taken now could be counted and paid for
-            raise NotTaken("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
+            raise IntakeRefused("unavailable", f"check-ins cannot be kept now: {self._storage.gone}")
         # Whatever time a row has: one of now would be late, for good, although the operator may accept the clock.
         if wait := sender_text(self.executor.machine.view, self.intake.sealed, self._wall.now()):
-            raise NotTaken("unavailable", wait)
+            raise IntakeRefused("unavailable", wait)
 
     def refused(self, reason: str, at_ns: int) -> None:
         """Keep the reason of a refusal in memory, for the operator alone: it may be one person's check-in."""
@@ -213,7 +215,7 @@ class NodeService:
             gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
         gauges.set(families.API_LIMITED, self._http is not None and self._http.places.limited)
         now = utc(self._wall.now())
-        for one in self.certificates.known(self.expiries()):
+        for one in self.certificates.all_expiries(self.expiries()):
             gauges.set(families.CERTIFICATE_DAYS, one.days_left(now), certificate=one.holder, name=one.name)
         if self.executor.last is not None:
             gauges.set(families.RELEASED_SLOT, self.executor.last.slot)

@@ -27,7 +27,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.instructions import CountSlot, Unsampled
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.slots import SlotClock
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 
 __all__ = ["Counting", "Timekeeper"]
 
@@ -37,7 +37,7 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Ended:
+class _SealedSlot:
     """A slot that waits to be counted; no counts: more users than memory holds."""
 
     obstacle: Unsampled | None
@@ -65,28 +65,28 @@ class Counting:
     ) -> None:
         self._storage, self._intake, self._presence, self._accounts = storage, intake, presence, accounts
         self._clock, self._needs_feed, self._in_thread = clock, needs_feed, in_thread
-        self._ended: dict[int, _Ended] = {}
+        self._sealed_slots: dict[int, _SealedSlot] = {}
         self.silent_since: int | None = None
 
     def end(self, slot: int, regions: tuple[str, ...]) -> None:
         """Seal a slot whose grace is over, and see whether the node was there to count it."""
-        self._ended[slot] = _Ended(self._obstacle(slot), regions, self._intake.seal(slot, regions))
+        self._sealed_slots[slot] = _SealedSlot(self._obstacle(slot), regions, self._intake.seal(slot, regions))
 
     def begin_again(self) -> None:
         """Drop slots that have ended by a clock that was ahead."""
-        self._ended.clear()
+        self._sealed_slots.clear()
 
     async def count(self, instruction: CountSlot, at_ns: int) -> on.SlotSealed:
         """Return the answer to an instruction: the counts, the account, or why there are none."""
         slot, regions = instruction.slot, instruction.regions
-        ended = self._ended.pop(slot, _Ended("downtime", (), None))
-        self._ended = {later: one for later, one in self._ended.items() if later > slot}
+        sealed_slot = self._sealed_slots.pop(slot, _SealedSlot("downtime", (), None))
+        self._sealed_slots = {later: one for later, one in self._sealed_slots.items() if later > slot}
         account = await self._in_thread(self._accounts.load, slot)
-        if ended.obstacle is not None or ended.regions != regions:  # or its revision could not take over
-            return on.SlotSealed(at_ns, slot, None, account, ended.obstacle)
+        if sealed_slot.obstacle is not None or sealed_slot.regions != regions:  # or its revision could not take over
+            return on.SlotSealed(at_ns, slot, None, account, sealed_slot.obstacle)
         if account is None:  # nothing can be paid
             return on.SlotSealed(at_ns, slot, None, None, "storage")
-        counts = ended.counts
+        counts = sealed_slot.counts
         if counts is None:
             counts = await self._intake.count_journal(slot, regions)
             # What was being written at the seal may have hit the limit, or could not be written.
@@ -196,7 +196,7 @@ class Timekeeper:
                     await asyncio.to_thread(self._storage.check_files)
                     await asyncio.to_thread(self._presence.stamp, now)
                     due = now + self._presence.stamp_every_ns
-            except StorageFailed:  # the node tells so when it cannot pay; tried again with the next sign of life
+            except StorageError:  # the node tells so when it cannot pay; tried again with the next sign of life
                 due, failed = now + self._presence.stamp_every_ns, True
                 await self.sleep_until(due)
                 continue
@@ -221,7 +221,7 @@ class Timekeeper:
     def leave(self) -> None:
         """Forget, at the end, check-ins of slots that are over by now; those of open slots wait for a restart."""
         now = self._wall.now()
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             self._presence.stamp(now)
             self._storage.journal.forget_before(self._clock.opens(self._intake.first_open(now)))
 
@@ -240,7 +240,7 @@ class Timekeeper:
             self._wake()
         if change.still_ns:
             log.warning("the node stood still for %.1f s.", change.still_ns / 1e9, extra={"event": "stood-still"})
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             if change.moved_ns > 0:
                 self._presence.distrust(now)
             elif change.still_ns:

@@ -40,7 +40,7 @@ _SHORT = 2  # slots: whoever waits for no longer has nothing to accept
 def wait_text(view: NetworkView, sealed: int, now_ns: int, went_back: tuple[int, int] | None) -> str:
     """Return that slots up to `sealed` were sealed by another clock, and until when nothing happens; empty if not.
 
-    went_back  when the clock was set back, and by how much, if this life has seen that
+    went_back  when the clock was set back, and by how much, if this run has seen that
     """
     if not _is_behind(view, sealed, now_ns):
         return ""

@@ -289,7 +289,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------------- the slot
 
     def _resume(self, at_ns: int) -> list[Instruction]:
-        """After a restart, send and fuse a slot that was sampled and not released."""
+        """Send and fuse a slot that was sampled and not released before a restart."""
         slot = self.server.open_slot
         if slot is None:
             return []
@@ -438,7 +438,7 @@ class Machine:
         return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]
 
     def _sent(self, slot: int) -> list[Instruction]:
-        """The own message has left: fuse if all neighbours were heard, or forget the check-ins of a released slot."""
+        """Note that the own message has left: fuse if all neighbours were heard, or forget a released slot."""
         exchange = self._exchange
         if exchange is not None and exchange.slot == slot:
             exchange.sent = True
@@ -463,7 +463,7 @@ class Machine:
             if len(payload) > view.most_bytes:
                 raise MessageRefused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
             message_slot, digest = peek(payload)
-            checked = self._check(number, message_slot, payload) if digest == view.digest else None
+            checked = self._check(number, payload) if digest == view.digest else None
             if checked is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
@@ -482,25 +482,25 @@ class Machine:
             if number in exchange.heard:
                 if same_content(exchange.payloads[sender], payload):
                     return instructions  # sent again because one of us came up
-                checked or self._check(number, message_slot, payload)
+                if checked is None:
+                    self._check(number, payload)
                 raise MessageRefused("replay", f"{sender} sent two different messages for slot {message_slot}.")
             if number not in exchange.expected:
                 raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
-            checked = checked or self._check(number, message_slot, payload)
+            checked = checked or self._check(number, payload)
         except MessageRefused as refused:
             return [*instructions, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
         exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
         return [*instructions, *self._fuse()] if exchange.complete else instructions
 
-    def _check(self, number: int, slot: int, payload: bytes) -> CheckedMessage:
-        """Check a neighbour's message for a slot under the revision in use; `MessageRefused` says what is wrong."""
+    def _check(self, number: int, payload: bytes) -> CheckedMessage:
+        """Check a neighbour's message under the revision in use; `MessageRefused` says what is wrong."""
         view = self.view
         return decode(
             payload,
             sender=number,
             digest=view.digest,
-            slot=slot,
             regions=len(view.regions),
             form=view.form,
             verify=view.verify,
@@ -521,11 +521,11 @@ class Machine:
         slot = None if body.slot > following else following if after else body.slot
         if body.expires:
             self.expires[name] = body.expires
-        ago = body.heard.get(view.me)
-        echoed = None if ago is None else (body.slot - ago[0], ago[1])
+        echo = body.heard.get(view.me)
+        remembered = None if echo is None else (body.slot - echo.slots_ago, echo.counter)
         since = body.slot - body.since[view.me] if view.me in body.since else None
         proof = proven(body.proofs[view.me], view.me, view.verify) if view.me in body.proofs else None
-        match self.trust.echo(name, slot, echoed, proof, since, after=after):
+        match self.trust.hear_echo(name, slot, remembered, proof, since, after=after):
             case "lost":
                 assert proof is not None
                 instructions.append(

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.revision import NetworkView
-from dpcrowd.node.wire import CheckedMessage, MessageRefused, proof_digest, same_content
+from dpcrowd.node.wire import CheckedMessage, CounterEcho, MessageRefused, proof_digest, same_content
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
@@ -136,12 +136,12 @@ Remembered = tuple[int, int, bytes, int]
 class Echoes:
     """The part of a message that tells neighbours what is remembered of them; by their numbers.
 
-    heard   (slots ago, counter)
+    heard   the echo of each one's counter
     proofs  what they signed
     since   slots ago since which they are remembered, where that is longer than `heard` says
     """
 
-    heard: dict[int, tuple[int, int]]
+    heard: dict[int, CounterEcho]
     proofs: dict[int, bytes]
     since: dict[int, int]
 
@@ -161,13 +161,13 @@ class NeighbourMemory:
 
     How far back the memory of a neighbour reaches is kept with its counter (`since`): to the slot of the last sample
     that was heard of it, or else of its first word. A counter that rises without a sample, because that was missed
-    here, does not shorten the memory: a life of the neighbour that nobody vouches for yet may have told it. What the
+    here, does not shorten the memory: a run of the neighbour that nobody vouches for yet may have told it. What the
     neighbour makes of it is in `trust`.
 
     By the neighbours' names, which stay the same in all revisions.
 
     known   outlives a restart, once it is stored
-    last    of this life: the slot of the last word, how far its counter is below 0, whether it told a sample
+    last    of this run: the slot of the last word, how far its counter is below 0, whether it told a sample
     stored  of `known`, what is on disk when the instructions that were given have been carried out
     """
 
@@ -193,14 +193,16 @@ class NeighbourMemory:
         if body.counter > counter:
             self.known[name] = body.slot, body.counter, heard.proof, body.slot if body.records else since
         elif body.counter == counter and not body.records and proof_digest(proof) != body.digest:
-            # Without anything new it is renewed once a revision: the key that signed it may be pinned no longer later.
+            # Without anything new, the proof is renewed once per revision: a later one may no longer pin its key.
             self.known[name] = first, counter, heard.proof, since
 
     def echoes(self, slot: int, numbers: Mapping[str, int], prove_to: Collection[str] = ()) -> Echoes:
         """Return the echoes of the own message to these neighbours; those of `prove_to` get their proof in any case."""
         memories = {name: self.stored[name] for name in sorted(numbers, key=numbers.__getitem__) if name in self.stored}
         return Echoes(
-            heard={numbers[name]: (slot - first, counter) for name, (first, counter, _, _) in memories.items()},
+            heard={
+                numbers[name]: CounterEcho(slot - first, counter) for name, (first, counter, _, _) in memories.items()
+            },
             proofs={
                 numbers[name]: proof
                 for name, (_, _, proof, _) in memories.items()
@@ -250,7 +252,7 @@ class Newcomers:
 
     - when the exchange of slot s has had its whole time, even if everybody has spoken before: a message that is still
       on its way is heard by then, or by nobody;
-    - of a slot s that this life has sealed itself, and since when it has not stood still: a node that was not there, or
+    - of a slot s that this run has sealed itself, and since when it has not stood still: a node that was not there, or
       has not read what waits for it, does not know what was told;
     - while slot s + 1 is not sealed: by then something later may have been told.
 

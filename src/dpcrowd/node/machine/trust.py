@@ -12,14 +12,14 @@ told less than it remembers, or when it has not heard of the node in the slot be
 A claim without proof is not believed, but it is waited for. Let h be the earliest slot of a message that could vouch.
 The node samples only when an exchange of slot h or later is over, so that all have had their say, whoever was quick to
 vouch. If a neighbour has claimed more by then, or does so later, it does not sample until an exchange of slot h + 2 or
-later is over. Then the claim is worth nothing in this life, and its sender cannot vouch either; a proof counts at any
+later is over. Then the claim is worth nothing in this run, and its sender cannot vouch either; a proof counts at any
 time. So a liar costs two slots after a start, and nothing later.
 
 Why an old copy is exposed in time. Say that an honest neighbour remembers more than the copy knows, and is heard in
-every exchange. The life that was lost ended before this one began, so the last slot that it told is h at the latest
+every exchange. The run that was lost ended before this one began, so the last slot that it told is h at the latest
 (h - 1 by its own clock; clocks may differ by less than a slot). In the first exchange of slot h or later the neighbour
 echoes the higher counter, with proof or without: the copy has not sampled yet, and does not from then on. In any slot
-t >= h + 2 the proof is there: in slot t - 1 > h the neighbour has heard this life, which told less, or nobody. It comes
+t >= h + 2 the proof is there: in slot t - 1 > h the neighbour has heard this run, which told less, or nobody. It comes
 before the exchange of slot t is over, hence before the copy may sample.
 
 What a neighbour says in slot t it wrote before it heard slot t. So an old message must not vouch: samples that are lost
@@ -28,19 +28,19 @@ may be as young as the slot that was sealed last, and only what neighbours say o
 Why an echo of the copy's own words does not vouch. A neighbour that has lost its memory, or is new, hears the copy,
 remembers that, and echoes it in the next slot. Such an echo knows nothing of what was lost. So the folder keeps with
 every commit the last slot c up to which its ledger was known to be complete (`complete_until`): the last one that was
-told by a life which could sample. A neighbour vouches only if its memory of the node reaches back to slot c or further:
-it would know of every later sample that it heard. What lives that nobody has vouched for tell is of slots after c,
-because a folder seals no slot twice and c is not moved by them. So a memory that such lives have begun never reaches
+told by a run which could sample. A neighbour vouches only if its memory of the node reaches back to slot c or further:
+it would know of every later sample that it heard. What runs that nobody has vouched for tell is of slots after c,
+because a folder seals no slot twice and c is not moved by them. So a memory that such runs have begun never reaches
 back far enough, however often the node is restarted, or the same copy put back.
 
 - c is moved when a sample is paid, in the same transaction; when a slot is released while the node may sample, which
   includes the slot in whose exchange the node is vouched for; and when a loss is confirmed. An old copy has an old c.
-- One message of a slot c may be told by two lives: the sample that was stored and not released yet is told again after
+- One message of a slot c may be told by two runs: the sample that was stored and not released yet is told again after
   a restart. Whoever knows no more than that vouches, and rightly: its exchange is still open, so no later slot has been
   sealed, and nothing can be lost.
 - How far a memory reaches back (`since`) is the slot in which the neighbour first heard the node, or heard the counter
-  rise with a sample: a sample is told by lives that were vouched for, and its slot is at most c. A counter that the
-  neighbour learns later, from a life that waits, because it had missed the sample, does not shorten its memory. So two
+  rise with a sample: a sample is told by runs that were vouched for, and its slot is at most c. A counter that the
+  neighbour learns later, from a run that waits, because it had missed the sample, does not shorten its memory. So two
   nodes that were cut off by the same power failure vouch for each other, whichever of them speaks first.
 - Neighbours of version 0.1.0 do not say how far back they remember. For them it is the slot in which they first heard
   the counter, which is later or the same: they vouch less often, and for nothing more.
@@ -60,11 +60,11 @@ h - 1 has had its whole time and before slot h is sealed (`Newcomers`), always w
 message of slot h does; and if *all* neighbours of slot h have given theirs since the start, everybody has had a say,
 and the node may sample in slot h already. Why an old copy is exposed all the same:
 
-- No life of the node that ended before this start has told slot h or a later one: by its clock, which is this one's, h
+- No run of the node that ended before this start has told slot h or a later one: by its clock, which is this one's, h
   was not sealed yet. So whatever is lost was told of slots up to h - 1.
 - An honest neighbour has heard it before it wrote. Like every exchange this relies on a message being heard before the
-  exchange of its slot is over, or never: one that the lost life has sent may still be on its way when the link to the
-  new life comes up, and that is why the neighbour waits until then. It also says nothing if it was not there for the
+  exchange of its slot is over, or never: one that the lost run has sent may still be on its way when the link to the
+  new run comes up, and that is why the neighbour waits until then. It also says nothing if it was not there for the
   whole exchange, or stood still.
 - Its proof comes with the word, so that there is no mere word of an honest neighbour to wait for. A word without proof
   is treated as any other: two slots.
@@ -95,7 +95,7 @@ Verdict = Literal["lost", "unproven"]
 
 @dataclass
 class Trust:
-    """Of one life of a node, from start to stop.
+    """Whether the ledger can be trusted to be complete, during one run of a node: from start to stop.
 
     counter   samples that this ledger has paid for
     shown_at  what the node itself has signed beyond that, as a neighbour has shown
@@ -106,7 +106,7 @@ class Trust:
     claims    counters beyond the ledger's that neighbours echo without proof, by name
     settled   whether the time to prove them is over
     spoken    neighbours that have sent what they remember between the start and the next seal
-    paid_in   slots of the last samples of this life, newest last
+    paid_in   slots of the last samples of this run, newest last
     complete_until  the last slot up to which the ledger was known to be complete; -1: never
     complete_ahead  the same by a clock that was ahead and has come back since; -1: there was none
     """
@@ -153,7 +153,7 @@ class Trust:
         return self.settled and not self.vouched and self.lost_at is None
 
     def start(self, last: int, following: int) -> None:
-        """Begin a life: the folder knows slots up to `last`, the next one to be sealed is `following`."""
+        """Begin a run: the folder knows slots up to `last`, the next one to be sealed is `following`."""
         self.since = last if last >= following - 1 else following
         self.listened = self.settled = self.vouched
         self.first = None
@@ -176,22 +176,23 @@ class Trust:
         self.vouched = alone
         self.start(following - 2, following)  # only what is sealed from now on vouches, not what was sealed last
 
-    def echo(
+    def hear_echo(
         self,
         who: str,
         slot: int | None,
-        echoed: tuple[int, int] | None,
+        remembered: tuple[int, int] | None,
         proof: tuple[int, int] | None,
         since: int | None = None,
         *,
         after: bool = False,
     ) -> Verdict | None:
-        """Take a neighbour's message of a slot; `echoed` is the (slot, counter) that it remembers of this node, if any.
+        """Take what a neighbour's message of a slot says of this node's ledger.
 
-        slot   None: its message cannot vouch for anything
-        proof  what this node itself has signed, as (slot, counter), if the neighbour shows that
-        since  the slot to which its memory of this node reaches back; None: that of the echo
-        after  it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
+        slot        None: its message cannot vouch for anything
+        remembered  the (slot, counter) of this node that it echoes; None: it echoes none
+        proof       what this node itself has signed, as (slot, counter), if the neighbour shows that
+        since       the slot to which its memory of this node reaches back; None: that of the echo
+        after       it has written so after all earlier exchanges, and the slot, which is the next to be sealed, is open
         Returns what is new: a loss, or a claim without proof.
         """
         fresh = slot is not None and self.since is not None and slot >= self.since
@@ -200,17 +201,17 @@ class Trust:
             self.spoken |= {who} if after else set()
         if proof is not None and self._is_unknown(*proof):
             return self._note_loss(who, proof[1])
-        if echoed is not None and self._is_unknown(*echoed):
-            return self._note_unproven(who, echoed[1])
+        if remembered is not None and self._is_unknown(*remembered):
+            return self._note_unproven(who, remembered[1])
         if slot is not None and fresh and who not in self.claims:
-            self.vouched |= self.counter == 0 or self._reaches_back(slot, echoed, since)
+            self.vouched |= self.counter == 0 or self._reaches_back(slot, remembered, since)
         return None
 
-    def _reaches_back(self, slot: int, echoed: tuple[int, int] | None, since: int | None) -> bool:
+    def _reaches_back(self, slot: int, remembered: tuple[int, int] | None, since: int | None) -> bool:
         """Whether a neighbour that sends a message in a slot would know of a sample that this ledger has lost."""
-        if echoed is None:
+        if remembered is None:
             return False
-        began = echoed[0] if since is None else since
+        began = remembered[0] if since is None else since
         return began <= self.complete_until or slot < began <= self.complete_ahead
 
     def _note_loss(self, who: str, counter: int) -> Verdict | None:
@@ -228,12 +229,12 @@ class Trust:
         return "unproven" if anew and self.settled else None
 
     def before_seal(self, neighbours: Iterable[str]) -> None:
-        """Before a slot is sealed: if all its neighbours have sent an early message, all have had their say."""
+        """Note that a slot is about to be sealed: once all neighbours have sent an early message, it has listened."""
         expected = set(neighbours)
         self.listened |= bool(expected) and expected <= self.spoken
 
     def note_message(self, slot: int) -> None:
-        """The own message of a slot leaves, or has left: if the ledger is complete, it is so up to this slot."""
+        """Note that the own message of a slot leaves: if the ledger is complete, it is so up to this slot."""
         if self.may_sample:
             self.complete_until = max(slot, self.complete_until)
 
@@ -249,7 +250,7 @@ class Trust:
     def _is_unknown(self, slot: int, counter: int) -> bool:
         """Whether this ledger had not paid for this many samples by that slot.
 
-        More than it has now, or as many, but in this life and later: then the neighbour heard them of another life.
+        More than it has now, or as many, but in this run and later: then the neighbour heard them of another run.
         """
         newer = self.counter - counter
         return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])

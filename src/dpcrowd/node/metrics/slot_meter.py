@@ -17,7 +17,7 @@ from dpcrowd.node.machine import NetworkView
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.registry import Registry
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.node.wire import MessageRefused, peek, written_after
 
 __all__ = ["COUNTED", "SlotMeter"]
@@ -81,7 +81,7 @@ class SlotMeter:
 
     def failed(self, failure: DpcrowdError) -> None:
         """Count a failure to store: the disk failed; a ledger that refused to pay is not counted."""
-        if isinstance(failure, StorageFailed):
+        if isinstance(failure, StorageError):
             self.registry.add(families.STORAGE_FAILURES, kind=failure.kind)
 
     # --------------------------------------------------------------------------------------------- the neighbours

@@ -10,7 +10,7 @@ from pathlib import Path
 from dpcrowd.node.api.views import BudgetView, NetworkStatus
 from dpcrowd.node.metrics import families
 from dpcrowd.node.metrics.registry import Registry
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 
 __all__ = ["free_bytes", "set_budget", "set_network", "set_storage"]
 
@@ -45,7 +45,7 @@ def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str,
             registry.set(families.CLOCK_OFFSET, offsets[neighbour.name], neighbour=neighbour.name)
 
 
-def set_storage(registry: Registry, failure: StorageFailed | None, free: int | None) -> None:
+def set_storage(registry: Registry, failure: StorageError | None, free: int | None) -> None:
     """Set whether the node can write, and how much space is free on its disk."""
     registry.set(families.STORAGE_UP, failure is None)
     if free is not None:

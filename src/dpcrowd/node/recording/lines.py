@@ -1,10 +1,10 @@
-"""The lines of a recording: the state at the start of a life, and every stimulus, as one JSON object per line.
+"""The lines of a recording: the state at the start of a run, and every stimulus, as one JSON object per line.
 
-    start  the saved state at the start of a life: network.toml, the server's name, its estimates and account, what
+    start  the saved state at the start of a run: network.toml, the server's name, its estimates and account, what
            neighbours have reported, and how far the ledger is trusted
     step   one stimulus; its external inputs, that is noisy values and own signatures; and a digest of the resulting
            instructions
-    end    why nothing more was recorded, although the life continued
+    end    why nothing more was recorded, although the run continued
 
 A recording is for finding faults. It contains no key, no token, no user and no raw count: of counts it says only
 whether there were any. It contains noisy values only if they are paid for: a draw that could not be stored is marked as
@@ -77,7 +77,7 @@ class AccountChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=True):
-    """The start of a life.
+    """The start of a run.
 
     version    the version of dpcrowd
     network    the text of network.toml, of the revision in use
@@ -103,7 +103,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="kind", kw_only=True, omit_defaults=True):
     """A stimulus, by the name of its class and its fields.
 
-    number   counted from 1 in each life
+    number   counted from 1 in each run
     on       the class of the stimulus
     noisy    the arrays that were drawn, float64
     signed   own signatures, in the order in which they were made
@@ -125,7 +125,7 @@ class Step(msgspec.Struct, frozen=True, tag="step", tag_field="kind", kw_only=Tr
 
 
 class End(msgspec.Struct, frozen=True, tag="end", tag_field="kind", kw_only=True):
-    """The end of the recording: the rest of this life was not recorded."""
+    """The end of the recording: the rest of this run was not recorded."""
 
     why: str
 

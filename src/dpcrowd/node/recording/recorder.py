@@ -1,7 +1,7 @@
 """Recording what happens to the state machine while a node runs; `lines` defines the content.
 
-Only its owner can read the file; a file that others can read is refused. A new life is appended to the earlier ones: to
-find the reason of a crash one needs the life that crashed. At the limit, or if the disk is full, the recording ends and
+Only its owner can read the file; a file that others can read is refused. A new run is appended to the earlier ones: to
+find the reason of a crash one needs the run that crashed. At the limit, or if the disk is full, the recording ends and
 the node continues.
 """
 
@@ -38,7 +38,7 @@ _LAST_LINE = 256  # bytes reserved for the last line
 
 
 class Recorder:
-    """The recorder of one life of a node.
+    """The recorder of one run of a node.
 
     text_of  returns the text of network.toml of the revision with this number; None: the file no longer exists
     """
@@ -54,7 +54,7 @@ class Recorder:
         self._file: int | None = _open(path)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._write(b"\n")  # an earlier life was killed while it wrote
+            self._write(b"\n")  # an earlier run was killed while it wrote
 
     # ------------------------------------------------------------------------------------------------ external inputs
 
@@ -75,7 +75,7 @@ class Recorder:
     # --------------------------------------------------------------------------------------------------------- events
 
     def start(self, machine: Machine, at_ns: int) -> None:
-        """Record the start of a life with this machine, which has handled nothing yet."""
+        """Record the start of a run with this machine, which has handled nothing yet."""
         view, trust = machine.view, machine.trust
         text = self._text_of(view.revision)
         if text is None:
@@ -138,7 +138,7 @@ class Recorder:
             self._put(msgspec.structs.replace(step, noisy=(), signed=(), digest=b"", unpaid=True))
 
     def close(self) -> None:
-        """End the recording of this life; a pending step, whose draw may not be paid for, is not recorded."""
+        """End the recording of this run; a pending step, whose draw may not be paid for, is not recorded."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -39,7 +39,11 @@ _SIGNATURE = 64
 
 @dataclass(frozen=True)
 class Difference:
-    """A step whose instructions differ from the recorded ones; life and step are counted from 1."""
+    """A step whose instructions differ from the recorded ones.
+
+    life  number of the run, counted from 1; the field has this name in the JSON output
+    step  number of the stimulus in its run, counted from 1
+    """
 
     life: int
     step: int
@@ -51,16 +55,17 @@ class Difference:
     def __str__(self) -> str:
         before, after = (", ".join(kinds) or "nothing" for kinds in (self.recorded, self.replayed))
         what = f"recorded {before}; now {after}" if before != after else f"{before}, with different content"
-        return f"life {self.life}, stimulus {self.step} ({self.on}, {self.at}): {what}."
+        return f"run {self.life}, stimulus {self.step} ({self.on}, {self.at}): {what}."
 
 
 @dataclass(frozen=True)
 class Replayed:
     """The result of a replay.
 
-    lives, steps  how many were run
+    lives         number of runs that were replayed; the field has this name in the JSON output
+    steps         number of stimuli
     difference    the first difference, at which the replay stopped; None if there is none
-    ended         why the last life was not recorded to its end; empty if it was
+    ended         why the last run was not recorded to its end; empty if it was
     versions      the versions of dpcrowd that wrote the recording
     """
 
@@ -72,36 +77,38 @@ class Replayed:
 
 
 def replay(path: Path) -> Replayed:
-    """Run all lives of a recording up to the first difference; `BadInput` says what is wrong with the file."""
-    lives = steps = 0
-    life: _Life | None = None
+    """Replay all runs of a recording up to the first difference; `BadInput` says what is wrong with the file."""
+    runs = steps = 0
+    run: _ReplayedRun | None = None
     ended, versions = "", []
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         if isinstance(line, lines.Start):
-            life, ended = _Life(line, where), ""
-            lives += 1
+            run, ended = _ReplayedRun(line, where), ""
+            runs += 1
             versions.append(line.version)
-        elif life is None:
+        elif run is None:
             raise BadInput(
-                f"{where}: a recording begins with the start of a life; this is no recording, or its head is missing."
+                f"{where}: a recording begins with the start of a run; this is not a recording of dpcrowd, or its "
+                "beginning is missing."
             )
         elif isinstance(line, lines.End):
             ended = line.why
         else:
-            replayed = life.run(line, where)
+            replayed = run.replay_step(line, where)
             steps += 1
             if replayed is not None:
-                difference = Difference(lives, line.number, line.on, _time_of(line), line.did, replayed)
-                return Replayed(lives, steps, difference, ended, tuple(dict.fromkeys(versions)))
-    if not lives:
-        raise BadInput(f"{path} is not a recording of a node: it is empty.")
-    return Replayed(lives, steps, None, ended, tuple(dict.fromkeys(versions)))
+                difference = Difference(runs, line.number, line.on, _time_of(line), line.did, replayed)
+                return Replayed(runs, steps, difference, ended, tuple(dict.fromkeys(versions)))
+    if not runs:
+        raise BadInput(f"{path} is not a recording of dpcrowd: it is empty.")
+    return Replayed(runs, steps, None, ended, tuple(dict.fromkeys(versions)))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, lines.Line]]:
-    """Yield the complete lines; an incomplete one at the end of a life was being written when the node was killed."""
+    """Yield the complete lines; an incomplete one at the end of a run was being written when the node was killed."""
     damage: str | None = None
+    is_recording = False
     try:
         with path.open("rb") as file:
             number = 0
@@ -112,16 +119,19 @@ def _lines(path: Path) -> Iterator[tuple[int, lines.Line]]:
                 except (msgspec.MsgspecError, RecursionError) as error:
                     if damage is not None:
                         raise BadInput(damage) from None
-                    damage = (
-                        f"{path}, line {number}: damaged ({error}). An incomplete line is normal at the end of a life; "
-                        "this one is in the middle."
-                    )
+                    damage = f"{path}, line {number}: damaged ({error})"
+                    if is_recording:
+                        damage += "; only the last line of a run may be incomplete, and this one is in the middle."
+                    else:
+                        damage += ": this is not a recording of dpcrowd, or its beginning is missing."
                     _check_format(text, f"{path}, line {number}")
                     continue
                 if damage is not None and not isinstance(line, lines.Start):
                     raise BadInput(damage)
-                damage = None
+                damage, is_recording = None, True
                 yield number, line
+            if damage is not None and not is_recording:
+                raise BadInput(damage)
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}.") from None
 
@@ -149,7 +159,7 @@ def _time_of(step: lines.Step) -> str:
     return rfc3339(int(msgspec.json.decode(step.fields)["at_ns"]))
 
 
-class _Life:
+class _ReplayedRun:
     """A machine that begins as the recorded one did."""
 
     def __init__(self, start: lines.Start, where: str) -> None:
@@ -187,8 +197,8 @@ class _Life:
     def _sign(self, *parts: bytes) -> bytes:
         return self._signed.pop(0) if self._signed else bytes(_SIGNATURE)
 
-    def run(self, step: lines.Step, where: str) -> tuple[str, ...] | None:
-        """Run one step; return the kinds of the instructions if they differ from the recorded ones, else None."""
+    def replay_step(self, step: lines.Step, where: str) -> tuple[str, ...] | None:
+        """Replay one step; return the kinds of its instructions if they differ from the recorded ones, else None."""
         self._noisy[:], self._signed[:] = step.noisy, step.signed
         try:
             stimulus = self._stimulus(step, where)

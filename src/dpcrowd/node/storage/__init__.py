@@ -5,7 +5,7 @@ such numbers; `journal/`, in the node's own folder, holds one file per open slot
 a backup.
 """
 
-from dpcrowd.node.storage.failures import SlotTaken, StorageFailed
+from dpcrowd.node.storage.failures import SlotTaken, StorageError
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import LedgerStore, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
@@ -24,6 +24,6 @@ __all__ = [
     "Sample",
     "SlotTaken",
     "Storage",
-    "StorageFailed",
+    "StorageError",
     "forget_journal",
 ]

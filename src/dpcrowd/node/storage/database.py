@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.failures import StorageError, translated
 from dpcrowd.node.storage.identity import FileIdentity
 
 __all__ = ["Database"]
@@ -50,7 +50,7 @@ class Database:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        self.failure: StorageFailed | None = None
+        self.failure: StorageError | None = None
         self._lock = threading.RLock()
         self._files: list[FileIdentity] = []
         with translated(path):
@@ -75,7 +75,7 @@ class Database:
             return
         (mode,) = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise StorageFailed(
+            raise StorageError(
                 "io", f"{self.path}: this file system has no write-ahead log", "put the data folder on a local disk"
             )
         self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log
@@ -133,7 +133,7 @@ class Database:
             # The result is "ok" or one problem per row; foreign_key_check returns no row if nothing is wrong.
             try:
                 problems += [str(row[0]) for row in self.rows(f"PRAGMA {check}") if row[0] != "ok"]
-            except StorageFailed as failure:
+            except StorageError as failure:
                 if failure.kind != "corrupt":
                     raise
                 problems.append(failure.reason)  # so damaged that the check itself fails
@@ -158,7 +158,7 @@ class Database:
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 if copy.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                     part.unlink()
-                    raise StorageFailed("corrupt", f"{self.path}: its copy is damaged", "check the disk")
+                    raise StorageError("corrupt", f"{self.path}: its copy is damaged", "check the disk")
             with open(part, "rb+") as written:
                 os.fsync(written.fileno())
             os.rename(part, target)
@@ -169,7 +169,7 @@ class Database:
             self._files = []
             self.connection.close()
 
-    def _failed(self, failure: StorageFailed) -> None:
+    def _failed(self, failure: StorageError) -> None:
         if failure.kind != "refused":  # a constraint did its work; the disk is fine
             self.failure = failure
 

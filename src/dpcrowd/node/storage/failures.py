@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpcrowd.errors import DpcrowdError, SlotTaken
 
-__all__ = ["RESTORE", "SlotTaken", "StorageFailed", "translated"]
+__all__ = ["RESTORE", "SlotTaken", "StorageError", "translated"]
 
 RESTORE = "stop the node, keep the folder for inspection and restore the last backup into an empty folder"
 """What to do about a damaged database."""
@@ -42,7 +42,7 @@ _KINDS: dict[int, tuple[str, str, str]] = {
 _OTHER = ("other", "the database failed", "run 'dpcrowd node doctor' for this node")
 
 
-class StorageFailed(DpcrowdError):
+class StorageError(DpcrowdError):
     """The node's storage does not work: `kind` is one word, `reason` says what is wrong, `fix` what to do.
 
     Kinds: full, corrupt, io, read-only, missing, replaced, busy, locked (by another node), newer (a later schema),
@@ -55,16 +55,16 @@ class StorageFailed(DpcrowdError):
         self.reason = reason
         self.fix = fix
 
-    def __reduce__(self) -> tuple[type[StorageFailed], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str]]:
         return type(self), (self.kind, self.reason, self.fix)
 
 
 @contextmanager
-def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None) -> Iterator[None]:
-    """Turn any failure of sqlite3 or of the file system on `path` into `StorageFailed`, and pass it to `failed`."""
+def translated(path: Path, failed: Callable[[StorageError], None] | None = None) -> Iterator[None]:
+    """Turn any failure of sqlite3 or of the file system on `path` into `StorageError`, and pass it to `failed`."""
     try:
         yield
-    except StorageFailed as failure:
+    except StorageError as failure:
         if failed is not None:
             failed(failure)
         raise
@@ -75,20 +75,20 @@ def translated(path: Path, failed: Callable[[StorageFailed], None] | None = None
         raise translation from None
 
 
-def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageFailed:
+def _failure(error: sqlite3.Error | OSError, path: Path) -> StorageError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         _, reason, fix = _KINDS[sqlite3.SQLITE_FULL]
-        return StorageFailed("full", f"{path}: {reason} ({errno.errorcode[error.errno]})", fix)
+        return StorageError("full", f"{path}: {reason} ({errno.errorcode[error.errno]})", fix)
     if isinstance(error, OSError):
-        return StorageFailed(
+        return StorageError(
             "io", f"{path}: {error.strerror or 'the file system failed'}", "check the folder and the disk"
         )
     if isinstance(error, sqlite3.ProgrammingError):
-        return StorageFailed("closed", f"{path}: the database is closed", "start the node again")
+        return StorageError("closed", f"{path}: the database is closed", "start the node again")
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:  # the log's index could not grow
         code = sqlite3.SQLITE_FULL
     # Extended codes carry their primary code in the low byte.
     kind, reason, fix = _KINDS.get(code & 0xFF, _OTHER) if isinstance(code, int) else _OTHER
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    return StorageFailed(kind, f"{path}: {reason} ({name})", fix)
+    return StorageError(kind, f"{path}: {reason} ({name})", fix)

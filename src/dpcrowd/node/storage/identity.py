@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.storage.failures import StorageError
 
 __all__ = ["FileIdentity", "journal_in_the_way", "put_back", "restart_with_new_journal"]
 
@@ -36,26 +36,26 @@ class FileIdentity:
             raise put_back("replaced", f"{self.path} was replaced by another one while the node was running")
 
 
-def put_back(kind: str, reason: str) -> StorageFailed:
+def put_back(kind: str, reason: str) -> StorageError:
     """Return the failure of a node whose folder was changed while it ran: only the original folder is right."""
     fix = "put it back as it was; or stop the node, restore the last backup into an empty folder and confirm the loss"
-    return StorageFailed(kind, reason, fix)
+    return StorageError(kind, reason, fix)
 
 
-def restart_with_new_journal(failure: StorageFailed) -> StorageFailed:
+def restart_with_new_journal(failure: StorageError) -> StorageError:
     """Return the same failure if it concerns only check-ins: no payment is lost, so no loss has to be confirmed."""
     fix = (
         "put it back as it was, or restart the node, which creates what is missing. No payment is lost, only check-ins "
         "of the open slot"
     )
-    return StorageFailed(failure.kind, failure.reason, fix)
+    return StorageError(failure.kind, failure.reason, fix)
 
 
-def journal_in_the_way(folder: Path, *, running: bool) -> StorageFailed:
+def journal_in_the_way(folder: Path, *, running: bool) -> StorageError:
     """Return the failure that a file is in the place of the journal's folder."""
     restart = "restart the node" if running else "start the node again"
     fix = f"move it away and {restart}, which creates the folder. No payment is lost"
-    return StorageFailed("replaced", f"{folder} is a file, but has to be the folder for check-ins", fix)
+    return StorageError("replaced", f"{folder} is a file, but has to be the folder for check-ins", fix)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

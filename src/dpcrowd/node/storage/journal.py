@@ -37,7 +37,7 @@ from pathlib import Path
 
 from dpcrowd.errors import BadInput
 from dpcrowd.node.storage.database import sync_folder
-from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.failures import StorageError, translated
 from dpcrowd.node.storage.identity import FileIdentity, journal_in_the_way, restart_with_new_journal
 from dpcrowd.privacy.units import utc_text
 
@@ -101,7 +101,7 @@ class Journal:
         self.damaged: list[int] = []
         self.limit = limit
         self.kind = kind
-        self.failure: StorageFailed | None = None
+        self.failure: StorageError | None = None
         self._lock = threading.Lock()
         self._files: dict[int, _File] = {}
         self._alive: int | None = None
@@ -140,7 +140,7 @@ class Journal:
         return self._files[opens_ns]
 
     def _load(self, path: Path) -> None:
-        """Load the file of an earlier life, or delete it if it holds nothing.
+        """Load the file of an earlier run, or delete it if it holds nothing.
 
         A head that is cut off, or overwritten with zeros, is what a crash leaves of a file that was being created or
         forgotten. Any other wrong head is damage: acknowledged check-ins are lost, and the slot cannot be sampled.
@@ -302,7 +302,7 @@ class Journal:
             if opens_ns < at_ns:
                 try:
                     self.forget(opens_ns)
-                except StorageFailed as failure:
+                except StorageError as failure:
                     failures.append(failure)
         if failures:
             raise failures[0]
@@ -329,7 +329,7 @@ class Journal:
         """Refuse a file or folder that is not the one that was opened, and say how to fix that."""
         try:
             file.check()
-        except StorageFailed as failure:
+        except StorageError as failure:
             self._check_ledger()
             if self.folder.is_file():
                 raise journal_in_the_way(self.folder, running=True) from None
@@ -346,7 +346,7 @@ class Journal:
                 self._check(self._place)
             self.failure = None
 
-    def _failed(self, failure: StorageFailed) -> None:
+    def _failed(self, failure: StorageError) -> None:
         self.failure = failure
 
 

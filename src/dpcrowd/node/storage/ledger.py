@@ -17,7 +17,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.node.storage.account_rows import append, fetcher, load
 from dpcrowd.node.storage.database import Database
-from dpcrowd.node.storage.failures import RESTORE, StorageFailed
+from dpcrowd.node.storage.failures import RESTORE, StorageError
 from dpcrowd.node.storage.identity import put_back
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, put_complete
 from dpcrowd.privacy.account import EVER, Account
@@ -210,7 +210,7 @@ class LedgerStore:
     def set_clock(self, at_ns: int, moved_ns: int, steps: ClockSteps | None = None) -> ClockSteps:
         """Record that the clock read `at_ns` and was set by `moved_ns`: ahead, or back if below 0; log it if it counts.
 
-        steps  the steps of the clock that this life has seen so far; returned with this one added
+        steps  the steps of the clock that this run has seen so far; returned with this one added
         """
         steps = steps or ClockSteps()
         if not moved_ns and not any(jump.remaining_ns for jump in self.account(at_ns).jumps):
@@ -261,7 +261,7 @@ class LedgerStore:
         )
         if row != (1,):
             reason = f"{self._reader.path}: the payments do not add up to the account"
-            raise StorageFailed("corrupt", reason, RESTORE)
+            raise StorageError("corrupt", reason, RESTORE)
 
     def _count_and_total(self) -> tuple[int, int]:
         row = self._reader.row("SELECT counter, total FROM account")

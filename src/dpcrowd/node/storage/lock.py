@@ -10,13 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-from dpcrowd.node.storage.failures import StorageFailed, translated
+from dpcrowd.node.storage.failures import StorageError, translated
 
 __all__ = ["FileLock"]
 
 
 class FileLock:
-    """A lock held from creation to `close`; if another process holds it, `StorageFailed` of kind "locked" is raised."""
+    """A lock held from creation to `close`; if another process holds it, `StorageError` of kind "locked" is raised."""
 
     def __init__(self, path: Path, what: str) -> None:
         with translated(path):
@@ -24,7 +24,7 @@ class FileLock:
         if not _try_lock(self._file):
             holder = os.read(self._file, 20).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
-            raise StorageFailed(
+            raise StorageError(
                 "locked",
                 f"{path.parent}: {what} is in use by process {holder}",
                 "stop that process first, or give this node another folder",
@@ -33,7 +33,7 @@ class FileLock:
             with translated(path):  # a full disk
                 os.ftruncate(self._file, 0)
                 os.write(self._file, str(os.getpid()).encode("ascii"))
-        except StorageFailed:
+        except StorageError:
             os.close(self._file)
             raise
 

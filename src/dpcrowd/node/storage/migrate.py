@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpcrowd.node.storage.database import Database
-from dpcrowd.node.storage.failures import StorageFailed
+from dpcrowd.node.storage.failures import StorageError
 
 __all__ = ["LEDGER_STEPS", "check_version", "migrate"]
 
@@ -170,13 +170,13 @@ def check_version(database: Database, steps: Sequence[Step], *, exact: bool = Fa
     row = database.row("PRAGMA user_version")
     version = int(row[0]) if row else 0
     if version > len(steps):
-        raise StorageFailed(
+        raise StorageError(
             "newer",
             f"{database.path} was written by a later dpcrowd (schema {version}; this one knows {len(steps)})",
             "install the later version again",
         )
     if exact and version < len(steps):
-        raise StorageFailed(
+        raise StorageError(
             "older",
             f"{database.path} was written by an earlier dpcrowd (schema {version}; this one uses {len(steps)})",
             "start the node once, which migrates it",

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.storage.database import Database, sync_folder
-from dpcrowd.node.storage.failures import RESTORE, StorageFailed, translated
+from dpcrowd.node.storage.failures import RESTORE, StorageError, translated
 from dpcrowd.node.storage.journal import NEVER, Journal, erase
 from dpcrowd.node.storage.ledger import LedgerStore
 from dpcrowd.node.storage.lock import FileLock
@@ -73,7 +73,7 @@ class Storage:
         where = folder if ledger_folder is None else ledger_folder
         if not where.is_dir() and where != folder:
             # A new ledger at a mistyped path would be empty, and both networks would spend a complete budget.
-            raise StorageFailed(
+            raise StorageError(
                 "missing",
                 f"the shared ledger's folder {where} does not exist",
                 "correct ledger.shared in node.toml, or create the folder",
@@ -113,7 +113,7 @@ class Storage:
         """
         path = (folder if ledger_folder is None else ledger_folder) / LEDGER_FILE
         if not path.exists():
-            raise StorageFailed("missing", f"{path} does not exist: no node has run here", "start the node first")
+            raise StorageError("missing", f"{path} does not exist: no node has run here", "start the node first")
         with ExitStack() as opened:
             reader = Database(path, read_only=True)
             opened.callback(reader.close)
@@ -183,16 +183,16 @@ class Storage:
     def journal(self) -> Journal:
         """The check-ins of open slots."""
         if self._journal is None:
-            raise StorageFailed("closed", "tools have no access to check-ins", "ask the running node")
+            raise StorageError("closed", "tools have no access to check-ins", "ask the running node")
         return self._journal
 
     @property
-    def failure(self) -> StorageFailed | None:
+    def failure(self) -> StorageError | None:
         """Why the last write, or `check_files`, failed; None once a write has succeeded again."""
         return self._database.failure or (self._journal.failure if self._journal else None)
 
     @property
-    def gone(self) -> StorageFailed | None:
+    def gone(self) -> StorageError | None:
         """The failure, if it is that the node's files were deleted, moved away or replaced."""
         return self.failure if self.failure is not None and self.failure.kind in ("missing", "replaced") else None
 
@@ -266,4 +266,4 @@ def _make_folder(folder: Path) -> None:
 
 def _refuse_damaged(database: Database, tables: Sequence[str]) -> None:
     if database.problems(tables):
-        raise StorageFailed("corrupt", f"{database.path}: the database is damaged", RESTORE)
+        raise StorageError("corrupt", f"{database.path}: the database is damaged", RESTORE)

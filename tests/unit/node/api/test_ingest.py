@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from dpcrowd.node.api import ingest as api_ingest
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.config.kinds import Size
 from dpcrowd.node.config.tokens import TokensSection
+from dpcrowd.node.ingest.batch import ROW_REASONS
 from dpcrowd.node.slots import SECOND, rfc3339
 from node_support_api import ADMIN, CHECKIN, CLOCK, NOW, READ, Caller, Client, FakeService, app_of, bearer
 
@@ -152,16 +153,27 @@ def test_bad_bodies(content_type: str, body: bytes, status: int, why: str) -> No
 
 
 GOOD = {"user": "ann", "region": "north"}
+UNKNOWN_REGION = {"user": "a", "region": "nowhere"}
+USER_A_FRACTION = {"user": 1.5, "region": "north"}
+NO_REGION = {"user": "a"}
+LATE = {"user": "a", "region": "north", "time": 1_767_225_600_000}
 WRONG = [
-    ({"user": "a", "region": "nowhere"}, "unknown-region", 400, "unknown-region"),
-    ({"user": 1.5, "region": "north"}, "user", 400, "field"),
-    ({"user": " \u00a0", "region": "north"}, "user", 400, "field"),
-    ({"user": "a"}, "region", 400, "field"),
-    ({"user": "a", "region": "north", "time": "noon"}, "time", 400, "field"),
-    ({"user": "a", "region": "north", "more": 1}, "malformed", 400, "field"),
-    ({"user": "a", "region": "north", "time": rfc3339(NOW + 3 * SECOND)}, "future", 400, "future"),
-    ({"user": "a", "region": "north", "time": 1_767_225_600_000}, "late", 409, "late"),
+    pytest.param(UNKNOWN_REGION, "unknown-region", 400, "unknown-region", id="unknown region"),
+    pytest.param(USER_A_FRACTION, "user", 400, "field", id="user a fraction"),
+    pytest.param({"user": " \u00a0", "region": "north"}, "user", 400, "field", id="user all spaces"),
+    pytest.param(NO_REGION, "region", 400, "field", id="no region"),
+    pytest.param({"user": "a", "region": "north", "time": "noon"}, "time", 400, "field", id="time not RFC 3339"),
+    pytest.param({"user": "a", "region": "north", "more": 1}, "malformed", 400, "field", id="unknown field"),
+    pytest.param(
+        {"user": "a", "region": "north", "time": rfc3339(NOW + 3 * SECOND)}, "future", 400, "future", id="future"
+    ),
+    pytest.param(LATE, "late", 409, "late", id="late"),
 ]
+
+
+def test_every_row_reason_has_a_wrong_row_here() -> None:
+    """A new reason that only the decoder knows was an internal error after the good rows had been counted."""
+    assert {case.values[1] for case in WRONG} == set(ROW_REASONS)
 
 
 @pytest.mark.parametrize(("wrong", "row_reason", "status", "why"), WRONG)
@@ -203,13 +215,13 @@ def test_a_body_of_which_nothing_is_taken_is_refused(
 
 
 def test_rows_are_numbered_by_the_body_whenever_they_are_refused() -> None:
-    """Some are refused when they are read, some for their slot: numbered otherwise, a sender mends the wrong ones."""
+    """Some are refused when they are read, some for their slot: numbered otherwise, a sender fixes the wrong ones."""
     service = FakeService()
-    rows = [wrong for wrong, *_ in WRONG]
+    rows = [case.values[0] for case in WRONG]
     content = json.dumps([part for row in rows for part in (row, {**GOOD, "user": str(row)})])
     response = client_of(service).post("/v1/checkins", content=content, headers=JSON)
     assert response.status_code == 207
-    expected = [{"row": 2 * place, "reason": why} for place, (_, why, *_) in enumerate(WRONG)]
+    expected = [{"row": 2 * place, "reason": case.values[1]} for place, case in enumerate(WRONG)]
     assert response.json() == {
         "taken": True,
         "accepted": len(WRONG),
@@ -222,7 +234,7 @@ def test_rows_are_numbered_by_the_body_whenever_they_are_refused() -> None:
 
 def test_the_first_row_says_why_nothing_was_taken() -> None:
     """Of rows with different reasons each has its own; the status is one that a program can act on."""
-    wrong = [WRONG[7][0], WRONG[0][0], WRONG[1][0]]
+    wrong = [LATE, UNKNOWN_REGION, USER_A_FRACTION]
     late = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong), headers=JSON)
     assert (late.status_code, reason(late)) == (409, "late")
     field = client_of(FakeService()).post("/v1/checkins", content=json.dumps(wrong[::-1]), headers=JSON)
@@ -231,7 +243,7 @@ def test_the_first_row_says_why_nothing_was_taken() -> None:
 
 
 @pytest.mark.parametrize("good", [0, 1])
-@pytest.mark.parametrize("wrong", [WRONG[3][0], WRONG[0][0], WRONG[7][0]])
+@pytest.mark.parametrize("wrong", [NO_REGION, UNKNOWN_REGION, LATE])
 def test_no_more_than_a_thousand_rows_are_named(good: int, wrong: dict[str, object]) -> None:
     """A body of nothing but mistakes must not get an answer of its own size; their number is told."""
     content = json.dumps([GOOD] * good + [wrong] * 1_500)
@@ -436,7 +448,7 @@ def test_a_wrong_token_costs_the_right_one_nothing() -> None:
 def test_when_nothing_can_be_stored() -> None:
     """A full disk is not the client's fault: 503, and it may try again."""
     service = FakeService()
-    service.fails = NotTaken("unavailable", "nothing can be stored at present.")
+    service.fails = IntakeRefused("unavailable", "nothing can be stored at present.")
     response = client_of(service).post("/v1/checkins", content=ONE, headers=JSON)
     assert (response.status_code, reason(response), response.headers["retry-after"]) == (503, "unavailable", "30")
 

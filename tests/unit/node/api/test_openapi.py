@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 from dpcrowd.node.api.openapi import document
-from dpcrowd.node.ingest.batch import _TEXTS as ROW_TEXTS
+from dpcrowd.node.ingest.batch import ROW_REASONS
 from node_support_api import ADMIN, CHECKIN, READ, Client, FakeService, app_of, bearer, estimates_of
 
 DOCUMENT = document()
@@ -151,8 +151,9 @@ def test_the_limit_of_a_page_is_that_of_the_code() -> None:
 
 def test_reasons_are_those_of_the_code() -> None:
     """A client that switches over the reasons of the document must meet no other one."""
-    described = DOCUMENT["components"]["schemas"]["RefusedRow"]["properties"]["reason"]["enum"]
-    assert set(described) == set(ROW_TEXTS)
+    reason = DOCUMENT["components"]["schemas"]["RefusedRow"]["properties"]["reason"]
+    assert set(reason["enum"]) == set(ROW_REASONS)
+    assert [word for word in ROW_REASONS if f"`{word}`" not in reason["description"]] == []
 
 
 def test_limits_and_the_other_kind_are_described() -> None:

@@ -147,5 +147,7 @@ def test_very_few_files_are_enough_to_answer() -> None:
     """Somebody may set a limit of 64 files; the API has to work, if for few."""
     places = Places(4, Clock())
     for _ in range(20):
-        (one,) = connect(places, 1, "127.0.0.1")
-        places.leave(one)
+        answered = connect(places, 1, "127.0.0.1")
+        assert (len(answered), len(places), answered[0].ended) == (1, 1, False)
+        places.leave(answered[0])
+    assert (len(places), places.limited) == (0, False)

@@ -17,7 +17,7 @@ import pytest
 
 from dpcrowd.cli.main import main
 from dpcrowd.node.config import load_pair
-from dpcrowd.node.doctor import has_problem
+from dpcrowd.node.doctor import examine, has_problem
 from dpcrowd.node.doctor.host_checks import running_process
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
@@ -48,6 +48,15 @@ def test_a_wrong_configuration_ends_the_examination(net: Path) -> None:
     (only,) = look(net)
     assert only.outcome == "problem"
     assert "shear" in only.text
+    assert only.fix.startswith("Correct the file")
+
+
+def test_a_missing_file_is_not_to_be_corrected(tmp_path: Path) -> None:
+    """Whoever mistypes the path looks for a mistake in a file that does not exist."""
+    (only,) = examine(tmp_path / "node.toml")
+    assert (only.outcome, only.check) == ("problem", "configuration")
+    assert str(tmp_path / "node.toml") in only.text
+    assert only.fix == "Give the path of an existing node.toml."
 
 
 @pytest.mark.slow

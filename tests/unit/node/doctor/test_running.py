@@ -16,7 +16,7 @@ from dpcrowd.cli.main import main
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.config import digest, load_pair
 from dpcrowd.node.slots import rfc3339
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.node.storage.identity import restart_with_new_journal
 from node_support_cli import NETWORK, answering
 from node_support_doctor import look, of, problems
@@ -91,7 +91,7 @@ def test_a_running_server_that_has_not_taken_a_renewed_certificate(net: Path) ->
 def test_a_running_server_whose_journal_is_gone_needs_a_restart_only(net: Path) -> None:
     """The page on storage speaks of backups and of losses to confirm, which would cost a window for nothing."""
     _runs(net)
-    gone = restart_with_new_journal(StorageFailed("missing", "/data/journal was deleted", ""))
+    gone = restart_with_new_journal(StorageError("missing", "/data/journal was deleted", ""))
     says = {"ready": False, "problems": [str(gone)], "samples": False, "text": str(gone)}
     (wrong,) = (one for one in of(look(net, ask=_answers(net, **says)), "running") if one.outcome == "problem")
     assert wrong.fix.startswith("Restart the node: there is nothing to restore")

@@ -158,7 +158,7 @@ def test_a_wrong_row_is_left_out_and_named(wrong: dict[str, Any], row: int, reas
     ],
 )
 def test_all_wrong_rows_are_named(wrong: dict[str, Any], reasons: tuple[str, str]) -> None:
-    """Whoever sends can mend them at once, not one a request; a row with two mistakes is named once."""
+    """Whoever sends them can fix all of them at once, not one per request; a row with two mistakes is named once."""
     batch = decode_checkins(STREAM, written(table(**wrong)), REGIONS)
     assert batch.refused == ((1, reasons[0]), (3, reasons[1]))
     assert batch.places == [0, 2]
@@ -349,7 +349,7 @@ def test_any_bytes_give_a_batch_or_a_refusal(seed: bytes, changes: list[tuple[fl
 
 @pytest.mark.parametrize("nulls", [0, 1])
 def test_many_views_of_one_text_are_refused(nulls: int) -> None:
-    """16 bytes a row may each stand for a long text: a small body would become gigabytes; a null makes up for none."""
+    """16 bytes per row may stand for a long text: a small body would become gigabytes; a null makes up for none."""
     text, size = b"x" * 1000, 70_000
     views = np.zeros(size, dtype=[("length", "<i4"), ("prefix", "S4"), ("buffer", "<i4"), ("offset", "<i4")])
     views["length"], views["prefix"] = len(text), text[:4]

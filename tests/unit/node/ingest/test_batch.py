@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcrowd.node.collect import NotTaken
-from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RefusedRow, hash_users, nanoseconds, parse_time, slots_of
+from dpcrowd.node.collect import IntakeRefused
+from dpcrowd.node.ingest.batch import ARRIVAL, Batch, RowRefusal, hash_users, nanoseconds, parse_time, slots_of
 from dpcrowd.node.slots import SECOND, SlotClock, rfc3339
 
 CLOCK = SlotClock(epoch_ns=1_000 * SECOND, length_ns=10 * SECOND)
@@ -29,7 +29,7 @@ def batch(*times: int | None) -> Batch:
 
 def sorted_out(
     arrived: int, *times: int | None, sealed: int = -1, present: int | None = None
-) -> tuple[dict[int, list[int]], list[RefusedRow]]:
+) -> tuple[dict[int, list[int]], list[RowRefusal]]:
     found, refused = slots_of(
         batch(*times), arrived, CLOCK, grace_ns=GRACE, future_ns=FUTURE, sealed=sealed, present_ns=present
     )
@@ -173,7 +173,7 @@ def test_the_future_is_refused_beyond_a_margin() -> None:
 
 def test_before_the_first_slot() -> None:
     """There is no slot before the epoch; a negative one would be counted nowhere."""
-    with pytest.raises(NotTaken) as caught:
+    with pytest.raises(IntakeRefused) as caught:
         slots(1_000 * SECOND - 1, None)
     assert caught.value.reason == "unavailable"
     assert sorted_out(1_000 * SECOND + 1, 1_000 * SECOND - 1) == ({}, [(0, "late")])

@@ -9,7 +9,7 @@ import pytest
 
 from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.slots import rfc3339
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.network_guarantee import Slots
@@ -61,7 +61,7 @@ def test_nothing_is_paid_before_a_jump_is_on_disk(
         with monkeypatch.context() as full:
 
             def refuse(*given: object) -> None:
-                raise StorageFailed("full", "no space", "free some")
+                raise StorageError("full", "no space", "free some")
 
             full.setattr(storage.ledger, "set_clock", refuse)
             loader.book()

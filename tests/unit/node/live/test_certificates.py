@@ -69,7 +69,7 @@ def test_each_holder_is_told_what_it_means(holder: Holder, soon: str, over: str)
 
 def test_own_certificates_are_read_from_the_files_of_node_toml(node: NodeConfig) -> None:
     """A metric without that of HTTPS, or of the authority, would let them expire unseen."""
-    known = Certificates(node).known({})
+    known = Certificates(node).all_expiries({})
     assert [(one.holder, one.name) for one in known] == [
         ("server", "clinic-a"),
         ("authority", "flu network"),
@@ -97,7 +97,7 @@ def test_neighbours_are_known_by_their_own_words(plain: NodeConfig) -> None:
     """A neighbour may say anything: a number that is no date must not break the metrics of others."""
     at = ns(NOW) // 1_000_000_000
     said = {"b": at, "c": 0, "d": -5, "e": 1 << 62, "f": 253_402_300_800}
-    others = [one for one in Certificates(plain).known(said) if one.holder == "neighbour"]
+    others = [one for one in Certificates(plain).all_expiries(said) if one.holder == "neighbour"]
     assert others == [Expiry("neighbour", "b", NOW.replace(microsecond=0))]
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_read_leaves_the_others(
     """A node that runs must not end because somebody is just copying files."""
     plain.keys.certificate.write_bytes(b"nonsense")
     certificates = Certificates(plain)
-    assert [one.holder for one in certificates.known({})] == ["authority"]
+    assert [one.holder for one in certificates.all_expiries({})] == ["authority"]
     assert certificates.expires == 0
     assert not certificates.links_over(ns(NOW))
     assert "is not a PEM certificate" in caplog.text

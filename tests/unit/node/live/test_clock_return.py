@@ -19,7 +19,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.privacy.account_ledger import AccountLedger
 from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
@@ -87,10 +87,10 @@ def test_a_disk_that_fails_leaves_everything_as_it_was(live: LiveNode, monkeypat
     before, slot = machine.server.save(), machine.server.slot
 
     def full(*_: object) -> None:
-        raise StorageFailed("full", "no space", "free some")
+        raise StorageError("full", "no space", "free some")
 
     monkeypatch.setattr(live._storage, "accept_clock", full)
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         _accept(live, time.time_ns())
     assert machine.server.save() == before
     assert machine.trust.complete_until == slot

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dpcrowd.node.live import health
-from dpcrowd.node.live.health import Health, api_check, watchdog_seconds
+from dpcrowd.node.live.health import HealthMonitor, api_check, watchdog_seconds
 
 
 async def works() -> None:
@@ -28,10 +28,10 @@ async def hangs() -> None:
 
 def make(
     checks: dict[str, Callable[[], Awaitable[None]]], used: float = 0.1, now: Callable[[], float] = lambda: 0.0
-) -> tuple[Health, list[str], list[str]]:
+) -> tuple[HealthMonitor, list[str], list[str]]:
     told: list[str] = []
     reopened: list[str] = []
-    made = Health(checks, lambda: reopened.append("again"), told.append, used=lambda: used, clock=now)
+    made = HealthMonitor(checks, lambda: reopened.append("again"), told.append, used=lambda: used, clock=now)
     return made, told, reopened
 
 
@@ -95,7 +95,7 @@ def test_files_that_stay_in_use_lead_to_new_links_and_not_too_often(caplog: pyte
     """Should Zenoh, or anything else, leak files, the node gets them back before it has none."""
     now, used = 0.0, 0.95
     reopened: list[float] = []
-    made = Health({}, lambda: reopened.append(now), lambda _: None, used=lambda: used, clock=lambda: now)
+    made = HealthMonitor({}, lambda: reopened.append(now), lambda _: None, used=lambda: used, clock=lambda: now)
     made.look_at_descriptors()
     assert reopened == [], "a short peak is no leak"
     for now in (10.0, 20.0, 290.0, 309.0):  # noqa: B007

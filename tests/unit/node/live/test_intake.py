@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.node.collect import NotTaken
+from dpcrowd.node.collect import IntakeRefused
 from dpcrowd.node.ingest.batch import ARRIVAL, Batch
 from dpcrowd.node.live.intake import Intake
 from dpcrowd.node.slots import SlotClock
@@ -262,7 +262,7 @@ def test_a_slot_that_is_sealed_while_its_key_is_made(tmp_path: Path, monkeypatch
 
         async def story() -> None:
             await made.intake.take_checkins(rows("ann"), opens(0))
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(IntakeRefused) as refused:
                 await made.intake.take_counts(0, {0: 5}, opens(0))
             assert refused.value.reason == "late"
             assert made.seal(1) == [1, 0]
@@ -275,7 +275,7 @@ def test_a_clock_that_was_set_back_says_to_try_again(tmp_path: Path, monkeypatch
     with bench(tmp_path, monkeypatch) as made:
         made.seal(7)
         made.hands.now = opens(3)
-        with pytest.raises(NotTaken) as refused:
+        with pytest.raises(IntakeRefused) as refused:
             run(made.intake.take_checkins(rows("ann"), opens(3)))
         assert refused.value.reason == "unavailable"
 
@@ -289,7 +289,7 @@ def test_every_slot_has_the_grace_of_its_revision(tmp_path: Path, monkeypatch: p
             refused = await made.intake.take_checkins(rows("ann", times=[opens(slot)]), at_ns)
             if refused:
                 assert refused == [(0, "late")]
-                with pytest.raises(NotTaken, match="sealed"):
+                with pytest.raises(IntakeRefused, match="sealed"):
                     await made.intake.take_counts(slot, {}, at_ns)
             else:
                 await made.intake.take_counts(slot, {}, at_ns)
@@ -380,7 +380,7 @@ def test_a_full_disk_is_no_fault_of_the_sender(tmp_path: Path, monkeypatch: pyte
 
         write = os.pwrite
         monkeypatch.setattr(os, "pwrite", full)
-        with pytest.raises(NotTaken, match="the disk is full") as refused:
+        with pytest.raises(IntakeRefused, match="the disk is full") as refused:
             run(made.intake.take_checkins(rows("ann", region=2), opens(0)))
         monkeypatch.setattr(os, "pwrite", write)
         assert refused.value.reason == "unavailable"
@@ -405,7 +405,7 @@ def test_a_disk_that_is_behind_is_told_before_anything_is_counted(
             await made.hands.writing()
             sent.append(asyncio.create_task(made.intake.take_checkins(rows("bob"), opens(0))))
             await asyncio.sleep(0)
-            with pytest.raises(NotTaken) as refused:
+            with pytest.raises(IntakeRefused) as refused:
                 await made.intake.take_checkins(rows("eve"), opens(0))
             assert refused.value.reason == "unavailable"
             let_go()
@@ -438,9 +438,9 @@ def test_slots_of_an_earlier_life_are_not_opened_again(tmp_path: Path, monkeypat
 
         async def story() -> None:
             made.hands.now = opens(3)
-            with pytest.raises(NotTaken, match="the clock went back"):
+            with pytest.raises(IntakeRefused, match="the clock went back"):
                 await made.intake.take_checkins(rows("ann"), opens(3))
-            with pytest.raises(NotTaken, match="sealed"):
+            with pytest.raises(IntakeRefused, match="sealed"):
                 await made.intake.take_counts(4, {0: 1}, opens(3))
             assert made.journal.pending() == []
             await made.intake.take_counts(6, {0: 1}, opens(6))
@@ -482,7 +482,7 @@ def test_what_could_not_be_written_is_remembered(tmp_path: Path, monkeypatch: py
 
         write = os.pwrite
         monkeypatch.setattr(os, "pwrite", full)
-        with pytest.raises(NotTaken):
+        with pytest.raises(IntakeRefused):
             run(made.intake.take_checkins(rows("eve"), opens(0)))
         monkeypatch.setattr(os, "pwrite", write)
         assert made.intake.unkept == {0}

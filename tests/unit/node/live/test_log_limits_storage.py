@@ -16,7 +16,7 @@ from dpcrowd.node.live.account_loader import AccountLoader
 from dpcrowd.node.live.executor import Executor
 from dpcrowd.node.live.log_limits import StorageLog
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
@@ -67,7 +67,7 @@ def test_executor_and_ledger_tell_one_failure_once(
             await executor.handle(on.DeadlinePassed(view.ends(number), number))
 
         def refuse(*_: object, **__: object) -> None:
-            raise StorageFailed("full", "the disk is full", "free some space")
+            raise StorageError("full", "the disk is full", "free some space")
 
         async def run() -> None:
             with monkeypatch.context() as full:

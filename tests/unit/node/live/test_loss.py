@@ -56,7 +56,7 @@ def forgotten(counter: int, complete_until: int) -> Trust:
     trust = Trust(counter, complete_until=complete_until)
     trust.start(complete_until, 20)
     for slot in range(20, 23):
-        trust.echo("server-2", slot, (20, counter) if slot > 20 else None, None)
+        trust.hear_echo("server-2", slot, (20, counter) if slot > 20 else None, None)
         trust.end_exchange(slot)
     return trust
 
@@ -92,7 +92,7 @@ def test_confirming_it_books_a_whole_budget_and_lets_later_starts_be_vouched_for
     assert [storage.ledger.allowance(clock.opens(slot)).nano for slot in (free - 1, free)] == [0, 10**9]
     again = machine_of(files, storage, 24).trust
     again.start(23, 24)
-    again.echo("server-2", 24, (20, 1), None)
+    again.hear_echo("server-2", 24, (20, 1), None)
     assert again.vouched
 
 

@@ -19,7 +19,7 @@ from dpcrowd.node.live.process import STORAGE, run_node
 from dpcrowd.node.live.status import distrust, network_status
 from dpcrowd.node.machine.trust import Trust
 from dpcrowd.node.slots import rfc3339
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from dpcrowd.node.storage import lock as locks
 from node_support_config import changed, network_of, tables
 from node_support_doctor import change
@@ -63,11 +63,11 @@ def test_who_remembers_more_is_named_with_how_much() -> None:
     """Before a loss is confirmed, for good, the operator wants to ask that organisation."""
     trust = Trust(97)
     trust.start(10, 11)
-    assert trust.echo("clinic-b", 11, (9, 102), (9, 102)) == "lost"
+    assert trust.hear_echo("clinic-b", 11, (9, 102), (9, 102)) == "lost"
     assert distrust(trust).startswith("'clinic-b' remembers 102 samples of this server, and its ledger knows 97")
     trust = Trust(97)
     trust.start(10, 11)
-    trust.echo("clinic-c", 11, (9, 99), None)
+    trust.hear_echo("clinic-c", 11, (9, 99), None)
     trust.end_exchange(20)
     assert distrust(trust).startswith("'clinic-c' remembers 99 samples of this server, and its ledger knows 97")
 
@@ -111,7 +111,7 @@ def test_a_node_that_cannot_pay_does_not_claim_to_sample(net: Path) -> None:
     with open_node(net / "server-1" / "node.toml") as live:
         live.executor.machine.trust.vouched = live.executor.machine.trust.settled = True
         assert asyncio.run(live.budget()).samples
-        live._storage._database.failure = StorageFailed("full", "the disk is full", "free some space")
+        live._storage._database.failure = StorageError("full", "the disk is full", "free some space")
         budget = asyncio.run(live.budget())
         assert (budget.samples, budget.waits_for, budget.text) == (False, None, "the disk is full; free some space.")
         assert "the disk is full; free some space. The node then goes on by itself." in live.ready()[1]

@@ -38,7 +38,7 @@ def test_a_neighbour_that_remembers_from_before_vouches() -> None:
 
 
 def test_what_was_sealed_before_the_clock_was_accepted_does_not_vouch() -> None:
-    """It was written before; a life that is lost may have told more meanwhile."""
+    """It was written before; a run that is lost may have told more meanwhile."""
     node = ahead_and_back()
     node.hear(1, beat(1, 7, echo=5, ago=3), node.view.clock.opens(8) + SECOND // 2)
     assert not seal_and_hear(node, 8)
@@ -63,12 +63,12 @@ def test_a_memory_of_the_clock_that_was_ahead_vouches() -> None:
 
 
 def test_but_not_once_the_clock_was_set_ahead_again() -> None:
-    """Then slots to come may be told by a life that nobody has vouched for."""
+    """Then slots to come may be told by a run that nobody has vouched for."""
     trust = Trust(8, complete_until=57)
     trust.begin_again(4, 8, alone=False)
     assert (trust.complete_until, trust.complete_ahead, trust.since) == (4, 57, 8)
     trust.doubt(8, 30)
-    trust.echo("server-1", 30, (57, 8), None)
+    trust.hear_echo("server-1", 30, (57, 8), None)
     assert not trust.vouched
 
 

@@ -146,7 +146,7 @@ def test_whoever_comes_up_is_told_what_is_remembered_of_it() -> None:
 
 
 def test_not_before_the_exchange_has_had_its_time() -> None:
-    """All have spoken, among them perhaps a new life of the neighbour; what the old one sent may be on its way."""
+    """All have spoken, among them perhaps a new run of the neighbour; what the old one sent may be on its way."""
     node = Lone()
     node.live(range(4))
     node.seal(4)
@@ -155,7 +155,7 @@ def test_not_before_the_exchange_has_had_its_time() -> None:
     assert node.machine.exchanging is None
     node.outbox.clear()
     assert comes_up(node, node.view.ends(4) - 1) == []
-    node.hear(1, sample(1, 4), node.view.ends(4) - 1)  # of the life that was lost; late, and refused
+    node.hear(1, sample(1, 4), node.view.ends(4) - 1)  # of the run that was lost; late, and refused
     node.pass_deadline(4)
     (told,) = node.outbox
     assert body_of(told.payload).heard[1] == (0, 1), "it is remembered all the same"

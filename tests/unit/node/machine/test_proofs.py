@@ -38,7 +38,7 @@ def test_a_word_costs_two_slots_after_a_start_and_no_more(order: int) -> None:
 
 
 def test_an_honest_word_holds_until_its_proof_is_there() -> None:
-    """The lost life told slot 5 by a clock a little ahead: slot 6 comes without proof as well, slot 7 with it."""
+    """The lost run told slot 5 by a clock a little ahead: slot 6 comes without proof as well, slot 7 with it."""
     node = restarted(lived(3).disk, 5)
     for slot, shown in ((5, False), (6, False), (7, True)):
         honest = beat(1, slot, echo=6, ago=slot - 5, proven=shown)
@@ -199,7 +199,7 @@ def test_as_many_with_a_new_sample_among_them_are_fewer() -> None:
 
 @pytest.mark.parametrize("last", [7, 6])
 def test_of_two_words_of_a_slot_the_lesser_counts(last: int) -> None:
-    """An earlier life's words may arrive after the later life's, or two lives may speak at once."""
+    """An earlier run's words may arrive after the later run's, or two runs may speak at once."""
     node = Lone((1,))
     seal_and_hear(node, 0, (1, beat(1, 0, counter=13 - last)), (1, beat(1, 0, counter=last)))
     node.seal(1)

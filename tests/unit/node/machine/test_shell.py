@@ -179,7 +179,7 @@ def test_a_payment_that_was_on_the_disk_after_all_counts() -> None:
 
 
 def test_a_clock_that_could_not_be_accepted_changes_nothing() -> None:
-    """Begun again in memory alone, a crash would find a later state, and slots would be told by two lives."""
+    """Begun again in memory alone, a crash would find a later state, and slots would be told by two runs."""
     node = Lone((1,))
     node.live([0, 1])
     node.seal(90, COUNTS)

@@ -216,7 +216,7 @@ def test_after_its_deadline_a_resumed_slot_is_only_fused(links: Any) -> None:
 
 
 def test_a_crash_in_the_middle_of_a_failure_is_no_way_around_the_ledger() -> None:
-    """Full disk and crash together: the new life has neither the draw nor a reason to say anything."""
+    """Full disk and crash together: the new run has neither the draw nor a reason to say anything."""
     for done in range(4):
         node = Lone()
         node.live([0])

@@ -211,7 +211,7 @@ def test_two_nodes_of_one_power_cut_vouch_for_each_other(speaks_first: int) -> N
 
 
 def test_a_neighbour_of_version_0_1_vouches_by_the_slot_of_its_echo() -> None:
-    """It does not say how far back it remembers: an echo of words of this life may be all that it knows."""
+    """It does not say how far back it remembers: an echo of words of this run may be all that it knows."""
     for ago, vouches in ((10, True), (2, False)):
         node = restarted(lived(3).disk, 12)
         payload = beat(1, 12, echo=3, ago=ago)
@@ -264,7 +264,7 @@ def test_what_cannot_be_stored_is_not_echoed() -> None:
 
 
 def test_a_crash_forgets_nothing_that_was_echoed() -> None:
-    """Killed right after the message has left: the next life echoes as much."""
+    """Killed right after the message has left: the next run echoes as much."""
     node = Lone((1,))
     node.live(range(2))
     node.hear(1, sample(1, 1, counter=5))

@@ -18,7 +18,7 @@ from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.families import FAMILIES
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
@@ -192,7 +192,7 @@ def test_a_ledger_that_nobody_vouches_for_is_a_reason(tmp_path: Path, caplog: py
 
 def test_a_full_disk_is_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that cannot pay does not sample; whoever watches the metrics alone must see why."""
-    failure = StorageFailed("full", "the disk is full", "free some")
+    failure = StorageError("full", "the disk is full", "free some")
 
     def refuse(*_: object, **__: object) -> int:
         raise failure

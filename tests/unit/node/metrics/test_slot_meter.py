@@ -11,7 +11,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.metrics.registry import render_all
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.slots import SECOND
-from dpcrowd.node.storage import StorageFailed
+from dpcrowd.node.storage import StorageError
 from node_support_lone import Lone, beat
 
 TENTH = SECOND // 10
@@ -181,7 +181,7 @@ def test_a_slot_without_a_sample_has_one_reason() -> None:
     meter, view = SlotMeter(), Lone().view
     for slot, why in enumerate(("downtime", "storage", "storage", "budget")):
         meter.carried_out(do.NotSampled(slot, why), view)  # type: ignore[arg-type]
-    meter.failed(StorageFailed("full", "the disk is full", "free some"))
+    meter.failed(StorageError("full", "the disk is full", "free some"))
     meter.failed(BadInput("the ledger refused to pay"))  # the disk is well
     counted = values(meter)
     reasons = {name: value for name, value in counted.items() if name.startswith("dpcrowd_slots_unsampled") and value}

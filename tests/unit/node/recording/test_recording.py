@@ -24,7 +24,7 @@ from dpcrowd.node.recording.lines import AccountChange, change_of
 from dpcrowd.node.recording.lines import apply_change as changed_account
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.recording.replay import replay
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.clock_jumps import ClockSteps
@@ -163,7 +163,7 @@ def test_a_draw_that_was_not_paid_for_is_not_in_it(make: Make, monkeypatch: pyte
     def full(self: Storage, number: int, *given: Any) -> int:
         if len(failed) < 2 and number % 2 and number > 3:
             failed.append(number)
-            raise StorageFailed("full", "no space", "free some")
+            raise StorageError("full", "no space", "free some")
         return commit(self, number, *given)
 
     monkeypatch.setattr(Storage, "commit_sample", full)
@@ -178,7 +178,7 @@ def test_a_draw_that_was_not_paid_for_is_not_in_it(make: Make, monkeypatch: pyte
 
 
 def test_a_draw_of_which_nobody_knows_whether_it_was_paid_for_is_not_in_it(tmp_path: Path) -> None:
-    """A life that is killed while it pays must not leave it behind."""
+    """A run that is killed while it pays must not leave it behind."""
     node, recorder = Lone(()), Recorder(tmp_path / "recording", 1 << 20, lambda _: "")
     recorder.start(node.machine, 0)
     recorder.begin_step()
@@ -221,7 +221,7 @@ def test_a_difference_is_found_where_it_is(make: Make, capsys: pytest.CaptureFix
     assert "StoreSample" in found.recorded
     assert "NotSampled" in found.replayed
     assert main(["node", "replay", str(path)]) == 1
-    assert f"DIFFERENT: life 1, stimulus {number} (SlotSealed" in capsys.readouterr().out
+    assert f"DIFFERENT: run 1, stimulus {number} (SlotSealed" in capsys.readouterr().out
 
     def other_noise(step: dict[str, Any]) -> None:
         step["noisy"][0] = base64.b64encode(np.array([1.0, 2.0]).tobytes()).decode()
@@ -252,7 +252,7 @@ def test_the_command_says_that_it_is_the_same(make: Make, capsys: pytest.Capture
     assert answer["steps"] == len(list(steps(path)))
 
 
-def test_a_line_that_was_cut_off_is_normal_at_the_end_of_a_life(make: Make) -> None:
+def test_a_line_that_was_cut_off_is_normal_at_the_end_of_a_run(make: Make) -> None:
     """A kill comes in the middle of a line; the recording up to there is what somebody wants to see."""
     path = make(slot(), slot((7.5, Restart(True, 2.0))), slot())
     whole = path.read_bytes()
@@ -265,7 +265,7 @@ def test_a_line_that_was_cut_off_is_normal_at_the_end_of_a_life(make: Make) -> N
     assert replayed.lives == 2
 
 
-def test_a_new_life_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_a_new_run_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
     """After a kill in the middle of a line."""
     path = tmp_path / "recording"
     path.write_bytes(b'{"kind":"step","num')
@@ -281,9 +281,15 @@ def test_a_new_life_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
     [
         (lambda text: text[:400] + '"' + text[400:], "line 1: damaged"),
         (lambda text: text.replace('"on":"SlotEnded"', '"on":"Nothing"', 1), "the stimulus 'Nothing' is damaged"),
-        (lambda text: text.split("\n", 1)[1], "begins with the start of a life"),
+        (lambda text: text.split("\n", 1)[1], "begins with the start of a run"),
         (lambda text: text.replace('"format":1', '"format":2', 1), "wrote this in format 2"),
-        (lambda text: "", "is not a recording"),
+        (lambda text: "", "is not a recording of dpcrowd: it is empty"),
+        (lambda text: "user,region\nann,north\n", "line 1: damaged .*: this is not a recording of dpcrowd"),
+        (lambda text: "user,region\n", "line 1: damaged .*: this is not a recording of dpcrowd"),
+        (
+            lambda text: text.replace('"kind":"step"', '"kind":"st', 1),
+            "line 2: damaged .*; only the last line of a run",
+        ),
     ],
 )
 def test_a_damaged_file_is_told_in_one_line(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcrowd.node.storage import Storage, StorageFailed, ledger
+from dpcrowd.node.storage import Storage, StorageError, ledger
 from dpcrowd.privacy.clock_jumps import ClockSteps
 from node_support_storage import LENGTH, SECOND, draw, open_storage, opens
 
@@ -159,11 +159,11 @@ def test_a_step_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypat
             def refuse_second(*given: Any) -> None:
                 calls.append(1)
                 if len(calls) == 2:
-                    raise StorageFailed("full", "no space", "free some")
+                    raise StorageError("full", "no space", "free some")
                 add_event(*given)
 
             full.setattr(ledger, "add_event", refuse_second)
-            with pytest.raises(StorageFailed):
+            with pytest.raises(StorageError):
                 life.step(opens(20), -60 * SECOND)
         assert kept(storage) == before
         life.step(opens(20), -60 * SECOND)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted, DpcrowdError
-from dpcrowd.node.storage import Refusal, Storage, StorageFailed
+from dpcrowd.node.storage import Refusal, Storage, StorageError
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import translated
 from node_support_storage import draw, open_storage, opens, release
@@ -27,7 +27,7 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="rights of files as P
 def test_a_second_node_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:
     """Two samplers on one folder would each draw the same slot."""
     with open_storage(tmp_path):
-        with pytest.raises(StorageFailed, match=f"in use by process {os.getpid()}") as refused:
+        with pytest.raises(StorageError, match=f"in use by process {os.getpid()}") as refused:
             Storage.open(tmp_path, network_id="another")
         assert refused.value.kind == "locked"
     open_storage(tmp_path).close()
@@ -36,9 +36,9 @@ def test_a_second_node_is_refused_with_the_process_of_the_first(tmp_path: Path) 
 def test_another_process_is_refused_too(tmp_path: Path) -> None:
     """A lock that only this process sees would be none."""
     code = (
-        "import sys; from pathlib import Path; from dpcrowd.node.storage import Storage, StorageFailed\n"
+        "import sys; from pathlib import Path; from dpcrowd.node.storage import Storage, StorageError\n"
         "try: Storage.open(Path(sys.argv[1]), network_id='crowd')\n"
-        "except StorageFailed as failure: sys.stdout.write(str(failure))"
+        "except StorageError as failure: sys.stdout.write(str(failure))"
     )
     with open_storage(tmp_path):
         answer = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def test_one_network_has_one_sampler_on_a_shared_ledger(tmp_path: Path) -> None:
     """The same network from two data folders on one ledger would be two samplers."""
     shared = tmp_path / "a"
     with open_storage(shared, "a"), open_storage(tmp_path / "b", "b", ledger=shared):
-        with pytest.raises(StorageFailed, match="the ledger of network 'a' is in use"):
+        with pytest.raises(StorageError, match="the ledger of network 'a' is in use"):
             Storage.open(tmp_path / "c", network_id="a", ledger_folder=shared)
         # What was refused has let go of its own folder.
         open_storage(tmp_path / "c", "c", ledger=shared).close()
@@ -102,13 +102,13 @@ def test_a_backup_of_a_running_node_is_one_whole_file(tmp_path: Path) -> None:
 
 def test_a_backup_to_nowhere_says_so(tmp_path: Path) -> None:
     """The operator must not believe in a backup that does not exist."""
-    with open_storage(tmp_path) as storage, pytest.raises(StorageFailed, match="No such file"):
+    with open_storage(tmp_path) as storage, pytest.raises(StorageError, match="No such file"):
         storage.backup(tmp_path / "missing" / "backup.db")
 
 
 def test_tools_read_beside_the_node_and_cannot_write(tmp_path: Path) -> None:
     """`dpcrowd node status` must neither be locked out nor be able to spend."""
-    with pytest.raises(StorageFailed, match="no node has run here"):
+    with pytest.raises(StorageError, match="no node has run here"):
         Storage.inspect(tmp_path, network_id="crowd")
     assert list(tmp_path.iterdir()) == []
     with open_storage(tmp_path) as storage:
@@ -117,7 +117,7 @@ def test_tools_read_beside_the_node_and_cannot_write(tmp_path: Path) -> None:
             assert tool.ledger.total_spent() == 5
             assert tool.problems() == []
             assert tool.failure is None
-            with pytest.raises(StorageFailed) as refused:
+            with pytest.raises(StorageError) as refused:
                 draw(tool, 1)
             assert refused.value.kind == "read-only"
             draw(storage, 1)
@@ -130,7 +130,7 @@ def test_a_full_disk_undoes_the_payment_and_the_node_goes_on_once_there_is_room(
         draw(storage, 0)
         (pages,) = storage._database.row("PRAGMA page_count") or (0,)
         storage._database.connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(StorageFailed) as failed:
+        with pytest.raises(StorageError) as failed:
             storage.commit_sample(1, opens(1), 1, 5, b"n" * 100_000, b"s")
         assert failed.value.kind == "full"
         assert str(failed.value).endswith("the disk is full (SQLITE_FULL); free some space.")
@@ -146,7 +146,7 @@ def test_a_disk_without_room_for_the_logs_index_is_full() -> None:
     """SQLite calls it an error of input and output, and the operator would look for a broken disk."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR_SHMSIZE, "SQLITE_IOERR_SHMSIZE"
-    with pytest.raises(StorageFailed) as failed, translated(Path("dpcrowd.db")):
+    with pytest.raises(StorageError) as failed, translated(Path("dpcrowd.db")):
         raise error
     assert failed.value.kind == "full"
 
@@ -164,7 +164,7 @@ def test_a_full_disk_refuses_check_ins(tmp_path: Path, monkeypatch: pytest.Monke
             return write(handle, content[: len(content) // 2], at)
 
         monkeypatch.setattr(os, "pwrite", full)
-        with pytest.raises(StorageFailed) as failed:
+        with pytest.raises(StorageError) as failed:
             storage.journal.append(opens(0), b"secret" * 20_000)
         monkeypatch.setattr(os, "pwrite", write)
         assert failed.value.kind == "full"
@@ -184,7 +184,7 @@ def test_what_still_fits_into_the_journal_of_a_full_disk_is_kept(tmp_path: Path)
         storage.journal.slot_key(opens(1))
         (pages,) = storage._database.row("PRAGMA page_count") or (0,)
         storage._database.connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(StorageFailed):
+        with pytest.raises(StorageError):
             storage.commit_sample(1, opens(1), 1, 5, b"n" * 100_000, b"s")
         storage.journal.append(opens(1), b"small")
         assert storage.failure is not None, "the database is still full, and /readyz says so"
@@ -199,7 +199,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     with open_storage(tmp_path):
         pass
     (tmp_path / name).write_bytes(b"this is not a database, but it is long enough to be read as one" * 100)
-    with pytest.raises(StorageFailed, match=f"{name}: the file is not a database.*restore the last backup") as failed:
+    with pytest.raises(StorageError, match=f"{name}: the file is not a database.*restore the last backup") as failed:
         Storage.open(tmp_path, network_id="crowd")
     assert failed.value.kind == "corrupt"
     assert isinstance(failed.value, DpcrowdError)
@@ -214,7 +214,7 @@ def test_a_damaged_page_is_found_at_the_start(tmp_path: Path) -> None:
     with open(tmp_path / "dpcrowd.db", "rb+") as file:
         file.seek(4096 * (page - 1))
         file.write(b"\xff" * 4096)
-    with pytest.raises(StorageFailed) as failed:
+    with pytest.raises(StorageError) as failed:
         Storage.open(tmp_path, network_id="crowd")
     assert failed.value.kind == "corrupt"
 
@@ -228,7 +228,7 @@ def test_a_ledger_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "dpcrowd.db")) as connection:
             connection.execute(change)
             connection.commit()
-        with pytest.raises(StorageFailed, match="do not add up"):
+        with pytest.raises(StorageError, match="do not add up"):
             Storage.open(tmp_path, network_id="crowd")
 
 
@@ -259,7 +259,7 @@ def test_a_closed_storage_says_so(tmp_path: Path) -> None:
     storage = open_storage(tmp_path)
     storage.close()
     storage.close()
-    with pytest.raises(StorageFailed) as failed:
+    with pytest.raises(StorageError) as failed:
         draw(storage, 0)
     assert failed.value.kind == "closed"
 
@@ -270,7 +270,7 @@ def test_another_writer_is_waited_for_and_then_named(tmp_path: Path) -> None:
         storage._database.connection.execute("PRAGMA busy_timeout = 20")
         with closing(sqlite3.connect(tmp_path / "dpcrowd.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageFailed) as failed:
+            with pytest.raises(StorageError) as failed:
                 draw(storage, 0)
             assert failed.value.kind == "busy"
             other.execute("ROLLBACK")
@@ -281,14 +281,14 @@ def test_another_writer_is_waited_for_and_then_named(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """The first thing that goes wrong for a new operator."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageFailed, match="file") as failed:
+    with pytest.raises(StorageError, match="file") as failed:
         Storage.open(tmp_path / "file" / "data", network_id="crowd")
     assert failed.value.kind == "io"
 
 
 def test_failures_survive_a_process_boundary() -> None:
     """Tools that run a node in a child process show its failure whole."""
-    failure = pickle.loads(pickle.dumps(StorageFailed("full", "reason", "fix")))
+    failure = pickle.loads(pickle.dumps(StorageError("full", "reason", "fix")))
     assert (failure.kind, failure.reason, failure.fix, str(failure)) == ("full", "reason", "fix", "reason; fix.")
 
 
@@ -347,7 +347,7 @@ def test_networks_that_share_a_ledger_pay_in_turn(tmp_path: Path) -> None:
 def test_a_constraint_that_did_its_work_is_no_failing_disk(tmp_path: Path) -> None:
     """`/readyz` must not go red because a wrong change was refused."""
     with open_storage(tmp_path) as storage:
-        with pytest.raises(StorageFailed) as refused:
+        with pytest.raises(StorageError) as refused:
             storage.refusals.add([Refusal(opens(0), "check-in", "full", 12)])
         assert refused.value.kind == "refused"
         assert "12" not in str(refused.value).removeprefix(str(tmp_path))
@@ -358,7 +358,7 @@ def test_an_error_inside_a_transaction_leaves_the_connection_usable(tmp_path: Pa
     """A transaction that stayed open would let the next one's commit make the failed one durable."""
     with closing(Database(tmp_path / "x.db")) as database:
         database.write("CREATE TABLE t (x)")
-        with pytest.raises(StorageFailed), database.transaction() as connection:
+        with pytest.raises(StorageError), database.transaction() as connection:
             connection.executescript("SAVEPOINT s; INSERT INTO t VALUES (1); SELECT no_such_function()")
         with database.transaction() as connection:
             connection.execute("INSERT INTO t VALUES (2)")
@@ -367,7 +367,7 @@ def test_an_error_inside_a_transaction_leaves_the_connection_usable(tmp_path: Pa
 
 def test_a_shared_ledger_is_never_made_by_a_mistyped_path(tmp_path: Path) -> None:
     """It would be empty, and both networks would spend a whole budget on the same people."""
-    with pytest.raises(StorageFailed, match=r"ledger\.shared") as refused:
+    with pytest.raises(StorageError, match=r"ledger\.shared") as refused:
         Storage.open(tmp_path / "b", network_id="b", ledger_folder=tmp_path / "tpyo")
     assert refused.value.kind == "missing"
     assert not (tmp_path / "tpyo").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from node_support_storage import draw, open_storage, opens, release
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems do not let go of a file that is open")
@@ -48,14 +48,14 @@ def test_nothing_is_paid_into_a_file_that_nobody_will_find_again(what: str, tmp_
         draw(storage, 0)
         assert storage.failure is None
         harm(tmp_path / "data")
-        with pytest.raises(StorageFailed, match="while the node was running") as refused:
+        with pytest.raises(StorageError, match="while the node was running") as refused:
             draw(storage, 1)
         assert refused.value.kind == kind
         assert storage.failure is refused.value
         assert storage.ledger.counter() == 1, "what was refused was not paid"
-        with pytest.raises(StorageFailed, match="while the node was running"):
+        with pytest.raises(StorageError, match="while the node was running"):
             storage.commit_release([release(0)], b"state")
-        with pytest.raises(StorageFailed, match="while the node was running"):
+        with pytest.raises(StorageError, match="while the node was running"):
             storage.retention(opens(5))
 
 
@@ -66,7 +66,7 @@ def test_it_is_noticed_before_anything_is_written(what: str, tmp_path: Path) -> 
     with open_storage(tmp_path / "data") as storage:
         storage.check_files()
         harm(tmp_path / "data")
-        with pytest.raises(StorageFailed) as refused:
+        with pytest.raises(StorageError) as refused:
             storage.check_files()
         assert refused.value.kind == kind
         assert storage.failure is refused.value
@@ -78,9 +78,9 @@ def test_a_folder_that_is_put_back_as_it_was_is_used_again(tmp_path: Path) -> No
         draw(storage, 0)
         storage.journal.slot_key(opens(1))
         (tmp_path / "data").rename(tmp_path / "elsewhere")
-        with pytest.raises(StorageFailed):
+        with pytest.raises(StorageError):
             draw(storage, 1)
-        with pytest.raises(StorageFailed):
+        with pytest.raises(StorageError):
             storage.journal.append(opens(1), b"record")
         (tmp_path / "elsewhere").rename(tmp_path / "data")
         assert draw(storage, 1) == 2
@@ -106,7 +106,7 @@ def test_check_ins_are_not_taken_into_a_folder_that_is_gone(what: str, tmp_path:
             lambda: storage.journal.add_missed(opens(1), 5),
             lambda: storage.journal.stamp(opens(2)),
         ):
-            with pytest.raises(StorageFailed) as refused:
+            with pytest.raises(StorageError) as refused:
                 attempt()
             assert refused.value.kind == kind
             assert storage.journal.failure is refused.value
@@ -121,7 +121,7 @@ def test_a_file_of_the_journal_that_was_moved_away_is_missed(name: str, tmp_path
         storage.journal.stamp(opens(1))
         file = storage.journal.folder / (f"{opens(1)}.slot" if name == "slot" else name)
         file.rename(tmp_path / "kept")
-        with pytest.raises(StorageFailed, match="while the node was running"):
+        with pytest.raises(StorageError, match="while the node was running"):
             storage.journal.append(opens(1), b"x") if name == "slot" else storage.journal.stamp(opens(2))
 
 
@@ -132,7 +132,7 @@ def test_a_slot_is_forgotten_even_if_the_folder_is_gone(tmp_path: Path) -> None:
             storage.journal.slot_key(opens(slot))
             storage.journal.append(opens(slot), b"someone was here")
         (tmp_path / "data").rename(tmp_path / "elsewhere")
-        with pytest.raises(StorageFailed, match="while the node was running"):
+        with pytest.raises(StorageError, match="while the node was running"):
             storage.journal.forget_before(opens(3))
         left = [path.read_bytes() for path in (tmp_path / "elsewhere" / "journal").glob("*.slot")]
         assert len(left) == 2
@@ -146,7 +146,7 @@ def test_a_ledger_that_has_fewer_payments_than_before_is_not_paid_from(tmp_path:
             draw(storage, slot)
         with storage._database.transaction() as connection:
             connection.execute("UPDATE tally SET counter = 1")
-        with pytest.raises(StorageFailed, match="fewer payments") as refused:
+        with pytest.raises(StorageError, match="fewer payments") as refused:
             draw(storage, 3)
         assert refused.value.kind == "replaced"
         assert storage.failure is refused.value
@@ -190,7 +190,7 @@ def test_for_the_journal_alone_a_restart_is_enough(what: str, tmp_path: Path) ->
         draw(storage, 0)
         storage.journal.slot_key(opens(1))
         JOURNAL_HARMS[what](tmp_path / "data")
-        with pytest.raises(StorageFailed) as refused:
+        with pytest.raises(StorageError) as refused:
             storage.journal.append(opens(1), b"record")
         assert "restart the node" in refused.value.fix
         assert "backup" not in str(refused.value)
@@ -209,7 +209,7 @@ def test_a_journal_that_is_gone_with_the_ledger_does_not_ask_for_a_restart(what:
         storage.journal.slot_key(opens(1))
         harm(tmp_path / "data")
         shutil.rmtree(tmp_path / "data" / "journal", ignore_errors=True)
-        with pytest.raises(StorageFailed) as refused:
+        with pytest.raises(StorageError) as refused:
             storage.journal.append(opens(1), b"record")
         assert "restart" not in refused.value.fix
         assert "backup" in refused.value.fix
@@ -221,9 +221,9 @@ def test_a_file_in_the_journals_place_is_named(tmp_path: Path) -> None:
         draw(storage, 0)
         shutil.rmtree(tmp_path / "data" / "journal")
         (tmp_path / "data" / "journal").write_bytes(b"something")
-        with pytest.raises(StorageFailed) as running:
+        with pytest.raises(StorageError) as running:
             storage.check_files()
-    with pytest.raises(StorageFailed) as starting:
+    with pytest.raises(StorageError) as starting:
         open_storage(tmp_path / "data")
     for refused, then in ((running.value, "restart the node"), (starting.value, "start the node again")):
         assert "is a file, but has to be the folder for check-ins" in refused.reason

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.storage import Storage, StorageFailed, journal
+from dpcrowd.node.storage import Storage, StorageError, journal
 from dpcrowd.node.storage.journal import MISSED_ALL, Journal
 from node_support_storage import bytes_on_disk, copy_files, draw, open_storage, opens
 
@@ -201,7 +201,7 @@ def test_a_folder_that_is_deleted_under_the_node_is_noticed(tmp_path: Path) -> N
     one = Journal(tmp_path / "journal")
     one.slot_key(opens(1))
     shutil.rmtree(tmp_path / "journal")
-    with pytest.raises(StorageFailed, match="deleted or moved away while the node was running") as failed:
+    with pytest.raises(StorageError, match="deleted or moved away while the node was running") as failed:
         one.append(opens(1), b"lost")
     assert failed.value.kind == "missing"
     assert one.failure is failed.value
@@ -236,7 +236,7 @@ def test_tools_beside_the_node_see_no_check_ins(tmp_path: Path) -> None:
     with (
         open_storage(tmp_path),
         Storage.inspect(tmp_path, network_id="crowd") as tool,
-        pytest.raises(StorageFailed, match="no access to check-ins"),
+        pytest.raises(StorageError, match="no access to check-ins"),
     ):
         _ = tool.journal
 

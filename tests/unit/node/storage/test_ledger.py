@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcrowd.errors import BadInput, BudgetExhausted
-from dpcrowd.node.storage import SlotTaken, Storage, StorageFailed
+from dpcrowd.node.storage import SlotTaken, Storage, StorageError
 from dpcrowd.node.storage.notes import LARGEST_COUNTER
 from dpcrowd.privacy.network_guarantee import NetworkGuarantee, UserBounds
 from node_support_storage import EPOCH, LENGTH, SECOND, SLOTS, draw, open_storage, opens, release
@@ -235,7 +235,7 @@ def test_a_fault_at_any_write_of_a_loss_books_nothing_of_it(tmp_path: Path, tabl
             for verb in ("INSERT", "UPDATE"):
                 stop = "BEGIN SELECT RAISE(ABORT, 'no room'); END"
                 other.execute(f"CREATE TRIGGER stop_{verb} BEFORE {verb} ON {table} {stop}")
-            with pytest.raises(StorageFailed):
+            with pytest.raises(StorageError):
                 book_loss(storage)
             assert loss_facts(storage) == before
             for verb in ("INSERT", "UPDATE"):

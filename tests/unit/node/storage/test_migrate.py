@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcrowd.node.storage import Storage, StorageFailed
+from dpcrowd.node.storage import Storage, StorageError
 from dpcrowd.node.storage import storage as storage_module
 from dpcrowd.node.storage.migrate import LEDGER_STEPS
 from node_support_storage import bytes_on_disk, draw, open_storage, opens
@@ -70,7 +70,7 @@ def test_a_failing_migration_leaves_the_old_version(tmp_path: Path, monkeypatch:
     broken = (*LEDGER_STEPS, ("CREATE TABLE later (x)", "CREATE TABLE later (x)"))
     monkeypatch.setattr(storage_module, "LEDGER_STEPS", broken)
     for _ in range(2):
-        with pytest.raises(StorageFailed):
+        with pytest.raises(StorageError):
             Storage.open(tmp_path, network_id="crowd")
     monkeypatch.undo()
     with open_storage(tmp_path) as storage:
@@ -85,13 +85,11 @@ def test_a_later_or_earlier_schema_is_named(tmp_path: Path, monkeypatch: pytest.
         pass
     with monkeypatch.context() as later:
         later.setattr(storage_module, "LEDGER_STEPS", (*LEDGER_STEPS, ("CREATE TABLE later (x)",)))
-        with pytest.raises(StorageFailed, match="start the node once") as refused:
+        with pytest.raises(StorageError, match="start the node once") as refused:
             Storage.inspect(tmp_path, network_id="crowd")
         assert refused.value.kind == "older"
         Storage.open(tmp_path, network_id="crowd").close()
     for attempt in (Storage.open, Storage.inspect):
-        with pytest.raises(
-            StorageFailed, match=rf"later dpcrowd \(schema {NOW + 1}; this one knows {NOW}\)"
-        ) as refused:
+        with pytest.raises(StorageError, match=rf"later dpcrowd \(schema {NOW + 1}; this one knows {NOW}\)") as refused:
             attempt(tmp_path, network_id="crowd")
         assert refused.value.kind == "newer"
