@@ -14,13 +14,14 @@ of the slot's records (`start_penalty`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
+from dpcrowd.filters.records import NO_WORDS, RecordTable, Reference, held_pairs, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins
 
@@ -34,6 +35,7 @@ _RATE, _FORGIVENESS = 1 / 8, 1 / 32
 _MOST = 100.0
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
 _MOST_PENALTY = 1e12
+_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS])
 
 
 @dataclass
@@ -69,19 +71,19 @@ class OriginScores:
         process_var: Floats,
         posterior: tuple[Floats, Floats, NDArray[np.bool_]],
         engine: Engine = "numpy",
+        words: NDArray[np.uint64] | None = None,
     ) -> None:
         """Learn from the records of a slot that is final; arguments as of `record_sums`.
 
         posterior  of the slot: means and variances (N, d), and (N,) which receivers know anything
         """
         mean, mean_var, known = posterior
-        most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
-        rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
+        rates = _usual_rates(self.score.shape[1])
         if (loop := compiled(judge_origins, engine)) is not None:
             loop(
-                indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
-                observation == "paper", process_var, mean, mean_var, known, rates,
-                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual, self.suspicious,
+                indptr, indices, NO_WORDS if words is None else words, words is not None, table.noisy, table.var,
+                table.shares, reference.level, reference.level_var, observation == "paper", process_var, mean, mean_var,
+                known, rates, _LIMITS, self.score, self.usual, self.suspicious,
             )  # fmt: skip
             return
         rows, origins = held_pairs(indptr, indices, table)
@@ -100,6 +102,15 @@ class OriginScores:
         rate = np.where((score > SUSPECT) & (residual < score), _FORGIVENESS, _RATE)
         self.score[rows, place] = score + (residual - score) * rate
         self.suspicious[:] = (self.score > SUSPECT).any(axis=1)
+
+
+@cache
+def _usual_rates(servers: int) -> Floats:
+    """Return how fast the usual residual follows the mean residual of 0, 1, ... records of a slot, at most `servers`.
+
+    The array is shared; do not write to it.
+    """
+    return np.asarray(1.0 - (1.0 - _USUAL_RATE) ** np.arange(servers + 2))
 
 
 def start_penalty(
@@ -126,13 +137,16 @@ def start_penalty(
     share, place = table.shares[origins], origins % servers
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     row = (np.cumsum(receivers) - 1)[rows]
-    shape = (int(np.count_nonzero(receivers)), servers)
+    receiver_count = int(np.count_nonzero(receivers))
+    records = np.bincount(row, minlength=receiver_count)
+    column = np.arange(len(row)) - (np.cumsum(records) - records)[row]  # the number of a record at its receiver
+    shape = (receiver_count, int(records.max(initial=0)) + 1)
     total, var = np.full(shape, np.nan), np.zeros(shape)
-    total[row, place] = table.noisy[origins].sum(axis=1) / share
-    var[row, place] = variance.sum(axis=1) / (share * share)
+    total[row, column] = table.noisy[origins].sum(axis=1) / share
+    var[row, column] = variance.sum(axis=1) / (share * share)
     with np.errstate(invalid="ignore"):
         total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
-        number = np.bincount(row, minlength=shape[0])[:, None]
+        number = records[:, None]
         lower = np.maximum(number - 1, 0) // 2
         order = np.argsort(total, axis=1, kind="stable")  # servers without a record come last
         middle = np.take_along_axis(order, lower, axis=1)
@@ -141,4 +155,7 @@ def start_penalty(
         width = 1.4826 * np.take_along_axis(np.sort(off, axis=1), lower, axis=1)
         ratio = np.square(off) / (limit * (np.square(width) + var + median_var))
         ratio = np.where(np.isinf(total), np.inf, ratio)
-    return np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)
+    factor = np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)
+    penalty = np.ones((receiver_count, servers))
+    penalty[row, place] = factor[row, column]
+    return penalty

@@ -157,13 +157,14 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     place, setting = slot % state.lag, state.setting
     if slot >= state.lag:
         if state.scores is not None:
-            held, table = state.holdings(slot - state.lag, engine), state.table(slot - state.lag)
+            words, table = state.words(slot - state.lag, engine), state.table(slot - state.lag)
+            held = state.holdings(slot - state.lag, engine) if words is None else Holdings.none(setting.servers)
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
                 setting.observation, setting.model.noise_var,
-                (state.mean[place], spread, state.known[place]), engine,
+                (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
         state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
         state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
