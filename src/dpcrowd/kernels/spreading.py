@@ -99,53 +99,62 @@ def hop_shells(indptr: Any, indices: Any, servers: int, most: int) -> Any:  # no
 
 
 def pass_on_shells(  # noqa: PLR0912  (one loop)
-    indptr: Any, indices: Any, shells: Any, copies: Any, depth: Any, places: Any, hops: Any, speaks: Any, have: Any,
-    servers: int, packets: Any, records: Any, learned: Any, senders: Any,
+    indptr: Any, indices: Any, shells: Any, copies: Any, depth: Any, places: Any, hops: Any, slots: Any, speaks: Any,
+    have: Any, servers: int, packets: Any, records: Any, oldest: Any, senders: Any,
 ) -> None:  # fmt: skip
     """One round over links that have not changed since the oldest record was made.
 
     shells, copies  as `hop_shells` gives them
     depth    (runs,) the largest distance in each run
     hops     how many hops the records of each place have travelled, ascending
+    slots    of the places
     speaks   (lag, runs, words) which servers have made a record
+    oldest   (N,) the oldest slot of which each server has learned anything, lowered in place
     senders  (N,) which servers have anything to send, written in place
     """
     count, words, last = shells.shape[1], shells.shape[2], shells.shape[0] - 1
+    fresh = np.empty((places.shape[0], words), dtype=np.uint64)  # what a server sends, by place
+    likely = 0  # the place with a record for the last neighbour; it has one for the next neighbour most of the time
     for i in range(count):
         run = i // servers
+        word, bit = i % servers // 64, np.uint64(i % servers % 64)
         number = 0  # of places whose records still travel in this run
         while number < places.shape[0] and hops[number] <= depth[run]:
             number += 1
+        sends = np.uint64(0)
         for p in range(number):
-            if speaks[places[p], run, i % servers // 64] >> np.uint64(i % servers % 64) & np.uint64(1):
-                records[run] += copies[hops[p], i]
-        sends = False
-        for p in range(number):
+            place, hop = places[p], hops[p]
+            records[run] += copies[hop, i] * np.int64(speaks[place, run, word] >> bit & np.uint64(1))
+            anything = np.uint64(0)
             for w in range(words):
-                sends = sends or shells[hops[p], i, w] & speaks[places[p], run, w] != 0
-        senders[i] = sends
-        if sends:
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                sent = False
-                for p in range(number):
-                    for w in range(words):
-                        x = shells[hops[p], i, w] & speaks[places[p], run, w]
-                        if hops[p] > 0:
-                            x &= ~shells[hops[p] - 1, j, w]
-                        sent = sent or x != 0
-                    if sent:
-                        break
-                packets[run] += sent
-        for p in range(number):
-            if hops[p] == last:
-                continue
-            anything = False
-            for w in range(words):
-                x = shells[hops[p] + 1, i, w] & speaks[places[p], run, w]
-                have[places[p], i, w] |= x
-                anything = anything or x != 0
-            learned[p, i] = anything
+                spoken = speaks[place, run, w]
+                fresh[p, w] = shells[hop, i, w] & spoken
+                sends |= fresh[p, w]
+                if hop < last:
+                    learned = shells[hop + 1, i, w] & spoken
+                    have[place, i, w] |= learned
+                    anything |= learned
+            if anything:
+                oldest[i] = min(oldest[i], slots[p])
+        senders[i] = sends != 0
+        if not senders[i]:
+            continue
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            sent = False
+            for step in range(-1, number):
+                p = likely if step < 0 else step
+                if p >= number:
+                    continue
+                for w in range(words):
+                    x = fresh[p, w]
+                    if hops[p] > 0:
+                        x &= ~shells[hops[p] - 1, j, w]
+                    sent |= x != 0
+                if sent:
+                    likely = p
+                    break
+            packets[run] += sent
 
 
 def list_bits(have: Any, servers: int, rows: Any) -> Any:

@@ -122,17 +122,14 @@ class BitSpread(Spread):
         while rounds is None or len(rows) < rounds:
             travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), len(shells))
             some = travelled < (len(shells) if reach is None else min(reach, len(shells)))
-            senders, learned = np.zeros(count, dtype=np.bool_), np.zeros((int(some.sum()), count), dtype=np.bool_)
-            places = (slot - ages[some]) % self.lag
+            senders, slots = np.zeros(count, dtype=np.bool_), slot - ages[some]
             step(
-                indptr, indices, shells, self._copies, self._depth, places, travelled[some], self.speaks, self.have,
-                self.servers, traffic.packets, traffic.records, learned, senders,
+                indptr, indices, shells, self._copies, self._depth, slots % self.lag, travelled[some], slots,
+                self.speaks, self.have, self.servers, traffic.packets, traffic.records, oldest, senders,
             )  # fmt: skip
             if not senders.any():
                 break
             rows.append(senders)
-            for age, who in zip(ages[some][::-1], learned[::-1], strict=True):
-                np.copyto(oldest, np.minimum(oldest, slot - age), where=who)
         if rows:
             traffic.senders = np.stack(rows)
         return oldest, traffic
