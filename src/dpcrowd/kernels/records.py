@@ -48,12 +48,13 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
     # Of each record and region: z, H, H^2, and the factor of R due to a negative z; then, in the paper's form, where
     # all receivers have the same R, R, H z/R and H^2/R, and otherwise alpha V, H (1 - H) and z/H.
     table = np.empty((regions, servers, 8))
-    packed = -1  # the run whose records are in the table
+    first, packed = 0, -1  # the first origin of the receiver's run, and of the run whose records are in the table
     twin, twin_records = -1, 0  # the receiver of this run with the most records so far
     for i in range(count):
+        if i == first + servers:  # dividing i by the number of servers would take longer than summing a record
+            first = i
         if not active[i]:
             continue
-        first = i // servers * servers  # the origin that is the first one of this run
         punishes = penalised[i]
         if packed != first:
             packed, twin, twin_records = first, -1, 0
@@ -154,7 +155,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
             for b in range(pool):
                 recent[i, b] = means[own + b]
             # Where more than a quarter are at most 1, so is the quartile, and nothing has to be sorted.
-            if own and (unknown or usual <= number // 4):
+            if (unknown or usual <= number // 4) and own:
                 number = 0
                 for e in range(own):
                     ordered[number] = means[pool + e]
@@ -239,11 +240,12 @@ def judge_origins(  # noqa: PLR0912, PLR0915  (one loop)
     count, regions = mean.shape
     servers = scores.shape[1]
     residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.uint64)
-    number, total, twin = 0, 0.0, -1
+    number, total, twin, first = 0, 0.0, -1, 0
     for i in range(count):
+        if i == first + servers:
+            first = i
         if not known[i]:
             continue
-        first = i // servers * servers
         alike = by_bits and twin >= first
         if alike:
             for w in range(have.shape[1]):

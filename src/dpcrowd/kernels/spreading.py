@@ -115,12 +115,14 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
     count, words, last = shells.shape[1], shells.shape[2], shells.shape[0] - 1
     fresh = np.empty((places.shape[0], words), dtype=np.uint64)  # what a server sends, by place
     likely = 0  # the place with a record for the last neighbour; it has one for the next neighbour most of the time
+    run, number, own = -1, 0, servers
     for i in range(count):
-        run = i // servers
-        word, bit = i % servers // 64, np.uint64(i % servers % 64)
-        number = 0  # of places whose records still travel in this run
-        while number < places.shape[0] and hops[number] <= depth[run]:
-            number += 1
+        if own == servers:
+            run, number, own = run + 1, 0, 0
+            while number < places.shape[0] and hops[number] <= depth[run]:
+                number += 1  # of places whose records still travel in this run
+        word, bit = own >> 6, np.uint64(own & 63)  # of its own record
+        own += 1
         sends = np.uint64(0)
         for p in range(number):
             place, hop = places[p], hops[p]
