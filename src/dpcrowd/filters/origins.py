@@ -123,21 +123,25 @@ def start_penalty(
     observation: Observation,
     process_var: Floats,
     limit: float,
-) -> Floats:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Return factors of the variance by the records of one slot alone, for receivers that know nothing yet.
 
-    receivers  (N,) which of them; the result has a row for each of these, and a column per server of their run
+    receivers  (N,) which of them
+
+    Returns the factors above 1, and for each of them its receiver and the place of its origin among the servers of
+    the run. All other factors are 1.
 
     A record whose total is far from the lower median of the receiver's records counts less. With two records the lower
     median is the smaller total, so the smaller one is believed, as in a tie of `records`. A single record is accepted
     as it is: there is nothing to compare it with.
     """
     rows, origins = held_pairs(indptr, indices, table)
-    rows, origins = rows[receivers[rows]], origins[receivers[rows]]
-    share, place = table.shares[origins], origins % servers
+    several = receivers & (np.bincount(rows, minlength=len(receivers)) > 1)
+    rows, origins = rows[several[rows]], origins[several[rows]]
+    share = table.shares[origins]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
-    row = (np.cumsum(receivers) - 1)[rows]
-    receiver_count = int(np.count_nonzero(receivers))
+    row = (np.cumsum(several) - 1)[rows]
+    receiver_count = int(np.count_nonzero(several))
     records = np.bincount(row, minlength=receiver_count)
     column = np.arange(len(row)) - (np.cumsum(records) - records)[row]  # the number of a record at its receiver
     shape = (receiver_count, int(records.max(initial=0)) + 1)
@@ -147,7 +151,7 @@ def start_penalty(
     with np.errstate(invalid="ignore"):
         total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
         number = records[:, None]
-        lower = np.maximum(number - 1, 0) // 2
+        lower = (number - 1) // 2
         order = np.argsort(total, axis=1, kind="stable")  # servers without a record come last
         middle = np.take_along_axis(order, lower, axis=1)
         median, median_var = np.take_along_axis(total, middle, axis=1), np.take_along_axis(var, middle, axis=1)
@@ -155,7 +159,5 @@ def start_penalty(
         width = 1.4826 * np.take_along_axis(np.sort(off, axis=1), lower, axis=1)
         ratio = np.square(off) / (limit * (np.square(width) + var + median_var))
         ratio = np.where(np.isinf(total), np.inf, ratio)
-    factor = np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)
-    penalty = np.ones((receiver_count, servers))
-    penalty[row, place] = factor[row, column]
-    return penalty
+        far = (np.isfinite(median) & (ratio > 1.0))[row, column]
+    return rows[far], origins[far] % servers, np.minimum(ratio[row[far], column[far]], _MOST_PENALTY)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["hop_shells", "list_bits", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
+__all__ = ["hop_shells", "list_bits", "list_speakers", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
 
 
 def pass_on_bits(
@@ -157,6 +157,30 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
                     likely = p
                     break
             packets[run] += sent
+
+
+def list_speakers(indptr: Any, indices: Any, speaks: Any) -> Any:
+    """Return rows that list the speakers whom each server hears, ascending, as `network.spread.one_hop_holdings` does.
+
+    Row j of the neighbour lists says whom j hears, and so, the network being mutual, who hears j.
+    """
+    count = indptr.shape[0] - 1
+    starts = np.zeros(count + 1, dtype=np.uint32)
+    for j in range(count):
+        if speaks[j]:
+            for e in range(indptr[j], indptr[j + 1]):
+                starts[indices[e] + 1] += np.uint32(1)
+    for i in range(count):
+        starts[i + 1] += starts[i]
+    ends = starts[:count].copy()
+    speakers = np.empty(starts[count], dtype=np.uint32)
+    for j in range(count):
+        if speaks[j]:
+            for e in range(indptr[j], indptr[j + 1]):
+                i = indices[e]
+                speakers[ends[i]] = j
+                ends[i] += np.uint32(1)
+    return starts, speakers
 
 
 def list_bits(have: Any, servers: int, rows: Any) -> Any:

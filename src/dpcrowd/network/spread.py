@@ -21,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import list_speakers
+from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
+from dpcrowd.network.hearing import Hearing
 
-__all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
+__all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays", "one_hop_holdings"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,14 @@ class OneHop(Held):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return holdings_arrays("have", self._by_place)
+
+
+def one_hop_holdings(hearing: Hearing, speaks: Bools) -> Holdings:
+    """Return who hears the records that some servers make in a slot; the compiled engine leaves the others out."""
+    indptr, indices = unsigned(hearing.matrix.indptr), unsigned(hearing.matrix.indices)
+    if hearing.mutual and (loop := compiled(list_speakers, hearing.engine)) is not None:
+        return Holdings(*loop(indptr, indices, speaks))
+    return Holdings(indptr, indices)
 
 
 def holdings_arrays(name: str, by_place: Sequence[Holdings]) -> dict[str, NDArray[Any]]:

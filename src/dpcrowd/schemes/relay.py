@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.costs import varint_bytes
-from dpcrowd.network.gather import unsigned
 from dpcrowd.network.hearing import Hearing
-from dpcrowd.network.spread import Holdings, Traffic
+from dpcrowd.network.spread import Traffic, one_hop_holdings
 from dpcrowd.privacy import Noise, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
@@ -196,7 +195,7 @@ class Relay(Scheme):
         sizes[speaks] = varint_bytes(reading.noisy[speaks]).sum(axis=1)
         state.value_bytes[place] = sizes.reshape(runs, -1).sum(axis=1), speaks.reshape(runs, -1).sum(axis=1)
         if state.links is not None:
-            state.links.put(slot, Holdings(unsigned(hearing.matrix.indptr), unsigned(hearing.matrix.indices)))
+            state.links.put(slot, one_hop_holdings(hearing, speaks))
             state.traffic = Traffic.one_hop(graph.degree, speaks, sizes, runs)
             return np.full(len(speaks), slot)
         assert state.spread is not None

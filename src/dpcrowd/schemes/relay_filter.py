@@ -134,14 +134,17 @@ def _sum(
         prior, prior_var, recent = guard
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
-        rows = active & ~known
-        if state.scores is not None and rows.any():
-            records = state.holdings(slot, engine, rows)
-            penalty, penalised = state.penalty[place].copy(), penalised | rows
-            penalty[rows] = start_penalty(
-                rows, state.servers, records.indptr, records.indices, table, reference, setting.observation,
+        if state.scores is not None and not known.all() and (beginners := active & ~known).any():
+            records = state.holdings(slot, engine, beginners)
+            rows, origins, factors = start_penalty(
+                beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
                 setting.model.noise_var, LIMIT,
             )  # fmt: skip
+            if len(rows) or (penalised & beginners).any():
+                penalty, penalised = state.penalty[place].copy(), penalised & ~beginners
+                penalty[beginners] = 1.0
+                penalty[rows, origins] = factors
+                penalised[rows] = True
         reference = Reference(
             state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
         )
