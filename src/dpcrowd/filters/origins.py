@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.observation import Observation
 from dpcrowd.filters.records import NO_WORDS, RecordTable, Reference, held_pairs, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
@@ -56,7 +56,7 @@ class OriginScores:
         """Begin without any suspicion."""
         return cls(np.ones((receivers, servers)), np.ones(receivers), np.zeros(receivers, dtype=np.bool_))
 
-    def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
+    def penalty(self, rows: Ints | None = None) -> Floats:
         """Return factors of the variance, at least 1, of all receivers or of those in `rows`."""
         score = self.score if rows is None else self.score[rows]
         return np.where(score > SUSPECT, np.square(score), 1.0)

@@ -71,7 +71,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                             table[k, o, 5], table[k, o, 6] = weight * z, weight * share
                         else:
                             table[k, o, 4], table[k, o, 5], table[k, o, 6] = noise_var, share * (1.0 - share), z / share
-        if twin >= 0 and not punishes:
+        if twin >= 0 and punishes == penalised[twin]:
             alike = True
             for w in range(have.shape[1]):
                 alike &= have[i, w] == have[twin, w]
@@ -83,6 +83,9 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 if guarded:
                     for b in range(pool):
                         alike &= before[i, b] == before[twin, b]
+                if punishes:
+                    for o in range(servers):
+                        alike &= penalty[i, o] == penalty[twin, o]
             if alike:
                 for k in range(regions):
                     y[i, k], info[i, k] = y[twin, k], info[twin, k]
@@ -104,7 +107,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                     origins[record] = w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
                     record += 1
                     x ^= lowest
-            if record >= twin_records and not punishes:
+            if record >= twin_records:
                 twin, twin_records = i, record
         else:
             for e in range(indptr[i], indptr[i + 1]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["hop_shells", "list_bits", "list_speakers", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
+__all__ = ["hop_shells", "list_bits", "list_speakers", "measure_records", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
 
 
 def pass_on_bits(
@@ -157,6 +157,28 @@ def pass_on_shells(  # noqa: PLR0912  (one loop)
                     likely = p
                     break
             packets[run] += sent
+
+
+def measure_records(noisy: Any, speaks: Any, degree: Any, servers: int, totals: Any) -> None:
+    """Count the records of a slot and the bytes of their integers, as `network.spread.record_totals` does."""
+    regions, run, position = noisy.shape[1], 0, 0
+    for i in range(noisy.shape[0]):
+        if position == servers:
+            run, position = run + 1, 0
+        position += 1
+        if not speaks[i]:
+            continue
+        size = 0
+        for k in range(regions):
+            zigzag = 2.0 * noisy[i, k] if noisy[i, k] >= 0.0 else -2.0 * noisy[i, k] - 1.0
+            size += 1
+            while zigzag >= 128.0 and zigzag < np.inf:
+                zigzag /= 128.0
+                size += 1
+        totals[0, run] += size
+        totals[1, run] += 1
+        totals[2, run] += degree[i] * size
+        totals[3, run] += degree[i]
 
 
 def list_speakers(indptr: Any, indices: Any, speaks: Any) -> Any:

@@ -55,14 +55,16 @@ class BitSpread(Spread):
 
     def open(self, slot: int, speaks: Bools) -> None:
         place = slot % self.lag
-        for words in (self.have, self.fresh, self.before, self.speaks):
-            words[place] = 0
         rows = np.flatnonzero(speaks)
         word, bit = np.divmod(rows % self.servers, _WORD)
         bits = np.left_shift(np.uint64(1), bit.astype(np.uint64))
-        self.have[place, rows, word] = bits
-        self.fresh[place, rows, word] = bits
-        np.bitwise_or.at(self.speaks[place], (rows // self.servers, word), bits)
+        for words in (self.have, self.fresh):
+            words[place] = 0
+            words[place, rows, word] = bits
+        self.before[place] = 0
+        by_run = np.zeros((self.runs, self.speaks.shape[2] * _WORD), dtype=np.bool_)
+        by_run[:, : self.servers] = speaks.reshape(self.runs, self.servers)
+        self.speaks[place] = np.packbits(by_run, axis=1, bitorder="little").view("<u8")
 
     def forget_senders(self) -> None:
         self.before[:] = 0

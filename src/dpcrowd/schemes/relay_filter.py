@@ -33,6 +33,9 @@ OFF = 4.0
 """The prior, and not the records, is off if the lower quartile of their squared normalised innovations is above."""
 
 
+_IN_WORDS = Holdings.none(0)  # what is passed where the records are given as bits
+
+
 def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> None:
     """Let a slot take the place of the one that is final now; n `samples` are allowed per window or horizon."""
     _finalise(state, slot, engine)
@@ -128,7 +131,7 @@ def _sum(
     """
     place, setting, table = slot % state.lag, state.setting, state.table(slot)
     words = state.words(slot, engine)
-    held = state.holdings(slot, engine, active) if words is None else Holdings.none(setting.servers)
+    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard
@@ -161,7 +164,7 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     if slot >= state.lag:
         if state.scores is not None:
             words, table = state.words(slot - state.lag, engine), state.table(slot - state.lag)
-            held = state.holdings(slot - state.lag, engine) if words is None else Holdings.none(setting.servers)
+            held = state.holdings(slot - state.lag, engine) if words is None else _IN_WORDS
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
@@ -177,7 +180,8 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
         now = state.scores.suspicious.copy()
         rows = now | state.suspicious[place]
         if rows.any():
-            state.penalty[place, rows] = state.scores.penalty(rows)
+            numbers = np.flatnonzero(rows)
+            state.penalty[place, numbers] = state.scores.penalty(numbers)
         state.suspicious[place] = now
 
 
