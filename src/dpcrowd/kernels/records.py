@@ -50,11 +50,11 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
     table = np.empty((regions, servers, 8))
     first, packed = 0, -1  # the first origin of the receiver's run, and of the run whose records are in the table
     twin, twin_records = -1, 0  # the receiver of this run with the most records so far
-    for i in range(count):
-        if i == first + servers:  # dividing i by the number of servers would take longer than summing a record
-            first = i
-        if not active[i]:
-            continue
+    rows = np.flatnonzero(active)
+    for row in range(rows.shape[0]):
+        i = rows[row]
+        while i >= first + servers:
+            first += servers
         punishes = penalised[i]
         if packed != first:
             packed, twin, twin_records = first, -1, 0
@@ -77,8 +77,7 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 alike &= have[i, w] == have[twin, w]
             if alike:
                 for k in range(regions):
-                    alike &= prior_var[i, k] == prior_var[twin, k]
-                    alike &= prior[i, k] == prior[twin, k] and prior[i, k] != 0.0  # a zero may have either sign
+                    alike &= prior[i, k] == prior[twin, k] and prior_var[i, k] == prior_var[twin, k]
                     alike &= paper or (level[i, k] == level[twin, k] and level_var[i, k] == level_var[twin, k])
                 if guarded:
                     for b in range(pool):

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["hop_shells", "list_bits", "list_speakers", "measure_records", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
+__all__ = [
+    "hop_shells",
+    "list_bits",
+    "list_speakers",
+    "measure_records",
+    "pass_on_bits",
+    "pass_on_lists",
+    "pass_on_shells",
+]
 
 
 def pass_on_bits(
