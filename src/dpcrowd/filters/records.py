@@ -36,7 +36,7 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
-from dpcrowd.kernels.records import sum_records
+from dpcrowd.kernels.records import POOL, sum_records
 
 __all__ = [
     "NO_WORDS",
@@ -53,9 +53,6 @@ __all__ = [
 
 
 NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
-
-POOL = 5
-"""Records whose lower quartile says how far off the prior is."""
 
 
 @dataclass(frozen=True)
