@@ -14,13 +14,14 @@ of the slot's records (`start_penalty`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
+from dpcrowd.filters.records import NO_WORDS, RecordTable, Reference, held_pairs, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
 from dpcrowd.kernels.records import judge_origins
 
@@ -34,6 +35,7 @@ _RATE, _FORGIVENESS = 1 / 8, 1 / 32
 _MOST = 100.0
 _USUAL_RATE, _MOST_USUAL = 1 / 64, 4.0
 _MOST_PENALTY = 1e12
+_LIMITS = np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS])
 
 
 @dataclass
@@ -54,7 +56,7 @@ class OriginScores:
         """Begin without any suspicion."""
         return cls(np.ones((receivers, servers)), np.ones(receivers), np.zeros(receivers, dtype=np.bool_))
 
-    def penalty(self, rows: NDArray[np.bool_] | None = None) -> Floats:
+    def penalty(self, rows: Ints | None = None) -> Floats:
         """Return factors of the variance, at least 1, of all receivers or of those in `rows`."""
         score = self.score if rows is None else self.score[rows]
         return np.where(score > SUSPECT, np.square(score), 1.0)
@@ -69,19 +71,19 @@ class OriginScores:
         process_var: Floats,
         posterior: tuple[Floats, Floats, NDArray[np.bool_]],
         engine: Engine = "numpy",
+        words: NDArray[np.uint64] | None = None,
     ) -> None:
         """Learn from the records of a slot that is final; arguments as of `record_sums`.
 
         posterior  of the slot: means and variances (N, d), and (N,) which receivers know anything
         """
         mean, mean_var, known = posterior
-        most = np.arange(int(np.diff(indptr).max(initial=0)) + 1)
-        rates = 1.0 - (1.0 - _USUAL_RATE) ** most  # by the number of records
+        rates = _usual_rates(self.score.shape[1])
         if (loop := compiled(judge_origins, engine)) is not None:
             loop(
-                indptr, indices, table.noisy, table.var, table.shares, reference.level, reference.level_var,
-                observation == "paper", process_var, mean, mean_var, known, rates,
-                np.array([_MOST_USUAL, _MOST, SUSPECT, _RATE, _FORGIVENESS]), self.score, self.usual, self.suspicious,
+                indptr, indices, NO_WORDS if words is None else words, words is not None, table.noisy, table.var,
+                table.shares, reference.level, reference.level_var, observation == "paper", process_var, mean, mean_var,
+                known, rates, _LIMITS, self.score, self.usual, self.suspicious,
             )  # fmt: skip
             return
         rows, origins = held_pairs(indptr, indices, table)
@@ -102,6 +104,15 @@ class OriginScores:
         self.suspicious[:] = (self.score > SUSPECT).any(axis=1)
 
 
+@cache
+def _usual_rates(servers: int) -> Floats:
+    """Return how fast the usual residual follows the mean residual of 0, 1, ... records of a slot, at most `servers`.
+
+    The array is shared; do not write to it.
+    """
+    return np.asarray(1.0 - (1.0 - _USUAL_RATE) ** np.arange(servers + 2))
+
+
 def start_penalty(
     receivers: NDArray[np.bool_],
     servers: int,
@@ -112,28 +123,35 @@ def start_penalty(
     observation: Observation,
     process_var: Floats,
     limit: float,
-) -> Floats:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Return factors of the variance by the records of one slot alone, for receivers that know nothing yet.
 
-    receivers  (N,) which of them; the result has a row for each of these, and a column per server of their run
+    receivers  (N,) which of them
+
+    Returns the factors above 1, and for each of them its receiver and the place of its origin among the servers of
+    the run. All other factors are 1.
 
     A record whose total is far from the lower median of the receiver's records counts less. With two records the lower
     median is the smaller total, so the smaller one is believed, as in a tie of `records`. A single record is accepted
     as it is: there is nothing to compare it with.
     """
     rows, origins = held_pairs(indptr, indices, table)
-    rows, origins = rows[receivers[rows]], origins[receivers[rows]]
-    share, place = table.shares[origins], origins % servers
+    several = receivers & (np.bincount(rows, minlength=len(receivers)) > 1)
+    rows, origins = rows[several[rows]], origins[several[rows]]
+    share = table.shares[origins]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
-    row = (np.cumsum(receivers) - 1)[rows]
-    shape = (int(np.count_nonzero(receivers)), servers)
+    row = (np.cumsum(several) - 1)[rows]
+    receiver_count = int(np.count_nonzero(several))
+    records = np.bincount(row, minlength=receiver_count)
+    column = np.arange(len(row)) - (np.cumsum(records) - records)[row]  # the number of a record at its receiver
+    shape = (receiver_count, int(records.max(initial=0)) + 1)
     total, var = np.full(shape, np.nan), np.zeros(shape)
-    total[row, place] = table.noisy[origins].sum(axis=1) / share
-    var[row, place] = variance.sum(axis=1) / (share * share)
+    total[row, column] = table.noisy[origins].sum(axis=1) / share
+    var[row, column] = variance.sum(axis=1) / (share * share)
     with np.errstate(invalid="ignore"):
         total[(total < 0) & (np.square(total) > limit * var)] = np.inf  # no crowd is negative
-        number = np.bincount(row, minlength=shape[0])[:, None]
-        lower = np.maximum(number - 1, 0) // 2
+        number = records[:, None]
+        lower = (number - 1) // 2
         order = np.argsort(total, axis=1, kind="stable")  # servers without a record come last
         middle = np.take_along_axis(order, lower, axis=1)
         median, median_var = np.take_along_axis(total, middle, axis=1), np.take_along_axis(var, middle, axis=1)
@@ -141,4 +159,5 @@ def start_penalty(
         width = 1.4826 * np.take_along_axis(np.sort(off, axis=1), lower, axis=1)
         ratio = np.square(off) / (limit * (np.square(width) + var + median_var))
         ratio = np.where(np.isinf(total), np.inf, ratio)
-    return np.where((number > 1) & np.isfinite(median) & (ratio > 1.0), np.minimum(ratio, _MOST_PENALTY), 1.0)
+        far = (np.isfinite(median) & (ratio > 1.0))[row, column]
+    return rows[far], origins[far] % servers, np.minimum(ratio[row[far], column[far]], _MOST_PENALTY)

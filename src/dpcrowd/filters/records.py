@@ -36,9 +36,11 @@ from dpcrowd.arrays import Floats
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
-from dpcrowd.kernels.records import sum_records
+from dpcrowd.kernels.records import POOL, sum_records
 
 __all__ = [
+    "NO_WORDS",
+    "POOL",
     "Posterior",
     "RecordSums",
     "RecordTable",
@@ -50,10 +52,7 @@ __all__ = [
 ]
 
 
-_NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
-
-POOL = 5
-"""Records whose lower quartile says how far off the prior is."""
+NO_WORDS = np.zeros((0, 0), dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def record_sums(
             prior, prior_var = reference.prior, reference.prior_var
         mean, var, known = (prior, prior_var, active) if posterior is None else _written(posterior)
         loop(
-            indptr, indices, _NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
+            indptr, indices, NO_WORDS if words is None else words, words is not None, active, table.noisy, table.var,
             table.shares, reference.level, reference.level_var, prior, prior_var, guarded, penalty,
             penalised, reference.limit, observation == "paper", process_var, servers,
             reference.recent if guarded else out.recent, out.recent, out.scale, out.y, out.info, posterior is not None,

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["judge_origins", "sum_records"]
+__all__ = ["POOL", "judge_origins", "sum_records"]
 
+POOL = 5
+"""Records whose lower quartile says how far off the prior is. A constant, so that loops over them are unrolled."""
 
 # The place of the only bit of a word x that is set is _PLACES[(x * _DE_BRUIJN) >> 58].
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
@@ -28,132 +30,194 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
 
     have, by_bits  the records as bits (N, words) instead of the lists in indptr and indices
     doubtful       a scale above this multiplies the variance of the prior
+
+    One pass over the records has the sums that hold if the guard changes nothing, and what the guard looks at. A second
+    pass follows where a record is beyond the limit, or where the receiver penalises an origin. A receiver whose
+    records and prior are those of an earlier receiver of its run takes over that one's results.
     """
     count, regions = y.shape
-    pool = recent.shape[1]
+    pool = POOL
     most = servers
     if not by_bits:
         for i in range(count):
             size: Any = np.int64(indptr[i + 1]) - np.int64(indptr[i])
             most = max(most, size) if i else size
-    means = np.empty(most + pool)
-    variances, squares = np.empty((most, regions)), np.empty((most, regions))
-    origins = np.empty(most, dtype=np.int64)  # origins of the records that a receiver has
-    trusted = np.empty(most, dtype=np.int64)  # those of them that have no penalty
-    base_var, base_weight = np.empty_like(noisy), np.empty_like(noisy)
-    if paper:  # they are the same for all receivers
-        for o in range(noisy.shape[0]):
-            if var[o] > 0.0:
+    means = np.empty(pool + most + 1)  # v of the records before this slot, then of this slot's
+    ordered = np.empty(pool + most)
+    squares = np.empty((regions, most + 1))
+    origins = np.empty(most + 1, dtype=np.uint64)  # of the records that a receiver has, counted from the run's first
+    trusted = np.empty(most + 1, dtype=np.int64)  # the numbers of those of them that have no penalty
+    # Of each record and region: z, H, H^2, and the factor of R due to a negative z; then, in the paper's form, where
+    # all receivers have the same R, R, H z/R and H^2/R, and otherwise alpha V, H (1 - H) and z/H.
+    table = np.empty((regions, servers, 8))
+    first, packed = 0, -1  # the first origin of the receiver's run, and of the run whose records are in the table
+    twin, twin_records = -1, 0  # the receiver of this run with the most records so far
+    rows = np.flatnonzero(active)
+    for row in range(rows.shape[0]):
+        i = rows[row]
+        while i >= first + servers:
+            first += servers
+        punishes = penalised[i]
+        if packed != first:
+            packed, twin, twin_records = first, -1, 0
+            for o in range(servers):
+                if var[first + o] > 0.0:
+                    share, noise_var = shares[first + o], var[first + o]
+                    for k in range(regions):
+                        z = noisy[first + o, k]
+                        table[k, o, 0], table[k, o, 1], table[k, o, 2] = z, share, share * share
+                        table[k, o, 3] = z * z / (limit * noise_var) if z < 0.0 else 0.0
+                        if paper:
+                            table[k, o, 4] = noise_var + max(share * share * process_var[k], 1.0 / 12.0)
+                            weight = share / table[k, o, 4]
+                            table[k, o, 5], table[k, o, 6] = weight * z, weight * share
+                        else:
+                            table[k, o, 4], table[k, o, 5], table[k, o, 6] = noise_var, share * (1.0 - share), z / share
+        if twin >= 0 and punishes == penalised[twin]:
+            alike = True
+            for w in range(have.shape[1]):
+                alike &= have[i, w] == have[twin, w]
+            if alike:
                 for k in range(regions):
-                    base_var[o, k] = var[o] + max(shares[o] * shares[o] * process_var[k], 1.0 / 12.0)
-                    base_weight[o, k] = shares[o] / base_var[o, k]
-    for i in range(count):
-        if not active[i]:
-            continue
-        first = i // servers * servers  # the origin that is the first one of this run
-        own, record, punishes = 0, 0, penalised[i]
+                    alike &= prior[i, k] == prior[twin, k] and prior_var[i, k] == prior_var[twin, k]
+                    alike &= paper or (level[i, k] == level[twin, k] and level_var[i, k] == level_var[twin, k])
+                if guarded:
+                    for b in range(pool):
+                        alike &= before[i, b] == before[twin, b]
+                if punishes:
+                    for o in range(servers):
+                        alike &= penalty[i, o] == penalty[twin, o]
+            if alike:
+                for k in range(regions):
+                    y[i, k], info[i, k] = y[twin, k], info[twin, k]
+                if guarded:
+                    scales[i] = scales[twin]
+                    for b in range(pool):
+                        recent[i, b] = recent[twin, b]
+                if updated:
+                    known[i] = known[twin]
+                    for k in range(regions):
+                        mean[i, k], mean_var[i, k] = mean[twin, k], mean_var[twin, k]
+                continue
+        record = 0
         if by_bits:
             for w in range(have.shape[1]):
                 x = have[i, w]
                 while x:
                     lowest = x & (~x + np.uint64(1))
-                    origins[record] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                    origins[record] = w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
                     record += 1
                     x ^= lowest
+            if record >= twin_records:
+                twin, twin_records = i, record
         else:
             for e in range(indptr[i], indptr[i + 1]):
-                if var[indices[e]] > 0.0:
-                    origins[record] = indices[e]
-                    record += 1
+                origins[record] = np.int64(indices[e]) - first
+                record += var[indices[e]] > 0.0
+        beyond = False
         for k in range(regions):
-            y[i, k] = info[i, k] = 0.0
-        if guarded:
-            for b in range(pool):
-                recent[i, b] = before[i, b]
-        for e in range(record):
-            o = origins[e]
-            share = shares[o]
-            total = 0.0
-            for k in range(regions):
+            vec_sum, mat_sum = 0.0, 0.0
+            expected, expected_var = prior[i, k], prior_var[i, k]
+            for e in range(record):
+                o = origins[e]
+                variance = table[k, o, 4]
                 if paper:
-                    variance = base_var[o, k]
+                    vec_sum += table[k, o, 5]
+                    mat_sum += table[k, o, 6]
                 else:
-                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
-                    variance = var[o] + max(share * (1.0 - share) * max(crowd, 1.0), 1.0 / 12.0)
-                    variances[e, k] = variance
+                    crowd = level[i, k] if level_var[i, k] < np.inf else table[k, o, 6]
+                    variance += max(table[k, o, 5] * max(crowd, 1.0), 1.0 / 12.0)
+                    weight = table[k, o, 1] / variance
+                    vec_sum += weight * table[k, o, 0]
+                    mat_sum += weight * table[k, o, 1]
                 if guarded:
-                    off = noisy[o, k] - share * prior[i, k]
-                    square = off * off / (variance + share * share * prior_var[i, k])
-                    squares[e, k] = square
-                    total += square
-            if guarded and not (punishes and penalty[i, o - first] != 1.0):
-                means[own] = total / regions if regions > 1 else total
-                trusted[own] = o
-                own += 1
+                    off = table[k, o, 0] - table[k, o, 1] * expected
+                    square = off * off / (variance + table[k, o, 2] * expected_var)
+                    beyond |= (square > limit) | (table[k, o, 3] > 1.0)
+                    squares[k, e] = square
+                    means[pool + e] = square if k == 0 else means[pool + e] + square
+            y[i, k], info[i, k] = vec_sum, mat_sum
         scale = 1.0
-        if guarded and own:
-            number = own
-            for b in range(pool - 1, -1, -1):
-                if number < pool and not np.isnan(recent[i, b]):
-                    means[number] = recent[i, b]
-                    number += 1
-            if own >= pool:
-                for b in range(pool):
-                    recent[i, b] = means[own - pool + b]
-            else:
-                for b in range(pool - own):
-                    recent[i, b] = recent[i, b + own]
-                for b in range(own):
-                    recent[i, pool - own + b] = means[b]
-            if number >= pool:
-                usual = 0  # where more than a quarter are at most 1, so is the quartile, and nothing has to be sorted
-                for b in range(number):
-                    usual += means[b] <= 1.0
-                if usual <= number // 4:
-                    scale = max(np.sort(means[:number])[number // 4], 1.0)
-            else:  # few records so far: is the prior outvoted?
-                least, rival, majority = np.inf, np.inf, 0
-                for b in range(number):
-                    majority += 1 if means[b] > limit else -1
-                    if b < own and means[b] > limit:
-                        least = min(least, means[b])
-                        claim = 0.0
-                        for k in range(regions):
-                            claim += noisy[trusted[b], k]
-                        if claim >= 0.0:
-                            rival = min(rival, claim / shares[trusted[b]])
-                if majority == 0:
-                    total = 0.0
-                    for k in range(regions):
-                        total += prior[i, k]
-                    majority = 1 if rival < (total if total >= 0.0 else np.inf) else -1
-                if majority > 0 and least < np.inf:
-                    scale = least
-                    for b in range(pool):  # the prior changes sides
-                        if not np.isnan(recent[i, b]):
-                            recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
         if guarded:
+            own = record
+            if regions > 1:
+                for e in range(record):
+                    means[pool + e] /= regions
+            if punishes:
+                own = 0
+                for e in range(record):
+                    means[pool + own] = means[pool + e]
+                    trusted[own] = e
+                    own += penalty[i, origins[e]] == 1.0
+            for b in range(pool):
+                means[b] = before[i, b]
+            number = max(own, pool)
+            usual, unknown = 0, 0
+            for b in range(pool + own - number, pool + own):
+                usual += means[b] <= 1.0
+                unknown += means[b] != means[b]
+            for b in range(pool):
+                recent[i, b] = means[own + b]
+            # Where more than a quarter are at most 1, so is the quartile, and nothing has to be sorted.
+            if (unknown or usual <= number // 4) and own:
+                number = 0
+                for e in range(own):
+                    ordered[number] = means[pool + e]
+                    number += 1
+                for b in range(pool - 1, -1, -1):
+                    if number < pool and not np.isnan(means[b]):
+                        ordered[number] = means[b]
+                        number += 1
+                if number >= pool:
+                    for e in range(1, number):
+                        value, place = ordered[e], e
+                        while place > 0 and ordered[place - 1] > value:
+                            ordered[place] = ordered[place - 1]
+                            place -= 1
+                        ordered[place] = value
+                    scale = max(ordered[number // 4], 1.0)
+                else:  # few records so far: is the prior outvoted?
+                    least, rival, majority = np.inf, np.inf, 0
+                    for b in range(number):
+                        majority += 1 if ordered[b] > limit else -1
+                        if b < own and ordered[b] > limit:
+                            least = min(least, ordered[b])
+                            o = origins[trusted[b] if punishes else b]
+                            claim = 0.0
+                            for k in range(regions):
+                                claim += table[k, o, 0]
+                            if claim >= 0.0:
+                                rival = min(rival, claim / table[0, o, 1])
+                    if majority == 0:
+                        total = 0.0
+                        for k in range(regions):
+                            total += prior[i, k]
+                        majority = 1 if rival < (total if total >= 0.0 else np.inf) else -1
+                    if majority > 0 and least < np.inf:
+                        scale = least
+                        for b in range(pool):  # the prior changes sides
+                            if not np.isnan(recent[i, b]):
+                                recent[i, b] = 0.0 if recent[i, b] > limit else 2.0 * limit
             scales[i] = scale
-        bound = limit * scale
-        for e in range(record):
-            o = origins[e]
-            share = shares[o]
+        if beyond or punishes:
+            bound = limit * scale
             for k in range(regions):
-                variance = base_var[o, k] if paper else variances[e, k]
-                weight = base_weight[o, k]
-                changed = not paper
-                if guarded and (squares[e, k] > bound or noisy[o, k] < 0.0):
-                    ratio = squares[e, k] / bound
-                    if noisy[o, k] < 0.0:
-                        ratio = max(ratio, noisy[o, k] * noisy[o, k] / (limit * var[o]))
-                    if ratio > 1.0:
-                        variance, changed = variance * ratio, True
-                if punishes:
-                    variance, changed = variance * penalty[i, o - first], True
-                if changed:
-                    weight = share / variance
-                y[i, k] += weight * noisy[o, k]
-                info[i, k] += weight * share
+                vec_sum, mat_sum = 0.0, 0.0
+                for e in range(record):
+                    o = origins[e]
+                    variance = table[k, o, 4]
+                    if not paper:
+                        crowd = level[i, k] if level_var[i, k] < np.inf else table[k, o, 6]
+                        variance += max(table[k, o, 5] * max(crowd, 1.0), 1.0 / 12.0)
+                    ratio = max(squares[k, e] / bound, table[k, o, 3])
+                    if guarded and ratio > 1.0:
+                        variance = variance * ratio
+                    if punishes:
+                        variance = variance * penalty[i, origins[e]]
+                    weight = table[k, o, 1] / variance
+                    vec_sum += weight * table[k, o, 0]
+                    mat_sum += weight * table[k, o, 1]
+                y[i, k], info[i, k] = vec_sum, mat_sum
         if updated:
             doubt = scale if scale > doubtful else 1.0
             known[i] = True
@@ -165,50 +229,77 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 known[i] = known[i] and posterior_var < np.inf
 
 
-def judge_origins(
-    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool,
-    process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
-    suspicious: Any,
+def judge_origins(  # noqa: PLR0912, PLR0915  (one loop)
+    indptr: Any, indices: Any, have: Any, by_bits: bool, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any,
+    paper: bool, process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any,
+    usual: Any, suspicious: Any,
 ) -> None:  # fmt: skip
-    """Update the scores of the origins whose records each receiver has, its `usual`, and whether it is suspicious."""
+    """Update the scores of the origins whose records each receiver has, its `usual`, and whether it is suspicious.
+
+    have, by_bits  the records as bits, as in `sum_records`
+
+    A receiver whose records and posterior are those of the receiver before it takes over that one's residuals.
+    """
     most_usual, most, suspect, learning, forgiving = limits
-    regions, servers = noisy.shape[1], scores.shape[1]
-    residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.int64)
-    for i in range(indptr.shape[0] - 1):
+    count, regions = mean.shape
+    servers = scores.shape[1]
+    residuals, origins = np.empty(rates.shape[0]), np.empty(rates.shape[0], dtype=np.uint64)
+    number, total, twin, first = 0, 0.0, -1, 0
+    for i in range(count):
+        if i == first + servers:
+            first = i
         if not known[i]:
             continue
-        number, total = 0, 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            o = indices[e]
-            if var[o] <= 0.0:
-                continue
-            share = shares[o]
-            each = 0.0
+        alike = by_bits and twin >= first
+        if alike:
+            for w in range(have.shape[1]):
+                alike &= have[i, w] == have[twin, w]
             for k in range(regions):
-                if paper:
-                    spread = share * share * process_var[k]
-                else:
-                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
-                    spread = share * (1.0 - share) * max(crowd, 1.0)
-                variance = var[o] + max(spread, 1.0 / 12.0)
-                off = noisy[o, k] - share * mean[i, k]
-                each += off * off / (variance + share * share * mean_var[i, k])
-            residuals[number] = each / regions
-            total += min(residuals[number], most_usual)
-            origins[number] = o
-            number += 1
+                alike &= mean[i, k] == mean[twin, k] and mean_var[i, k] == mean_var[twin, k]
+                alike &= paper or (level[i, k] == level[twin, k] and level_var[i, k] == level_var[twin, k])
+        if not alike:
+            number, total, twin = 0, 0.0, i
+            if by_bits:
+                for w in range(have.shape[1]):
+                    x = have[i, w]
+                    while x:
+                        lowest = x & (~x + np.uint64(1))
+                        origins[number] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                        number += 1
+                        x ^= lowest
+            else:
+                for e in range(indptr[i], indptr[i + 1]):
+                    origins[number] = indices[e]
+                    number += var[indices[e]] > 0.0
+            for e in range(number):
+                o = origins[e]
+                share = shares[o]
+                each = 0.0
+                for k in range(regions):
+                    if paper:
+                        spread = share * share * process_var[k]
+                    else:
+                        crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                        spread = share * (1.0 - share) * max(crowd, 1.0)
+                    variance = var[o] + max(spread, 1.0 / 12.0)
+                    off = noisy[o, k] - share * mean[i, k]
+                    each += off * off / (variance + share * share * mean_var[i, k])
+                residuals[e] = each / regions if regions > 1 else each
+                total += min(residuals[e], most_usual)
         if not number:
             continue
         usual[i] = usual[i] + (total / number - usual[i]) * rates[number]
-        first, low = i // servers * servers, True
+        unit, high = max(usual[i], 1.0), False
         for e in range(number):
-            o = origins[e]
-            residual = min(residuals[e] / max(usual[i], 1.0), most)
-            score = scores[i, o - first]
-            rate = forgiving if score > suspect and residual < score else learning
-            scores[i, o - first] = score + (residual - score) * rate
-            low = low and scores[i, o - first] <= suspect
-        if suspicious[i] or not low:
-            suspicious[i] = False
+            place = origins[e] - np.uint64(first)
+            residual = min(residuals[e] / unit, most)
+            score = scores[i, place]
+            rate = forgiving if (score > suspect) & (residual < score) else learning
+            score = score + (residual - score) * rate
+            scores[i, place] = score
+            high |= score > suspect
+        if suspicious[i] or high:
+            high = False
             for b in range(servers):
-                suspicious[i] = suspicious[i] or scores[i, b] > suspect
+                high |= scores[i, b] > suspect
+            suspicious[i] = high

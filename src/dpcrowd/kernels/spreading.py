@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["hop_shells", "list_bits", "pass_on_bits", "pass_on_lists", "pass_on_shells"]
+__all__ = [
+    "hop_shells",
+    "list_bits",
+    "list_speakers",
+    "measure_records",
+    "pass_on_bits",
+    "pass_on_lists",
+    "pass_on_shells",
+]
 
 
 def pass_on_bits(
@@ -99,53 +107,110 @@ def hop_shells(indptr: Any, indices: Any, servers: int, most: int) -> Any:  # no
 
 
 def pass_on_shells(  # noqa: PLR0912  (one loop)
-    indptr: Any, indices: Any, shells: Any, copies: Any, depth: Any, places: Any, hops: Any, speaks: Any, have: Any,
-    servers: int, packets: Any, records: Any, learned: Any, senders: Any,
+    indptr: Any, indices: Any, shells: Any, copies: Any, depth: Any, places: Any, hops: Any, slots: Any, speaks: Any,
+    have: Any, servers: int, packets: Any, records: Any, oldest: Any, senders: Any,
 ) -> None:  # fmt: skip
     """One round over links that have not changed since the oldest record was made.
 
     shells, copies  as `hop_shells` gives them
     depth    (runs,) the largest distance in each run
     hops     how many hops the records of each place have travelled, ascending
+    slots    of the places
     speaks   (lag, runs, words) which servers have made a record
+    oldest   (N,) the oldest slot of which each server has learned anything, lowered in place
     senders  (N,) which servers have anything to send, written in place
     """
     count, words, last = shells.shape[1], shells.shape[2], shells.shape[0] - 1
+    fresh = np.empty((places.shape[0], words), dtype=np.uint64)  # what a server sends, by place
+    likely = 0  # the place with a record for the last neighbour; it has one for the next neighbour most of the time
+    run, number, own = -1, 0, servers
     for i in range(count):
-        run = i // servers
-        number = 0  # of places whose records still travel in this run
-        while number < places.shape[0] and hops[number] <= depth[run]:
-            number += 1
+        if own == servers:
+            run, number, own = run + 1, 0, 0
+            while number < places.shape[0] and hops[number] <= depth[run]:
+                number += 1  # of places whose records still travel in this run
+        word, bit = own >> 6, np.uint64(own & 63)  # of its own record
+        own += 1
+        sends = np.uint64(0)
         for p in range(number):
-            if speaks[places[p], run, i % servers // 64] >> np.uint64(i % servers % 64) & np.uint64(1):
-                records[run] += copies[hops[p], i]
-        sends = False
-        for p in range(number):
+            place, hop = places[p], hops[p]
+            records[run] += copies[hop, i] * np.int64(speaks[place, run, word] >> bit & np.uint64(1))
+            anything = np.uint64(0)
             for w in range(words):
-                sends = sends or shells[hops[p], i, w] & speaks[places[p], run, w] != 0
-        senders[i] = sends
-        if sends:
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                sent = False
-                for p in range(number):
-                    for w in range(words):
-                        x = shells[hops[p], i, w] & speaks[places[p], run, w]
-                        if hops[p] > 0:
-                            x &= ~shells[hops[p] - 1, j, w]
-                        sent = sent or x != 0
-                    if sent:
-                        break
-                packets[run] += sent
-        for p in range(number):
-            if hops[p] == last:
-                continue
-            anything = False
-            for w in range(words):
-                x = shells[hops[p] + 1, i, w] & speaks[places[p], run, w]
-                have[places[p], i, w] |= x
-                anything = anything or x != 0
-            learned[p, i] = anything
+                spoken = speaks[place, run, w]
+                fresh[p, w] = shells[hop, i, w] & spoken
+                sends |= fresh[p, w]
+                if hop < last:
+                    learned = shells[hop + 1, i, w] & spoken
+                    have[place, i, w] |= learned
+                    anything |= learned
+            if anything:
+                oldest[i] = min(oldest[i], slots[p])
+        senders[i] = sends != 0
+        if not senders[i]:
+            continue
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            sent = False
+            for step in range(-1, number):
+                p = likely if step < 0 else step
+                if p >= number:
+                    continue
+                for w in range(words):
+                    x = fresh[p, w]
+                    if hops[p] > 0:
+                        x &= ~shells[hops[p] - 1, j, w]
+                    sent |= x != 0
+                if sent:
+                    likely = p
+                    break
+            packets[run] += sent
+
+
+def measure_records(noisy: Any, speaks: Any, degree: Any, servers: int, totals: Any) -> None:
+    """Count the records of a slot and the bytes of their integers, as `network.spread.record_totals` does."""
+    regions, run, position = noisy.shape[1], 0, 0
+    for i in range(noisy.shape[0]):
+        if position == servers:
+            run, position = run + 1, 0
+        position += 1
+        if not speaks[i]:
+            continue
+        size = 0
+        for k in range(regions):
+            zigzag = 2.0 * noisy[i, k] if noisy[i, k] >= 0.0 else -2.0 * noisy[i, k] - 1.0
+            size += 1
+            while zigzag >= 128.0 and zigzag < np.inf:
+                zigzag /= 128.0
+                size += 1
+        totals[0, run] += size
+        totals[1, run] += 1
+        totals[2, run] += degree[i] * size
+        totals[3, run] += degree[i]
+
+
+def list_speakers(indptr: Any, indices: Any, speaks: Any) -> Any:
+    """Return rows that list the speakers whom each server hears, ascending, as `network.spread.one_hop_holdings` does.
+
+    Row j of the neighbour lists says whom j hears, and so, the network being mutual, who hears j.
+    """
+    count = indptr.shape[0] - 1
+    starts = np.zeros(count + 1, dtype=np.uint32)
+    for j in range(count):
+        if speaks[j]:
+            for e in range(indptr[j], indptr[j + 1]):
+                starts[indices[e] + 1] += np.uint32(1)
+    for i in range(count):
+        starts[i + 1] += starts[i]
+    ends = starts[:count].copy()
+    speakers = np.empty(starts[count], dtype=np.uint32)
+    for j in range(count):
+        if speaks[j]:
+            for e in range(indptr[j], indptr[j + 1]):
+                i = indices[e]
+                speakers[ends[i]] = j
+                ends[i] += np.uint32(1)
+    return starts, speakers
 
 
 def list_bits(have: Any, servers: int, rows: Any) -> Any:

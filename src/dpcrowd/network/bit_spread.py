@@ -55,14 +55,16 @@ class BitSpread(Spread):
 
     def open(self, slot: int, speaks: Bools) -> None:
         place = slot % self.lag
-        for words in (self.have, self.fresh, self.before, self.speaks):
-            words[place] = 0
         rows = np.flatnonzero(speaks)
         word, bit = np.divmod(rows % self.servers, _WORD)
         bits = np.left_shift(np.uint64(1), bit.astype(np.uint64))
-        self.have[place, rows, word] = bits
-        self.fresh[place, rows, word] = bits
-        np.bitwise_or.at(self.speaks[place], (rows // self.servers, word), bits)
+        for words in (self.have, self.fresh):
+            words[place] = 0
+            words[place, rows, word] = bits
+        self.before[place] = 0
+        by_run = np.zeros((self.runs, self.speaks.shape[2] * _WORD), dtype=np.bool_)
+        by_run[:, : self.servers] = speaks.reshape(self.runs, self.servers)
+        self.speaks[place] = np.packbits(by_run, axis=1, bitorder="little").view("<u8")
 
     def forget_senders(self) -> None:
         self.before[:] = 0
@@ -122,17 +124,14 @@ class BitSpread(Spread):
         while rounds is None or len(rows) < rounds:
             travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), len(shells))
             some = travelled < (len(shells) if reach is None else min(reach, len(shells)))
-            senders, learned = np.zeros(count, dtype=np.bool_), np.zeros((int(some.sum()), count), dtype=np.bool_)
-            places = (slot - ages[some]) % self.lag
+            senders, slots = np.zeros(count, dtype=np.bool_), slot - ages[some]
             step(
-                indptr, indices, shells, self._copies, self._depth, places, travelled[some], self.speaks, self.have,
-                self.servers, traffic.packets, traffic.records, learned, senders,
+                indptr, indices, shells, self._copies, self._depth, slots % self.lag, travelled[some], slots,
+                self.speaks, self.have, self.servers, traffic.packets, traffic.records, oldest, senders,
             )  # fmt: skip
             if not senders.any():
                 break
             rows.append(senders)
-            for age, who in zip(ages[some][::-1], learned[::-1], strict=True):
-                np.copyto(oldest, np.minimum(oldest, slot - age), where=who)
         if rows:
             traffic.senders = np.stack(rows)
         return oldest, traffic

@@ -21,10 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Ints
-from dpcrowd.kernels.engine import Engine
+from dpcrowd.kernels.engine import Engine, compiled
+from dpcrowd.kernels.spreading import list_speakers, measure_records
+from dpcrowd.network.costs import varint_bytes
+from dpcrowd.network.gather import unsigned
 from dpcrowd.network.graph import Graph
+from dpcrowd.network.hearing import Hearing
 
-__all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays"]
+__all__ = ["Held", "Holdings", "OneHop", "Spread", "Traffic", "holdings_arrays", "one_hop_holdings", "record_totals"]
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,31 @@ class Traffic:
         return cls(np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64), np.zeros(runs), senders)
 
     @classmethod
-    def one_hop(cls, degree: NDArray[np.integer], speaks: Bools, sizes: Ints, runs: int) -> Traffic:
+    def one_hop(cls, totals: Ints, speaks: Bools) -> Traffic:
         """Return the traffic of a slot in which every server that speaks sends one record over each of its links.
 
-        sizes  (N,) bytes of the integers of their records
+        totals  of the records, as `record_totals` returns them
         """
-        links = np.where(speaks, degree, 0).astype(np.int64)
-        packets: Ints = links.reshape(runs, -1).sum(axis=1)
-        value_bytes = (links * sizes).reshape(runs, -1).sum(axis=1).astype(np.float64)
-        return cls(packets, packets.copy(), value_bytes, speaks[None])
+        return cls(totals[3].copy(), totals[3].copy(), totals[2].astype(np.float64), speaks[None])
+
+
+def record_totals(
+    noisy: NDArray[np.float64], speaks: Bools, degree: NDArray[np.integer], runs: int, engine: Engine = "numpy"
+) -> Ints:
+    """Return totals of the records that some servers make in a slot, by run, (4, runs).
+
+    They are: bytes of their integers, records, and both once more with a record counted once per link of its server.
+    """
+    totals = np.zeros((4, runs), dtype=np.int64)
+    if (loop := compiled(measure_records, engine)) is not None:
+        loop(noisy, speaks, degree, len(speaks) // runs, totals)
+        return totals
+    sizes = np.zeros(len(speaks), dtype=np.int64)
+    sizes[speaks] = varint_bytes(noisy[speaks]).sum(axis=1)
+    links = np.where(speaks, degree, 0)
+    for row, values in zip(totals, (sizes, speaks, links * sizes, links), strict=True):
+        row[:] = values.reshape(runs, -1).sum(axis=1)
+    return totals
 
 
 class Held(ABC):
@@ -103,6 +123,14 @@ class OneHop(Held):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return holdings_arrays("have", self._by_place)
+
+
+def one_hop_holdings(hearing: Hearing, speaks: Bools) -> Holdings:
+    """Return who hears the records that some servers make in a slot; the compiled engine leaves the others out."""
+    indptr, indices = unsigned(hearing.matrix.indptr), unsigned(hearing.matrix.indices)
+    if hearing.mutual and (loop := compiled(list_speakers, hearing.engine)) is not None:
+        return Holdings(*loop(indptr, indices, speaks))
+    return Holdings(indptr, indices)
 
 
 def holdings_arrays(name: str, by_place: Sequence[Holdings]) -> dict[str, NDArray[Any]]:

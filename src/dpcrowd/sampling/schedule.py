@@ -40,8 +40,7 @@ def samples_due(slot: int | Ints, samples: int, length: int, offsets: Ints) -> N
 
     offsets  from 0 to w - 1, by server
     """
-    reached = (slot * samples - offsets) // length
-    return np.asarray(reached > ((slot - 1) * samples - offsets) // length)
+    return np.asarray((slot * samples - offsets) % length < samples)
 
 
 def samples_in_horizon(horizon: int, interval: int, phases: Ints) -> Ints:

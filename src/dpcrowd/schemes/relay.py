@@ -29,10 +29,8 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.network.costs import varint_bytes
-from dpcrowd.network.gather import unsigned
 from dpcrowd.network.hearing import Hearing
-from dpcrowd.network.spread import Holdings, Traffic
+from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
 from dpcrowd.privacy import Noise, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
@@ -192,13 +190,11 @@ class Relay(Scheme):
         state.noisy[place] = reading.noisy
         state.var[place] = np.where(speaks, self._record_var(state, plan.noise_var[:, 0]), 0.0)
         state.shares[place] = plan.shares[:, 0]
-        runs = state.setting.runs
-        sizes = np.zeros(len(speaks), dtype=np.int64)
-        sizes[speaks] = varint_bytes(reading.noisy[speaks]).sum(axis=1)
-        state.value_bytes[place] = sizes.reshape(runs, -1).sum(axis=1), speaks.reshape(runs, -1).sum(axis=1)
+        totals = record_totals(reading.noisy, speaks, graph.degree, state.setting.runs, hearing.engine)
+        state.value_bytes[place] = totals[:2]
         if state.links is not None:
-            state.links.put(slot, Holdings(unsigned(hearing.matrix.indptr), unsigned(hearing.matrix.indices)))
-            state.traffic = Traffic.one_hop(graph.degree, speaks, sizes, runs)
+            state.links.put(slot, one_hop_holdings(hearing, speaks))
+            state.traffic = Traffic.one_hop(totals, speaks)
             return np.full(len(speaks), slot)
         assert state.spread is not None
         state.spread.open(slot, speaks)

@@ -33,6 +33,9 @@ OFF = 4.0
 """The prior, and not the records, is off if the lower quartile of their squared normalised innovations is above."""
 
 
+_IN_WORDS = Holdings.none(0)  # what is passed where the records are given as bits
+
+
 def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> None:
     """Let a slot take the place of the one that is final now; n `samples` are allowed per window or horizon."""
     _finalise(state, slot, engine)
@@ -128,20 +131,23 @@ def _sum(
     """
     place, setting, table = slot % state.lag, state.setting, state.table(slot)
     words = state.words(slot, engine)
-    held = state.holdings(slot, engine, active) if words is None else Holdings.none(setting.servers)
+    held = state.holdings(slot, engine, active) if words is None else _IN_WORDS
     reference = Reference(state.level[place], state.level_var[place])
     if guard is not None:
         prior, prior_var, recent = guard
         penalised = state.suspicious[place]
         penalty = state.penalty[place] if penalised.any() else None
-        rows = active & ~known
-        if state.scores is not None and rows.any():
-            records = state.holdings(slot, engine, rows)
-            penalty, penalised = state.penalty[place].copy(), penalised | rows
-            penalty[rows] = start_penalty(
-                rows, state.servers, records.indptr, records.indices, table, reference, setting.observation,
+        if state.scores is not None and not known.all() and (beginners := active & ~known).any():
+            records = state.holdings(slot, engine, beginners)
+            rows, origins, factors = start_penalty(
+                beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
                 setting.model.noise_var, LIMIT,
             )  # fmt: skip
+            if len(rows) or (penalised & beginners).any():
+                penalty, penalised = state.penalty[place].copy(), penalised & ~beginners
+                penalty[beginners] = 1.0
+                penalty[rows, origins] = factors
+                penalised[rows] = True
         reference = Reference(
             state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
         )
@@ -157,13 +163,14 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
     place, setting = slot % state.lag, state.setting
     if slot >= state.lag:
         if state.scores is not None:
-            held, table = state.holdings(slot - state.lag, engine), state.table(slot - state.lag)
+            words, table = state.words(slot - state.lag, engine), state.table(slot - state.lag)
+            held = state.holdings(slot - state.lag, engine) if words is None else _IN_WORDS
             mean_var = state.mean_var[place]
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
                 setting.observation, setting.model.noise_var,
-                (state.mean[place], spread, state.known[place]), engine,
+                (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
         state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
         state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
@@ -173,7 +180,8 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
         now = state.scores.suspicious.copy()
         rows = now | state.suspicious[place]
         if rows.any():
-            state.penalty[place, rows] = state.scores.penalty(rows)
+            numbers = np.flatnonzero(rows)
+            state.penalty[place, numbers] = state.scores.penalty(numbers)
         state.suspicious[place] = now
 
 

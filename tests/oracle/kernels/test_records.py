@@ -77,6 +77,62 @@ def test_posteriors_are_the_same_bits_and_bits_are_lists(seed: int, regions: int
 
 
 @pytest.mark.parametrize("observation", ["paper", "binomial"])
+@given(seed=st.integers(0, 2**32 - 1), regions=st.sampled_from([1, 3]), penalised=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_receivers_that_know_the_same_share_results_and_others_do_not(
+    observation: Any, seed: int, regions: int, penalised: bool
+) -> None:
+    """The compiled loop takes over a result only if all that it depends on is the same, but for the sign of a zero."""
+    rng = np.random.default_rng(seed)
+    _, _, table = some_records(rng, regions)
+    reference = some_reference(rng, regions, True, penalised)
+    posterior = reference.level.copy(), rng.uniform(1, 9, reference.level.shape)
+    recent, penalty = reference.recent, reference.penalty
+    prior, prior_var = reference.prior, reference.prior_var
+    assert recent is not None
+    assert prior is not None
+    assert prior_var is not None
+    prior[rng.random(prior.shape) < 0.1] = -0.0
+    count = RUNS * SERVERS
+    there = np.zeros((count, SERVERS), dtype=np.bool_)
+    shared = [reference.level, reference.level_var, prior, prior_var, *posterior]
+    for run in range(RUNS):
+        rows = slice(run * SERVERS, (run + 1) * SERVERS)
+        there[rows] = (rng.random(SERVERS) < 0.9) & (table.var[rows] > 0.0)
+        for array in (*shared, recent, penalty):
+            if array is not None:
+                array[rows] = array[run * SERVERS]
+    factor = rng.integers(0, 9)
+    for number, array in enumerate((*shared, recent, penalty)):  # one receiver per run differs in one thing
+        if number == factor and array is not None:
+            one = rng.integers(0, SERVERS, RUNS) + np.arange(RUNS) * SERVERS
+            array[one] = np.where(array[one] == 0.0, 0.0, array[one] + 1.0)
+    there[rng.integers(0, count)] &= rng.random(SERVERS) < 0.5
+    words = (there.astype(np.uint64) << np.arange(SERVERS, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)[:, None]
+    receivers, places = np.nonzero(there)
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    indices = places + receivers // SERVERS * SERVERS
+    active, variances = rng.random(count) < 0.9, np.linspace(3.0, 4.0, regions)
+    results = []
+    for engine, bitmap in (("numpy", None), ("numba", None), ("numba", words)):
+        shapes = (count, regions), (count, regions), (count, POOL), (count,), (count, regions), (count, regions)
+        y, info, last, scale, mean, var = (np.full(shape, 7.0) for shape in shapes)
+        known = np.zeros(count, dtype=np.bool_)
+        record_sums(
+            indptr, indices, table, reference, observation, variances, SERVERS, engine,
+            RecordSums(y, info, last, scale), active, Posterior(prior, prior_var, mean, var, known, 2.0), bitmap,
+        )  # fmt: skip
+        scores = OriginScores.start(count, SERVERS)
+        for _ in range(3):
+            scores.judge(
+                indptr, indices, table, reference, observation, variances, (*posterior, active), engine, bitmap
+            )
+        arrays = (y, info, last, scale, mean, var, known, scores.score, scores.usual, scores.suspicious)
+        results.append([bits(array) for array in arrays])
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("observation", ["paper", "binomial"])
 @given(seed=st.integers(0, 2**32 - 1), regions=st.sampled_from([1, 2, 9]), guarded=st.booleans(), some=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_sums_are_the_same_bits(observation: Any, seed: int, regions: int, guarded: bool, some: bool) -> None:
