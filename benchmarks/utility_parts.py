@@ -352,8 +352,11 @@ def _planned(size: Size, data: str, runs: int, epsilon: float, hops: int) -> Row
     levels = read_levels(data=series)
     request = PlanRequest(levels=levels, epsilon=epsilon, servers=size.servers, hops_per_slot=hops, **span)
     prediction = predict(request)
-    scheme = Relay(prediction.samples, reach=prediction.reach, hops_per_slot=hops)
-    row = simulated(size, {"relay": scheme}, series, epsilon=epsilon, runs=runs, **span)[0]
+    schemes: dict[str, Scheme] = {
+        "relay": Relay(prediction.samples, reach=prediction.reach, hops_per_slot=hops),
+        "relay, reach all": Relay(predict(request, "all").samples, hops_per_slot=hops),
+    }
+    row, everything = simulated(size, schemes, series, epsilon=epsilon, runs=runs, **span)
     truths = [series.truth(generator(0, run, Purpose.TRUTH))[20:] for run in range(runs)]
     inverse = np.mean([(1.0 / np.maximum(truth, 1)).mean(axis=0) for truth in truths], axis=0)
     deviation = np.array(prediction.deviation)
@@ -369,6 +372,8 @@ def _planned(size: Size, data: str, runs: int, epsilon: float, hops: int) -> Row
         "rmse": float(np.sqrt(row["records"].mse.mean())),
         "claimed_rmse": float(np.sqrt(row["records"].claimed_mse.mean())),
         "traffic": vars(planned_traffic(request, prediction)),
+        "to_all": paired(row, everything),
+        "bytes_to_all": row["bytes"] / everything["bytes"],
     }
 
 

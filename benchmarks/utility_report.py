@@ -56,8 +56,9 @@ def targets(results: Results) -> list[Target]:
             where = f"{row['data']} ε={row['epsilon']:g}: one promise for the network, relay K=3 / {row['scheme']}"
             goals.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
     for row in results.get("plan", []):
-        where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: distance of predicted from simulated error"
-        goals.append(Target(where, _distance(row, "predicted_level"), PREDICTED[row["data"]], at_least=False))
+        for key, levels in (("predicted", "as planned"), ("predicted_level", "with the runs' level")):
+            where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: predicted / simulated error - 1, {levels}"
+            goals.append(Target(where, _distance(row, key), PREDICTED[row["data"]], at_least=False))
     for row in results.get("speed", []):
         bound = {"relay, reach 1": 2.0, "relay, K=1": 8.0, "relay, K=3": 8.0}.get(row["scheme"])
         if bound is not None and row["servers"] == 50:
@@ -219,12 +220,23 @@ def _plan_table(rows: list[Row]) -> list[str]:
             f"{row['are']:.4g}",
             *(f"{row[key]:.4g} ({row[key] / row['are'] - 1.0:+.0%})" for key in ("predicted", "predicted_level")),
             f"{row['predicted_rmse'] / row['rmse'] - 1.0:+.0%}",
-            f"{row['traffic']['packets_per_slot'] / row['packets'] - 1.0:+.0%}",
             f"{row['traffic']['bytes_per_slot'] / row['bytes'] - 1.0:+.0%}",
+            _ratio(row["to_all"]),
+            f"{row['bytes_to_all']:.2f}",
         ]
         for row in rows
     ]
-    heads = ["cell", "n; reach", "ARE", "predicted", "with the runs' level", "RMSE", "packets", "bytes"]
+    heads = [
+        "cell",
+        "n; reach",
+        "ARE",
+        "predicted",
+        "with the runs' level",
+        "RMSE",
+        "bytes",
+        "error / reach all",
+        "bytes / all",
+    ]
     return _table("What `dpcrowd plan` predicts, beside simulations", heads, body) if body else []
 
 

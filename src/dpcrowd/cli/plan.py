@@ -12,6 +12,8 @@ from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
 
+_DIGITS = tuple("0123456789.")
+
 
 @click.command()
 @click.option(
@@ -42,7 +44,8 @@ __all__ = ["plan"]
     default="random",
     show_default=True,
     metavar="NAME|FILE",
-    help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, or a file of links.",
+    help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a file of "
+    "links, or a network.toml.",
 )
 @click.option(
     "--static/--dynamic",
@@ -52,11 +55,9 @@ __all__ = ["plan"]
 )
 @click.option(
     "--shares",
-    default="uniform",
-    show_default=True,
     metavar="KIND|H,H,…",
     help="Shares of the population: uniform (independent, from 0.05 to 1), partition (they sum to 1), or one number "
-    "per server.",
+    "per server.  [default: those of a network.toml, else uniform]",
 )
 @click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
 @click.option(
@@ -116,7 +117,7 @@ __all__ = ["plan"]
 def plan(
     level: str | None,
     process_var: str | None,
-    shares: str,
+    shares: str | None,
     static: bool | None,
     reach: str | None,
     hops_per_slot: str,
@@ -147,7 +148,7 @@ def plan(
     result = make_plan(
         None if level is None else _levels(level),
         process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
-        shares=_numbers("--shares", shares) if shares[:1].isdigit() or shares[:1] == "." else shares,
+        shares=_numbers("--shares", shares) if shares is not None and shares[:1] in _DIGITS else shares,
         dynamic=None if static is None else not static,
         reach=_hops("--reach", reach),
         hops_per_slot=_hops("--hops-per-slot", hops_per_slot),

@@ -26,6 +26,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
+from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
@@ -93,6 +94,7 @@ def configure(
                       "binomial" where every user is at one server (shares="partition", check-ins)
     shares            "uniform", "per-slot", "partition", or a list
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
+                      (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
     interval          sample every `interval` slots instead of adaptively; sampling: fixed, staggered or lockstep
     samples           of relay: samples per window or horizon; default: the number with the least predicted error
@@ -290,7 +292,7 @@ def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) ->
     if dynamic:
         raise BadInput(f"the network of '{path}' is fixed and cannot be dynamic; leave dynamic out.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_network_file(path).text if is_network_file(path) else path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one per line.") from None
     except OSError as error:

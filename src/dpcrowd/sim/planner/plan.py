@@ -16,6 +16,7 @@ from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
@@ -143,7 +144,7 @@ def plan(
     goal: str | None = None,
     solve_for: Variable | None = None,
     epsilons: Sequence[float] | None = None,
-    shares: str | Sequence[float] = "uniform",
+    shares: str | Sequence[float] | None = None,
     graph: str | os.PathLike[str] = "random",
     advice: bool = True,
     loading: dict[str, Any] | None = None,
@@ -159,6 +160,9 @@ def plan(
     slot         the length of a slot ("15m", or seconds), for traffic per day
     goal         such as "5% in every region above 1000"
     solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
+    shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server; default: those of a
+                 network.toml, else "uniform"
+    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
     epsilons     of the table; default: from a tenth to ten times epsilon
     advice       whether to look for what would help where something cannot be reached (it takes seconds)
     settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
@@ -174,6 +178,9 @@ def plan(
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
+    if shares is None:
+        file = read_network_file(graph) if is_network_file(graph) else None
+        shares = "uniform" if file is None or file.shares is None else file.shares
     request = PlanRequest(
         levels=levels,
         slot=None if slot is None else slot_length_us(slot) / 1e6,
