@@ -211,6 +211,8 @@ def _print_plan(result: Any) -> None:
 
     if result.solution is not None:
         say(f"{result.goal}: reached with {result.solution}.")
+    elif result.goal is not None:
+        say(f"{result.goal}: not reached, see the notes below. With the given values:")
     guarantee = result.guarantee
     span = "any window of" if guarantee.kind == "window" else "a stream of"
     say(

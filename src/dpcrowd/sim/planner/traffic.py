@@ -25,7 +25,7 @@ from dpcrowd.sim.topology import Networks
 
 __all__ = ["PlannedTraffic", "planned_traffic"]
 
-_SLOTS = 300
+_SLOTS, _SERVER_SLOTS = 300, 60_000
 _QUANTILES = 21
 _DAY = 86_400.0
 
@@ -44,7 +44,7 @@ class PlannedTraffic:
 
 
 def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraffic:
-    """Return the traffic of a prediction, averaged over as many sampling intervals as fit into some 300 slots."""
+    """Return the traffic of a prediction, averaged over the sampling intervals in some 300 slots, at least one."""
     config, guarantee, samples = config_of(request), guarantee_of(request), prediction.samples
     scheme, servers = request.scheme(prediction.reach), config.servers
     networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
@@ -53,7 +53,8 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
     spread: Spread | None = None
     if scheme.max_hops != 1:
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(1, servers, scheme.lag)
-    intervals = max(1, min(samples, _SLOTS * samples // guarantee.length))
+    slots = min(_SLOTS, max(1, _SERVER_SLOTS // servers))
+    intervals = max(1, min(samples, slots * samples // guarantee.length))
     counted = -(-intervals * guarantee.length // samples)
     warm_up = scheme.lag if spread is not None else 0
     packets = records = 0
