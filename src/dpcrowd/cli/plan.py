@@ -260,11 +260,19 @@ def _print_traffic(result: Any, say: Any) -> None:
         )
         return
     packets, size = traffic.per_day(slot)
-    say(f"all servers together: {packets:,.0f} packets and {size / 1e6:,.2f} MB per day")
+    say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day")
 
 
 def _distance(reach: int | str) -> str:
     return "to every server" if reach == "all" else "1 hop" if reach == 1 else f"{reach} hops"
+
+
+def _size(value: float) -> str:
+    """Return bytes in words."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value:.0f} bytes"
 
 
 def _people(value: float) -> str:

@@ -20,7 +20,7 @@ def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_p
     assert main([*SMALL, "--slot", "15m", "--toml", str(toml)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("6 servers, ε = 0.02 in any window of 24 slots: take ")
-    for words in ("other budgets:", "other reaches:", "MB per day", "promise: Pure 24-event", "cannot be told from 0"):
+    for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
         assert words in out
     assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
 
@@ -33,6 +33,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["epsilon"] for row in summary["by_epsilon"]] == [0.02, 1.0]
 
 
+@pytest.mark.slow
 def test_a_goal_is_solved_for_epsilon_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     """`--goal` alone is a question about epsilon."""
     assert main([*SMALL[:-2], "--goal", "5% in every region above 1000"]) == 0

@@ -32,11 +32,11 @@ def change_covariances(model: ProcessModel, lags: int = LAGS) -> Floats | None:
         return None
     transition, variance = model.matrix_transition, model.matrix_var
     step = transition - np.eye(model.regions)
-    moved, state = np.zeros_like(variance), np.eye(model.regions)
+    state_cov, state = np.zeros_like(variance), np.eye(model.regions)
     for _ in range(_TERMS):
-        moved += state @ variance @ state.T
+        state_cov += state @ variance @ state.T
         state = state @ transition
-    source = variance + transition @ moved @ step.T
+    source = variance + transition @ state_cov @ step.T
     covariances = np.empty((lags, model.regions))
     for lag in range(lags):
         covariances[lag] = np.diag(step @ source)
@@ -49,5 +49,5 @@ def with_moving(deviation: Floats, process_var: Floats, covariances: Floats) -> 
     variance = np.square(deviation)
     rest = variance / (variance + process_var)  # 1 - g
     powers = rest ** np.arange(1, len(covariances) + 1)[:, None]
-    added = np.square(rest) / (1.0 - np.square(rest)) * 2.0 * (powers * covariances).sum(axis=0)
-    return np.asarray(np.sqrt(np.maximum(variance + added, 0.0)))
+    addition = np.square(rest) / (1.0 - np.square(rest)) * 2.0 * (powers * covariances).sum(axis=0)
+    return np.asarray(np.sqrt(np.maximum(variance + addition, 0.0)))

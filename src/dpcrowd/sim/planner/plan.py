@@ -189,13 +189,13 @@ def plan(
         **settings,
     )
     config_of(request)  # refuses what is wrong before anything is solved
-    wanted = None if goal is None else parse_goal(goal, levels)
+    target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
     remarks: list[str] = []
-    if wanted is not None and solve_for is not None:
-        solution = solve(request, wanted.reached, solve_for, reach)
+    if target is not None and solve_for is not None:
+        solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
-            remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {wanted}.")
+            remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
         else:
             request = solution.request
     prediction = predict(request, reach, samples)
@@ -205,10 +205,10 @@ def plan(
             "time; where people stay for several slots, a longer slot gains less."
         )
     if advice:
-        texts = [None if wanted is None else advice_on_goal(request, prediction, wanted)]
+        texts = [None if target is None else advice_on_goal(request, prediction, target)]
         texts.append(advice_on_hidden(request, prediction))
         remarks += [f"{text}." for text in texts if text is not None]
-    return _assemble(request, prediction, wanted, solution, remarks, epsilons)
+    return _assemble(request, prediction, target, solution, remarks, epsilons)
 
 
 _SETTINGS = (

@@ -19,9 +19,12 @@ def plot_plan(plan: NetworkPlan, path: Path) -> None:
     figure = Figure(figsize=(13, 4), layout="constrained")
     regions, budgets, reaches = figure.subplots(1, 3)
     levels = [region.level for region in plan.regions]
-    half = [region.high - region.level for region in plan.regions]
+    halves = [
+        [region.level - region.low for region in plan.regions],
+        [region.high - region.level for region in plan.regions],
+    ]
     places = range(len(plan.regions))
-    regions.errorbar(places, levels, yerr=half, fmt="o", capsize=3)
+    regions.errorbar(places, levels, yerr=halves, fmt="o", capsize=3)
     regions.set_yscale("symlog")
     regions.set_xticks(places, [region.region for region in plan.regions], rotation=45, ha="right")
     regions.set_ylabel("people: expected level and 95% interval")

@@ -102,10 +102,10 @@ def read_levels(
                 "process_var, or public data from which it is estimated."
             )
         names, values = _named(level)
-        model = believed(ProcessModel.of(1.0, np.ones(len(values))), process_var)
+        model = _moving_model(believed(ProcessModel.of(1.0, np.ones(len(values))), process_var))
         return Levels(names, values, tuple(1.0 / max(value, 1.0) for value in values), _floats(model.noise_var))
     series = data if isinstance(data, DataSet) else load(data, **loading)
-    model = series.model if process_var is None else believed(series.model, process_var)
+    model = _moving_model(series.model if process_var is None else believed(series.model, process_var))
     if isinstance(series, SyntheticData):
         # E[1/r] of a process that may come near 0 depends on a few runs; the level of its definition does not.
         mean = series.expected_level
@@ -120,6 +120,16 @@ def read_levels(
     covariances = change_covariances(model)
     rows = None if covariances is None else tuple(_floats(row) for row in covariances)
     return Levels(series.regions, _floats(mean), _floats(inverse), _floats(model.diagonal_var), rows)
+
+
+def _moving_model(model: ProcessModel) -> ProcessModel:
+    """Return a model whose counts change, or refuse it: without changes there is no steady state to predict."""
+    if (model.noise_var <= 0.0).any():
+        raise BadInput(
+            f"the process variance Q is {float(model.noise_var.min()):g}; allowed in a plan: above 0, the variance of "
+            "the change of a region's count in one slot."
+        )
+    return model
 
 
 def _change_of_sum(slots: float) -> float:

@@ -1,4 +1,4 @@
-"""What a planned network sends: the packets and records of its schedule, counted as in a simulation, and their bytes.
+"""What a planned network sends: the packets and records of its schedule, period as in a simulation, and their bytes.
 
 Records travel over the real graph, on the real schedule (`network.spread`), but they are empty: no data are needed. The
 size of their integers is that of the expected counts plus noise, averaged over quantiles of the noise.
@@ -32,7 +32,7 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True)
 class PlannedTraffic:
-    """What all servers together send per slot; heartbeats are not counted."""
+    """What all servers together send per slot; heartbeats are not period."""
 
     packets_per_slot: float
     records_per_slot: float
@@ -55,10 +55,10 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(1, servers, scheme.lag)
     slots = min(_SLOTS, max(1, _SERVER_SLOTS // servers))
     intervals = max(1, min(samples, slots * samples // guarantee.length))
-    counted = -(-intervals * guarantee.length // samples)
+    period = -(-intervals * guarantee.length // samples)
     warm_up = scheme.lag if spread is not None else 0
     packets = records = 0
-    for slot in range(warm_up + counted):
+    for slot in range(warm_up + period):
         graph = networks.at(slot).graph
         speaks = samples_due(slot, samples, guarantee.length, offsets)
         if spread is None:
@@ -71,7 +71,7 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
             packets += int(traffic.packets[0])
             records += int(traffic.records[0])
     each = _value_bytes(request, prediction)
-    per_slot = np.array([packets, records]) / counted
+    per_slot = np.array([packets, records]) / period
     size = relayed_bytes(per_slot[:1], per_slot[1:], per_slot[1:] * each)
     return PlannedTraffic(float(per_slot[0]), float(per_slot[1]), float(size[0]))
 

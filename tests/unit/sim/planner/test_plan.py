@@ -39,6 +39,7 @@ def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("reach", [1, 2, "all"])
+@pytest.mark.slow
 def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
     """Operators order lines by these numbers."""
     linear = dpcrowd.load_data("linear", slots=200)
@@ -65,6 +66,7 @@ def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
     assert small.error == pytest.approx(sum(region.error for region in small.regions) / 2)
 
 
+@pytest.mark.slow
 def test_a_goal_is_solved_for_and_planned() -> None:
     """The plan is the one of the solution, not of the epsilon that was given."""
     result = plan([5000, 800], goal="4% in every region", solve_for="epsilon", graph="ring", **_without_density())
@@ -102,6 +104,7 @@ def test_the_toml_file_is_a_piece_of_a_network(small: NetworkPlan, tmp_path: Pat
     assert "[network] slot (give --slot)" in text
 
 
+@pytest.mark.slow
 def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
     """`--plot` must not fail after the work is done."""
     plot_plan(small, tmp_path / "plan.svg")

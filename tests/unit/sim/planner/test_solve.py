@@ -71,6 +71,7 @@ def test_what_cannot_be_solved_is_none_or_refused() -> None:
         solve(request(), never, "size")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_advice_names_what_shows_a_hidden_region() -> None:
     """ "It cannot be done" helps nobody; every remedy that is named was tried."""
     poor = request(epsilon=0.02)
@@ -86,6 +87,7 @@ def test_advice_names_what_shows_a_hidden_region() -> None:
     assert advice_on_hidden(rich, predict(rich, "all")) is None
 
 
+@pytest.mark.slow
 def test_more_servers_are_advised_only_where_they_help() -> None:
     """Divided among more servers, the same people are counted with more noise."""
     poor = request(epsilon=0.02, shares="partition")
@@ -94,6 +96,7 @@ def test_more_servers_are_advised_only_where_they_help() -> None:
     assert "servers" not in text
 
 
+@pytest.mark.slow
 def test_advice_on_a_goal_that_is_missed() -> None:
     """The distance to the goal, and what would close it."""
     goal = parse_goal("3% in every region above 1000", LEVELS)
