@@ -6,8 +6,8 @@ shares, Q and the guarantee. `dpcrowd plan` asks the same functions, so what it 
     samples  the fewest within 2% of the least predicted error (`prediction.best_samples`)
     reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n
 
-Every run of a simulation has its own graph and shares; those of the first run stand for
-all runs, so that a result does not depend on which runs share a batch.
+Every run of a simulation has its own graph and shares; those of the first run stand for all runs, so that a result does
+not depend on which runs share a batch.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def planned_reach(config: SimulationConfig, scheme: Relay, guarantee: Guarantee)
 @lru_cache(maxsize=256)
 def _reach(question: _Question) -> Hops:
     config, scheme, guarantee = question.config, question.scheme, question.guarantee
-    chosen = scheme.samples is not None or scheme.interval is not None
-    samples = scheme.samples_per(guarantee.length) if chosen else None
+    is_open = scheme.samples is None and scheme.interval is None
+    samples = None if is_open else scheme.samples_per(guarantee.length)
     choices = reach_choices(lambda reach: public_facts(config, with_reach(scheme, reach), guarantee), samples)
     return best_reach(choices).reach
 

@@ -7,7 +7,7 @@ is a level: regions below it do not count.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from dpcrowd.errors import BadInput
 from dpcrowd.sim.planner.predict import Prediction
@@ -30,11 +30,13 @@ class Goal:
     error    as a fraction
     every    in every region, or in the mean of the regions
     above    regions with a lower level do not count
+    numbers  the regions that count, chosen once: in slots of another length they have other levels
     """
 
     error: float
     every: bool = True
     above: float = 0.0
+    numbers: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         scope = "in every region" if self.every else "on average"
@@ -42,6 +44,8 @@ class Goal:
 
     def regions(self, levels: Levels) -> tuple[int, ...]:
         """Return the regions that count."""
+        if self.numbers is not None:
+            return self.numbers
         return tuple(k for k, level in enumerate(levels.level) if level >= self.above)
 
     def value(self, prediction: Prediction) -> float:
@@ -69,4 +73,4 @@ def parse_goal(text: str, levels: Levels) -> Goal:
             f"no region counts in the goal '{text}': the largest has an expected level of {max(levels.level):,.0f}; "
             "give a lower number."
         )
-    return goal
+    return replace(goal, numbers=goal.regions(levels))

@@ -174,6 +174,11 @@ def plan(
     """
     if solve_for is not None and goal is None:
         raise BadInput(f"solving for {solve_for} needs a goal, such as '5% in every region above 1000'.")
+    if solve_for is not None and samples is not None:
+        raise BadInput(
+            f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
+            "best number."
+        )
     levels = read_levels(level, process_var, data, **(loading or {}))
     for name in settings:
         if name not in _SETTINGS:

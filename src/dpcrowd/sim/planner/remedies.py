@@ -80,15 +80,17 @@ def merged_regions(request: PlanRequest, prediction: Prediction, region: int) ->
     """Return which smallest regions to merge with one, so that their sum can be told from 0; None: only all of them."""
     levels = prediction.levels
     order = sorted((k for k in range(len(levels)) if k != region), key=lambda k: levels.level[k])
-    for number in range(1, len(order)):
+    number = 1
+    while number < len(order):
         group = [region, *order[:number]]
         changed = replace(request, levels=levels.merged(group))
-        if not _may_be_visible(prediction, group):
-            continue
-        if len(changed.levels) - 1 not in predict(changed, prediction.reach).hidden:
-            return (
-                f"merge {number + 1} regions ({', '.join(levels.regions[k] for k in group[:4])}{', …' * (number > 3)})"
-            )
+        if (
+            _may_be_visible(prediction, group)
+            and len(changed.levels) - 1 not in predict(changed, prediction.reach).hidden
+        ):
+            names = ", ".join(levels.regions[k] for k in group[:4])
+            return f"merge {len(group)} regions ({names}{', …' if len(group) > 4 else ''})"
+        number = max(number + 1, number * 3 // 2)
     return None
 
 

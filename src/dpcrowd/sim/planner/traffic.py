@@ -1,4 +1,4 @@
-"""What a planned network sends: the packets and records of its schedule, period as in a simulation, and their bytes.
+"""What a planned network sends: the packets and records of its schedule, counted as in a simulation, and their bytes.
 
 Records travel over the real graph, on the real schedule (`network.spread`), but they are empty: no data are needed. The
 size of their integers is that of the expected counts plus noise, averaged over quantiles of the noise.
@@ -32,7 +32,7 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True)
 class PlannedTraffic:
-    """What all servers together send per slot; heartbeats are not period."""
+    """What all servers together send per slot; heartbeats are not counted."""
 
     packets_per_slot: float
     records_per_slot: float

@@ -118,6 +118,7 @@ def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
     [
         ({"solve_for": "epsilon"}, "solving for epsilon needs a goal"),
         ({"goal": "1% on average", "solve_for": "size"}, "unknown variable to solve for 'size'"),
+        ({"goal": "1% on average", "solve_for": "epsilon", "samples": 3}, "leave samples out"),
         ({"goal": "good"}, "the goal 'good' is not understood"),
         ({"epsilom": 1}, "unknown setting of a plan 'epsilom'. Did you mean 'epsilon'"),
         ({"samples": 31}, "31 samples in 30 slots; allowed: at most one per slot"),

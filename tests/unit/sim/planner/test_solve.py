@@ -46,6 +46,15 @@ def test_the_shortest_slot_is_found() -> None:
     assert str(solution) == f"slots of {duration_text(solution.value)}"
 
 
+def test_a_shorter_slot_does_not_change_which_regions_count() -> None:
+    """In a slot of a second no region has 1000 people; the goal is still about those that were meant."""
+    goal = parse_goal("60% in every region above 1000", LEVELS)
+    solution = solve(request(epsilon=5.0), goal.reached, "slot", "all")
+    assert solution is not None
+    assert solution.value < 900
+    assert max(solution.request.levels.level) < 1000
+
+
 def test_the_fewest_servers_are_found() -> None:
     """With shares that do not depend on each other, more servers are more information."""
     goal = parse_goal("35% in every region", LEVELS)
