@@ -26,7 +26,11 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
 from dpcrowd.sim.data.dataset import DataSet, FixedData
+from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.engine import run_batch
+from dpcrowd.sim.planner.predict import MEAN_ABSOLUTE, predict
+from dpcrowd.sim.planner.request import PlanRequest, read_levels
+from dpcrowd.sim.planner.traffic import planned_traffic
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import merge_records
 from dpcrowd.sim.simulate import batches
@@ -326,10 +330,58 @@ def _starts(size: Size, data: str, epsilon: float) -> list[Row]:
     return bare([*others, *own])
 
 
+# ------------------------------------------------------------------------------------------------------- the planner
+
+
+def plan(size: Size) -> Iterator[list[Row]]:
+    """Compare the error that `dpcrowd plan` predicts with the simulated one, at the reach and samples it recommends."""
+    for data, runs in size.runs.items():
+        for epsilon in size.epsilons:
+            for hops in (1, 3):
+                yield [_planned(size, data, runs, epsilon, hops)]
+
+
+def _planned(size: Size, data: str, runs: int, epsilon: float, hops: int) -> Row:
+    """Return predicted and simulated errors of one cell.
+
+    predicted        sqrt(2/pi) sd E[1/r], with the levels that the planner takes from the definition or the series
+    predicted_level  the same with E[1/r] of the truth of these very runs: what a planner with the right levels says
+    """
+    series = load(data, slots=size.slots)
+    span = {"window": size.window} if data.startswith("multi") else {"horizon": series.slots}
+    levels = read_levels(data=series)
+    request = PlanRequest(levels=levels, epsilon=epsilon, servers=size.servers, hops_per_slot=hops, **span)
+    prediction = predict(request)
+    schemes: dict[str, Scheme] = {
+        "relay": Relay(prediction.samples, reach=prediction.reach, hops_per_slot=hops),
+        "relay, reach all": Relay(predict(request, "all").samples, hops_per_slot=hops),
+    }
+    row, everything = simulated(size, schemes, series, epsilon=epsilon, runs=runs, **span)
+    truths = [series.truth(generator(0, run, Purpose.TRUTH))[20:] for run in range(runs)]
+    inverse = np.mean([(1.0 / np.maximum(truth, 1)).mean(axis=0) for truth in truths], axis=0)
+    deviation = np.array(prediction.deviation)
+    return {
+        **bare([row])[0],
+        "data": data,
+        "epsilon": epsilon,
+        "hops": hops,
+        "reach": prediction.reach,
+        "predicted": prediction.error,
+        "predicted_level": float((MEAN_ABSOLUTE * deviation * inverse).mean()),
+        "predicted_rmse": float(np.sqrt(np.square(deviation).mean())),
+        "rmse": float(np.sqrt(row["records"].mse.mean())),
+        "claimed_rmse": float(np.sqrt(row["records"].claimed_mse.mean())),
+        "traffic": vars(planned_traffic(request, prediction)),
+        "to_all": paired(row, everything),
+        "bytes_to_all": row["bytes"] / everything["bytes"],
+    }
+
+
 PARTS: dict[str, Callable[[Size], Iterator[list[Row]]]] = {
     "table": table,
     "staggered": staggered,
     "frontier": frontier,
     "promise": promise,
     "starts": starts,
+    "plan": plan,
 }

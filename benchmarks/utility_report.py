@@ -23,6 +23,7 @@ BOUNDS = {
     "multi-flu": ((0.51, 0.55), (0.49, 0.45)),
 }
 AT_ONCE = 1.12
+PREDICTED = {"linear": 0.10, "multi-linear": 0.10, "flu": 0.25, "multi-flu": 0.25}
 FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
 
 
@@ -54,12 +55,20 @@ def targets(results: Results) -> list[Target]:
         if "schedule" in row:
             where = f"{row['data']} ε={row['epsilon']:g}: one promise for the network, relay K=3 / {row['scheme']}"
             goals.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
+    for row in results.get("plan", []):
+        for key, levels in (("predicted", "as planned"), ("predicted_level", "with the runs' level")):
+            where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: predicted / simulated error - 1, {levels}"
+            goals.append(Target(where, _distance(row, key), PREDICTED[row["data"]], at_least=False))
     for row in results.get("speed", []):
         bound = {"relay, reach 1": 2.0, "relay, K=1": 8.0, "relay, K=3": 8.0}.get(row["scheme"])
         if bound is not None and row["servers"] == 50:
             where = f"cost per server and slot, {row['scheme']} / dpcrowd, 50 servers, {row['links']}"
             goals.append(Target(where, row["ratio"], bound, "x", at_least=False))
     return goals
+
+
+def _distance(row: Row, key: str) -> float:
+    return abs(float(row[key]) / float(row["are"]) - 1.0)
 
 
 def _of_table(row: Row) -> list[Target]:
@@ -107,6 +116,7 @@ def write_report(results: Results, path: Path) -> None:
         *_staggered_table(results.get("staggered", [])),
         *_frontier_tables(results.get("frontier", [])),
         *_promise_table([*results.get("promise", []), *results.get("starts", [])]),
+        *_plan_table(results.get("plan", [])),
         *_speed_table(results.get("speed", [])),
         *_target_table(targets(results)),
     ]
@@ -200,6 +210,34 @@ def _promise_table(rows: list[Row]) -> list[str]:
     ]
     heads = ["cell", "scheme", "ARE", "I", "relay K=3 / it", "relay K=1 / it"]
     return _table("One promise for the complete network", heads, body) if body else []
+
+
+def _plan_table(rows: list[Row]) -> list[str]:
+    body = [
+        [
+            f"{row['data']}, ε={row['epsilon']:g}, K={row['hops']}",
+            f"{row['samples']}; {row['reach']}",
+            f"{row['are']:.4g}",
+            *(f"{row[key]:.4g} ({row[key] / row['are'] - 1.0:+.0%})" for key in ("predicted", "predicted_level")),
+            f"{row['predicted_rmse'] / row['rmse'] - 1.0:+.0%}",
+            f"{row['traffic']['bytes_per_slot'] / row['bytes'] - 1.0:+.0%}",
+            _ratio(row["to_all"]),
+            f"{row['bytes_to_all']:.2f}",
+        ]
+        for row in rows
+    ]
+    heads = [
+        "cell",
+        "n; reach",
+        "ARE",
+        "predicted",
+        "with the runs' level",
+        "RMSE",
+        "bytes",
+        "error / reach all",
+        "bytes / all",
+    ]
+    return _table("What `dpcrowd plan` predicts, beside simulations", heads, body) if body else []
 
 
 def _speed_table(rows: list[Row]) -> list[str]:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet, FixedData
     from dpcrowd.sim.data import load as load_data
     from dpcrowd.sim.data.counts import counts_from_array
+    from dpcrowd.sim.planner.plan import NetworkPlan, plan
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
 
@@ -101,6 +102,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.uniform": "Uniform",
         "sim.data": "DataSet FixedData load_data=load",
         "sim.data.counts": "counts_from_array",
+        "sim.planner.plan": "NetworkPlan plan",
         "sim.result": "SimulationResult",
         "sim.simulate": "simulate",
     }.items()
@@ -143,6 +145,7 @@ __all__ = [
     "InfoMessages",
     "Ledger",
     "Messages",
+    "NetworkPlan",
     "Noise",
     "NonPrivate",
     "ObserverLedger",
@@ -172,6 +175,7 @@ __all__ = [
     "noise_var",
     "open_ledger",
     "perturb_counts",
+    "plan",
     "reproduce",
     "simulate",
     "tune",

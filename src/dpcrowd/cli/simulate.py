@@ -95,7 +95,7 @@ _COSTS = {
     show_default=True,
     metavar="NAME|FILE",
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a plug-in, "
-    "package:function, or a file of links.",
+    "package:function, a file of links, or a network.toml.",
 )
 @click.option(
     "--static/--dynamic",
@@ -113,7 +113,11 @@ _COSTS = {
     type=int,
     help="relay: samples per window or horizon.  [default: the number with the least predicted error]",
 )
-@click.option("--reach", metavar="N|all", help="relay: number of hops that a record travels.  [default: all]")
+@click.option(
+    "--reach",
+    metavar="N|all",
+    help="relay: number of hops that a record travels.  [default: what `dpcrowd plan` recommends]",
+)
 @click.option(
     "--hops-per-slot", metavar="N|all", help="relay: number of hops that a record travels per slot.  [default: 1]"
 )

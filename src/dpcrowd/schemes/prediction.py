@@ -34,7 +34,7 @@ from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Form
 
-__all__ = ["PublicFacts", "best_samples", "predicted_deviation", "predicted_error"]
+__all__ = ["PublicFacts", "best_choice", "best_samples", "predicted_deviation", "predicted_error"]
 
 
 MOST_SLOTS = 2048
@@ -53,10 +53,11 @@ class PublicFacts:
     """The facts from which the accuracy follows.
 
     model, alpha, observation, form  as in a setting
-    shares  (m,) shares of all servers
-    delays  (receivers, m): slots until a receiver has the records of an origin; -1: never
-    phases  gives, for a number of samples, (m,) offsets from 0 to w - 1, as `samples_due` takes them
-    level   (d,) expected counts; None: unknown
+    shares     (m,) shares of all servers
+    delays     (receivers, m): slots until a receiver has the records of an origin; -1: never
+    phases     gives, for a number of samples, (m,) offsets from 0 to w - 1, as `samples_due` takes them
+    level      (d,) expected counts; None: unknown
+    selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
     """
 
     guarantee: Guarantee
@@ -68,10 +69,13 @@ class PublicFacts:
     observation: Observation = "paper"
     form: Form = "diagonal"
     level: Floats | None = None
+    selection: Ints | None = None
 
     @cached_property
     def regions(self) -> Ints:
         """Return the regions that the prediction is about: all, or some from the calmest to the liveliest."""
+        if self.selection is not None:
+            return self.selection
         number = self.model.regions
         if number <= _REGIONS:
             return np.arange(number)
@@ -165,6 +169,11 @@ def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
 
 def best_samples(facts: PublicFacts) -> int:
     """Return the fewest samples per window or horizon whose predicted error is within 2% of the least."""
+    return best_choice(facts)[0]
+
+
+def best_choice(facts: PublicFacts) -> tuple[int, float]:
+    """Return what `best_samples` returns, and the predicted error with that many samples."""
     length = facts.guarantee.length
     fewest = max(1, FEWEST_INTERVALS * length // MOST_SLOTS) if length > MOST_SLOTS else 1
     most = min(length, facts.guarantee.total)
@@ -187,7 +196,7 @@ def best_samples(facts: PublicFacts) -> int:
         fewest = min(samples for samples, error in errors.items() if error <= enough)
         below = max((samples for samples in errors if samples < fewest), default=fewest - 1)
         if fewest - below <= max(1, fewest // 20):
-            return fewest
+            return fewest, errors[fewest]
         between = (below + fewest) // 2
         errors[between] = float(predicted_error(facts, [between])[0])
 

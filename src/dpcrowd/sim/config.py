@@ -27,13 +27,15 @@ MOST_RUNS = 1_000_000
 class Entrant:
     """One scheme of a comparison: a label, the scheme, and the guarantee that it runs under.
 
-    samples  per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
+    samples        per window or horizon, where the scheme leaves that open (`dpcrowd.sim.planning`)
+    reach_planned  whether the reach of relay was chosen there, too
     """
 
     label: str
     scheme: Scheme
     guarantee: Guarantee | None
     samples: int | None = None
+    reach_planned: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,8 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
 from dpcrowd.sim.data import CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
-from dpcrowd.sim.planning import planned_samples
+from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
 from dpcrowd.sim.tuned import Tuned, read_tuned
 
@@ -93,10 +94,12 @@ def configure(
                       "binomial" where every user is at one server (shares="partition", check-ins)
     shares            "uniform", "per-slot", "partition", or a list
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
+                      (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
     interval          sample every `interval` slots instead of adaptively; sampling: fixed, staggered or lockstep
     samples           of relay: samples per window or horizon; default: the number with the least predicted error
-    reach             of relay: hops that a record travels, or "all"; default: "all"
+    reach             of relay: hops that a record travels, or "all"; default: the fewest within 2% of the predicted
+                      error of "all" (a Relay() that is given as an object has its own)
     hops_per_slot     of relay: hops per slot, or "all"; default: 1
     lag               of relay: slots that a record may be late; default: 16
     beta              consensus step size; default: 1/(2 (1 + max degree))
@@ -130,7 +133,8 @@ def configure(
         observation = "binomial" if one_server else "paper"
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
-    instances = _make_all(_with_labels(schemes), options, relay_options)
+    labelled = _with_labels(schemes)
+    instances = _make_all(labelled, options, relay_options)
     entrants = tuple(
         Entrant(
             label or scheme.name,
@@ -167,7 +171,21 @@ def configure(
         keep_estimates=keep_estimates,
         smoothed=smoothed,
     )
+    by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
+    entrants = tuple(
+        _with_reach(config, entrant) if open_reach else entrant
+        for entrant, open_reach in zip(entrants, by_name, strict=True)
+    )
     return replace(config, entrants=tuple(_with_samples(config, entrant) for entrant in entrants))
+
+
+def _with_reach(config: SimulationConfig, entrant: Entrant) -> Entrant:
+    """Return relay with the reach that is planned for it."""
+    scheme, guarantee = entrant.scheme, entrant.guarantee
+    if not isinstance(scheme, Relay) or guarantee is None:
+        return entrant
+    reach = planned_reach(config, scheme, guarantee)
+    return replace(entrant, scheme=with_reach(scheme, reach), reach_planned=True)
 
 
 def _with_samples(config: SimulationConfig, entrant: Entrant) -> Entrant:
@@ -274,7 +292,7 @@ def _network_from_file(path: Path, servers: int | None, dynamic: bool | None) ->
     if dynamic:
         raise BadInput(f"the network of '{path}' is fixed and cannot be dynamic; leave dynamic out.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_network_file(path).text if is_network_file(path) else path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise BadInput(f"graph file '{path}' is not UTF-8 text; give links 'a,b[,latency_ms]', one per line.") from None
     except OSError as error:

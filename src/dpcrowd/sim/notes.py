@@ -122,7 +122,7 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
 
 
 def _planned(config: SimulationConfig) -> list[str]:
-    """Return remarks on the numbers of samples that were chosen by prediction."""
+    """Return remarks on the numbers of samples and hops that were chosen by prediction."""
     remarks = []
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
@@ -130,6 +130,11 @@ def _planned(config: SimulationConfig) -> list[str]:
             remarks.append(
                 f"{entrant.label} takes {entrant.samples} sample(s) in {guarantee.length} slots, the number with the "
                 "least predicted error, given graph, shares, Q and guarantee."
+            )
+        if isinstance(scheme, Relay) and entrant.reach_planned:
+            distance = "to every server" if scheme.max_hops is None else f"{scheme.max_hops} hop(s) far"
+            remarks.append(
+                f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted error."
             )
     return remarks
 

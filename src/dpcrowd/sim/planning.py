@@ -1,13 +1,18 @@
-"""How many samples relay takes in a simulation if the user does not say: the number with the least predicted error.
+"""How many samples relay takes, and how far records travel, if the user does not say: what has least predicted error.
 
 The prediction (`schemes.prediction`) knows what servers of a real network would know before they begin: the graph, the
-shares, Q and the guarantee. Every run of a simulation has its own graph and shares; those of the first run stand for
-all runs, so that a result does not depend on which runs share a batch.
+shares, Q and the guarantee. `dpcrowd plan` asks the same functions, so what it recommends is what a simulation does.
+
+    samples  the fewest within 2% of the least predicted error (`prediction.best_samples`)
+    reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n
+
+Every run of a simulation has its own graph and shares; those of the first run stand for all runs, so that a result does
+not depend on which runs share a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,8 +22,8 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.prediction import PublicFacts, best_samples
-from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.prediction import TOLERANCE, PublicFacts, best_choice, best_samples, predicted_error
+from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.data.checkins import CheckIns
 from dpcrowd.sim.data.seeds import Purpose, generator
@@ -26,7 +31,16 @@ from dpcrowd.sim.data.shares import draw_shares, normalised
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.topology import Networks
 
-__all__ = ["planned_samples", "public_facts", "relay_phases"]
+__all__ = [
+    "ReachChoice",
+    "best_reach",
+    "planned_reach",
+    "planned_samples",
+    "public_facts",
+    "reach_choices",
+    "relay_phases",
+    "with_reach",
+]
 
 MOST_EXACT = 512
 """Servers up to which every delay is computed; in larger networks the delays to a few servers stand for all."""
@@ -45,6 +59,65 @@ def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints
 def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> int:
     """Return the best number of samples per window or horizon, from public facts of the first run."""
     return _answer(_Question(config, scheme, guarantee, _key(config, scheme, guarantee)))
+
+
+@dataclass(frozen=True)
+class ReachChoice:
+    """A reach with its best number of samples, and the error that is predicted for both."""
+
+    reach: Hops
+    samples: int
+    error: float
+
+
+def with_reach(scheme: Relay, reach: Hops) -> Relay:
+    """Return the same relay with another reach."""
+    hops: Hops = "all" if scheme.rounds is None else scheme.rounds
+    return Relay(scheme.samples, scheme.interval, reach, hops, scheme.lag, scheme.guard)
+
+
+def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None = None) -> Iterator[ReachChoice]:
+    """Yield the choices of a reach: "all" first, then 1, 2, 3, 4, 6, 9, ... until records reach every server anyway.
+
+    facts_of  gives the public facts for a reach
+    samples   the number of samples; None: the best one of each reach
+    """
+
+    def choice(reach: Hops, facts: PublicFacts) -> ReachChoice:
+        if samples is not None:
+            return ReachChoice(reach, samples, float(predicted_error(facts, [samples])[0]))
+        return ReachChoice(reach, *best_choice(facts))
+
+    everything = facts_of("all")
+    yield choice("all", everything)
+    hops = 1
+    while True:
+        facts = facts_of(hops)
+        if np.array_equal(facts.delays, everything.delays):
+            return
+        yield choice(hops, facts)
+        hops = max(hops + 1, hops * 3 // 2)
+
+
+def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
+    """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
+    everything = next(choices)
+    enough = (1.0 + TOLERANCE) * everything.error
+    return next((choice for choice in choices if choice.error <= enough), everything)
+
+
+def planned_reach(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> Hops:
+    """Return the best reach, from public facts of the first run."""
+    return _reach(_Question(config, scheme, guarantee, _key(config, scheme, guarantee)))
+
+
+@lru_cache(maxsize=256)
+def _reach(question: _Question) -> Hops:
+    config, scheme, guarantee = question.config, question.scheme, question.guarantee
+    is_open = scheme.samples is None and scheme.interval is None
+    samples = None if is_open else scheme.samples_per(guarantee.length)
+    choices = reach_choices(lambda reach: public_facts(config, with_reach(scheme, reach), guarantee), samples)
+    return best_reach(choices).reach
 
 
 @dataclass(frozen=True)
@@ -77,7 +150,7 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
         config.observation,
         config.form,
         guarantee,
-        (scheme.rounds, scheme.max_hops, scheme.lag),
+        (scheme.rounds, scheme.max_hops, scheme.lag, scheme.samples, scheme.interval),
     )
 
 

@@ -156,3 +156,35 @@ def test_large_networks_are_planned_from_some_of_their_servers(monkeypatch: pyte
     spread = replace(partial, phases=complete.phases)
     by_number, by_graph = (prediction.predicted_error(facts, [5])[0] for facts in (partial, spread))
     assert by_number == pytest.approx(by_graph, rel=0.05)
+
+
+def test_the_reach_is_planned_where_nobody_says() -> None:
+    """The fewest hops that cost next to nothing; an object, or an option, has its own."""
+
+    def hops(scheme: Any = "relay", **more: Any) -> int | None:
+        config = configure(scheme, COUNTS, servers=30, window=30, process_var=[50.0, 80.0], burn_in=5, **more)
+        assert isinstance(config.entrants[0].scheme, dpcrowd.Relay)
+        return config.entrants[0].scheme.max_hops
+
+    planned = hops(density=0.2)
+    assert planned is not None
+    assert planned > 1
+    assert hops(dpcrowd.Relay(), density=0.2) is None
+    assert hops(density=0.2, reach="all") is None
+    assert hops(density=0.2, reach=1) == 1
+    assert hops(graph="complete") is None, "every server hears every other one: nothing to save"
+    config = configure("relay", COUNTS, servers=30, density=0.2, window=30, process_var=[50.0, 80.0], burn_in=5)
+    facts = {
+        reach: public_facts(config, planning.with_reach(dpcrowd.Relay(), reach), config.entrants[0].guarantee)  # type: ignore[arg-type]
+        for reach in ("all", planned, planned - 1)
+    }
+    errors = {reach: prediction.best_choice(one)[1] for reach, one in facts.items()}
+    assert errors[planned] <= 1.02 * errors["all"] < errors[planned - 1]
+
+
+def test_a_note_says_how_far_records_travel() -> None:
+    """A reach that was chosen silently would be taken for the one that the documentation names."""
+    result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
+    assert any(note.startswith("records of relay travel") for note in result.notes)
+    chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, reach="all")
+    assert not any("travel" in note for note in chosen.notes)

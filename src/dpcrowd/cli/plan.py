@@ -1,0 +1,283 @@
+"""`dpcrowd plan`: what a network of relay servers will reach, as tables, JSON, a plot or a piece of configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["plan"]
+
+_DIGITS = tuple("0123456789.")
+
+
+@click.command()
+@click.option(
+    "--level",
+    metavar="NAME=N,…",
+    help="Expected people per slot and region: north=5000,south=800, or numbers alone.",
+)
+@click.option(
+    "--process-var",
+    metavar="Q[,Q…]",
+    help="Process variance Q: the variance of the change of a region's count in one slot; one number, or one per "
+    "region.  [default: estimated from --data]",
+)
+@click.option(
+    "--data",
+    metavar="NAME|FILE",
+    help="Public data from which levels and Q are estimated: a name of `dpcrowd data`, or a file of counts.",
+)
+@click.option(
+    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
+)
+@click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
+@click.option("--horizon", type=int, help="Length of a finite stream instead, in slots.")
+@click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
+@click.option("--density", type=float, help="Density 2·links/(m(m−1)) of the graph.  [default: 0.1 where possible]")
+@click.option(
+    "--graph",
+    default="random",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a file of "
+    "links, or a network.toml.",
+)
+@click.option(
+    "--static/--dynamic",
+    "static",
+    default=None,
+    help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
+)
+@click.option(
+    "--shares",
+    metavar="KIND|H,H,…",
+    help="Shares of the population: uniform (independent, from 0.05 to 1), partition (they sum to 1), or one number "
+    "per server.  [default: those of a network.toml, else uniform]",
+)
+@click.option("--users", default="pinned", show_default=True, help="Whether users are pinned to a server, or roaming.")
+@click.option(
+    "--observation",
+    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition]",
+)
+@click.option(
+    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be in one slot."
+)
+@click.option(
+    "--regions-per-slot",
+    default=1,
+    show_default=True,
+    type=int,
+    help="In how many regions a user may count in one slot.",
+)
+@click.option(
+    "--correlation", default=1.0, show_default=True, type=float, help="Divide ε by this factor, for correlated data."
+)
+@click.option("--samples", type=int, help="Samples per window or horizon.  [default: the best number]")
+@click.option("--reach", metavar="N|all", help="Number of hops that a record travels.  [default: the recommended one]")
+@click.option(
+    "--hops-per-slot",
+    metavar="N|all",
+    default="1",
+    show_default=True,
+    help="Number of hops that a record travels per slot.",
+)
+@click.option("--lag", default=16, show_default=True, type=int, help="Number of slots by which a record may be late.")
+@click.option("--seed", default=0, show_default=True, type=int, help="Seed of the drawn graph and shares.")
+@click.option("--slot", metavar="15m|1h|…", help="Length of a slot, for packets and bytes per day.")
+@click.option("--goal", metavar="TEXT", help='Error to reach, such as "5% in every region above 1000".')
+@click.option(
+    "--solve",
+    "solve_for",
+    metavar="WHAT",
+    help="With --goal: find the least epsilon, slot or servers that reaches it.  [default: epsilon]",
+)
+@click.option(
+    "--epsilons", metavar="A,B,…", help="Values of ε in the table.  [default: a tenth to ten times --epsilon]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw errors and intervals into a .png, .svg or .pdf file.",
+)
+@click.option(
+    "--toml",
+    "toml_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the plan as a piece of network.toml.",
+)
+def plan(
+    level: str | None,
+    process_var: str | None,
+    shares: str | None,
+    static: bool | None,
+    reach: str | None,
+    hops_per_slot: str,
+    goal: str | None,
+    solve_for: str | None,
+    epsilons: str | None,
+    as_json: bool,
+    plot_file: Path | None,
+    toml_file: Path | None,
+    **settings: Any,
+) -> None:
+    """Predict what a network of relay servers will reach, before it exists.
+
+    The variance of relay's filter follows from public facts: schedule, shares, graph, ε and Q. No data are needed.
+    Errors are expected relative errors, E |estimate − truth|/truth; intervals are 95% intervals.
+    """
+    from dpcrowd.sim.export import check_writable
+    from dpcrowd.sim.planner.plan import plan as make_plan
+    from dpcrowd.sim.planner.plot import plot_plan
+    from dpcrowd.sim.planner.toml import write_plan
+    from dpcrowd.sim.plot import check_plot_path
+
+    if plot_file is not None:
+        check_plot_path(plot_file)
+    if toml_file is not None:
+        check_writable(toml_file)
+    variances = None if process_var is None else _numbers("--process-var", process_var)
+    result = make_plan(
+        None if level is None else _levels(level),
+        process_var=variances[0] if variances is not None and len(variances) == 1 else variances,
+        shares=_numbers("--shares", shares) if shares is not None and shares[:1] in _DIGITS else shares,
+        dynamic=None if static is None else not static,
+        reach=_hops("--reach", reach),
+        hops_per_slot=_hops("--hops-per-slot", hops_per_slot),
+        goal=goal,
+        solve_for="epsilon" if goal is not None and solve_for is None else solve_for,  # type: ignore[arg-type]
+        epsilons=None if epsilons is None else _numbers("--epsilons", epsilons),
+        **settings,
+    )
+    if as_json:
+        click.echo(json.dumps(result.summary()))
+    else:
+        _print_plan(result)
+    if toml_file is not None:
+        write_plan(result, toml_file)
+    if plot_file is not None:
+        plot_plan(result, plot_file)
+
+
+def _levels(text: str) -> dict[str, float] | list[float]:
+    """Return the levels of --level: names with numbers, or numbers alone."""
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if not any("=" in entry for entry in entries):
+        return _numbers("--level", text)
+    levels: dict[str, float] = {}
+    for entry in entries:
+        name, _, number = (part.strip() for part in entry.rpartition("="))
+        if not name:
+            raise BadInput(f"--level has '{entry}' without a name; allowed: NAME=N for every region, or numbers alone.")
+        if name in levels:
+            raise BadInput(f"--level names region '{name}' twice; name each region once.")
+        levels[name] = _numbers("--level", number)[0]
+    return levels
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise BadInput(f"{option} is '{text}'; allowed: numbers, separated by commas.")
+    return numbers
+
+
+def _hops(option: str, text: str | None) -> Any:
+    if text is None or text == "all":
+        return text
+    if not (text.isascii() and text.isdigit()):
+        raise BadInput(f"{option} is '{text}'; allowed: a whole number >= 1, or all.")
+    return int(text)
+
+
+def _print_plan(result: Any) -> None:
+    from dpcrowd.cli.console import console, print_columns
+
+    out = console()
+
+    def say(text: str, style: str | None = None) -> None:
+        out.print(text, style=style, soft_wrap=not out.is_terminal, markup=False)
+
+    if result.solution is not None:
+        say(f"{result.goal}: reached with {result.solution}.")
+    elif result.goal is not None:
+        say(f"{result.goal}: not reached, see the notes below. With the given values:")
+    guarantee = result.guarantee
+    span = "any window of" if guarantee.kind == "window" else "a stream of"
+    say(
+        f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
+        f"{result.samples} sample(s), and let records travel {_distance(result.reach)}."
+    )
+    regions = result.regions
+    print_columns(
+        out,
+        {
+            "region": [region.region for region in regions],
+            "level": [_people(region.level) for region in regions],
+            "95% interval": [f"{_people(region.low)} to {_people(region.high)}" for region in regions],
+            "std. deviation": [_people(region.deviation) for region in regions],
+            "expected error": [_percent(region.error) for region in regions],
+            "": ["" if region.visible else "cannot be told from 0" for region in regions],
+        },
+    )
+    _print_traffic(result, say)
+    for title, rows in (("other budgets", result.by_epsilon), ("other reaches", result.by_reach)):
+        say(f"\n{title}:")
+        print_columns(
+            out,
+            {
+                "ε": [f"{row.epsilon:g}" for row in rows],
+                "reach": [str(row.reach) for row in rows],
+                "samples": [str(row.samples) for row in rows],
+                "mean error": [_percent(row.error) for row in rows],
+                "worst region": [_percent(row.worst_error) for row in rows],
+                "packets/slot": [f"{row.traffic.packets_per_slot:,.1f}" for row in rows],
+                "bytes/slot": [f"{row.traffic.bytes_per_slot:,.0f}" for row in rows],
+                "regions not told from 0": [str(row.hidden) for row in rows],
+            },
+        )
+    for text in (f"promise: {guarantee}", *(f"note: {remark}" for remark in result.remarks)):
+        say(text, "dim")
+
+
+def _print_traffic(result: Any, say: Any) -> None:
+    slot, traffic = result.request.slot, result.traffic
+    if slot is None:
+        say(
+            f"all servers together: {traffic.packets_per_slot:,.1f} packets and {traffic.bytes_per_slot:,.0f} bytes "
+            "per slot (give --slot for a day)"
+        )
+        return
+    packets, size = traffic.per_day(slot)
+    say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day")
+
+
+def _distance(reach: int | str) -> str:
+    return "to every server" if reach == "all" else "1 hop" if reach == 1 else f"{reach} hops"
+
+
+def _size(value: float) -> str:
+    """Return bytes in words."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value:.0f} bytes"
+
+
+def _people(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g}%"

@@ -1,0 +1,11 @@
+"""What a network of relay servers will reach, computed before it exists (`dpcrowd plan`): no data are needed.
+
+request   what is asked: levels, shares, graph, guarantee
+moving    what people who move between regions add to the error
+predict   the covariance recursion for a request: deviations, number of samples, reach, traffic
+goal      a goal in words, such as "5% in every region above 1000"
+solve     the least epsilon, slot length or number of servers that reaches a goal
+remedies  what would help where a goal is not reached
+plan      everything together: `dpcrowd.plan` and its result
+toml      the result as a piece of configuration
+"""

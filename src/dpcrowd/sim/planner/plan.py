@@ -1,0 +1,295 @@
+"""`dpcrowd.plan`: what a network of relay servers will reach, before it exists, and what to choose.
+
+The result holds the recommended reach and number of samples, the expected error of each region with its interval,
+traffic, a table over epsilon and one over reach, and remarks on what cannot be reached.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.relay import Hops
+from dpcrowd.sim.data.checkins import slot_length_us
+from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.network_file import is_network_file, read_network_file
+from dpcrowd.sim.planner.goal import Goal, parse_goal
+from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
+from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
+from dpcrowd.sim.planner.request import PlanRequest, read_levels
+from dpcrowd.sim.planner.solve import Solution, Variable, solve
+from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
+from dpcrowd.sim.topology import Networks
+
+__all__ = ["NetworkPlan", "PlanRow", "RegionPlan", "plan"]
+
+_EPSILON_FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """What is expected of one region.
+
+    level      people per slot
+    deviation  standard deviation of the estimates, in people
+    low, high  the 95% interval around the level
+    error      the expected relative error, E |estimate - truth|/truth
+    visible    whether the region can be told from 0
+    """
+
+    region: str
+    level: float
+    deviation: float
+    low: float
+    high: float
+    error: float
+    visible: bool
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A row of a table: one choice of epsilon and reach with its best number of samples."""
+
+    epsilon: float
+    reach: Hops
+    samples: int
+    error: float
+    worst_error: float
+    hidden: int
+    traffic: PlannedTraffic
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """A plan; `samples` and `reach` are recommended, unless they were given.
+
+    servers, links  links is None if they change from slot to slot
+    shares          one per server
+    by_epsilon      the same network with other budgets, each with its best number of samples
+    by_reach        the same budget with other reaches
+    goal, solution  what was asked for, and what reaches it, if it was to be solved
+    remarks         what cannot be reached, and what the plan assumes
+    """
+
+    request: PlanRequest
+    guarantee: Guarantee
+    servers: int
+    shares: tuple[float, ...]
+    links: tuple[tuple[int, int], ...] | None
+    observation: str
+    samples: int
+    reach: Hops
+    error: float
+    regions: tuple[RegionPlan, ...]
+    traffic: PlannedTraffic
+    by_epsilon: tuple[PlanRow, ...]
+    by_reach: tuple[PlanRow, ...]
+    goal: Goal | None
+    goal_reached: bool | None
+    solution: Solution | None
+    remarks: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything as plain values, as `dpcrowd plan --json` prints it."""
+        request, slot = self.request, self.request.slot
+        day = None if slot is None else self.traffic.per_day(slot)
+        return {
+            "guarantee": {
+                "kind": self.guarantee.kind,
+                "length": self.guarantee.length,
+                "epsilon": float(self.guarantee.epsilon),
+                "users": self.guarantee.users,
+                "promise": str(self.guarantee),
+            },
+            "servers": self.servers,
+            "graph": request.graph,
+            "density": config_of(request).network.density,
+            "observation": self.observation,
+            "hops_per_slot": request.hops_per_slot,
+            "slot_seconds": slot,
+            "samples": self.samples,
+            "reach": self.reach,
+            "error": self.error,
+            "regions": [dict(vars(region)) for region in self.regions],
+            "traffic": {
+                **vars(self.traffic),
+                "packets_per_day": None if day is None else day[0],
+                "bytes_per_day": None if day is None else day[1],
+            },
+            "by_epsilon": [_plain(row) for row in self.by_epsilon],
+            "by_reach": [_plain(row) for row in self.by_reach],
+            "goal": None if self.goal is None else str(self.goal),
+            "goal_reached": self.goal_reached,
+            "solved": None if self.solution is None else {self.solution.variable: self.solution.value},
+            "remarks": list(self.remarks),
+        }
+
+
+def _plain(row: PlanRow) -> dict[str, Any]:
+    return {**vars(row), "traffic": dict(vars(row.traffic))}
+
+
+def plan(
+    level: object | None = None,
+    *,
+    process_var: object | None = None,
+    data: str | os.PathLike[str] | DataSet | None = None,
+    samples: int | None = None,
+    reach: Hops | None = None,
+    slot: str | float | None = None,
+    goal: str | None = None,
+    solve_for: Variable | None = None,
+    epsilons: Sequence[float] | None = None,
+    shares: str | Sequence[float] | None = None,
+    graph: str | os.PathLike[str] = "random",
+    advice: bool = True,
+    loading: dict[str, Any] | None = None,
+    **settings: Any,
+) -> NetworkPlan:
+    """Predict what a network of relay servers reaches, and recommend its number of samples and reach.
+
+    level        expected people per slot: a number, a list, or a mapping from names of regions to numbers
+    process_var  Q, the variance of the change of a region's count in one slot: one number or a list
+    data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
+    samples      per window or horizon; default: the best number
+    reach        hops that records travel, or "all"; default: the recommended number
+    slot         the length of a slot ("15m", or seconds), for traffic per day
+    goal         such as "5% in every region above 1000"
+    solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
+    shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server; default: those of a
+                 network.toml, else "uniform"
+    graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
+    epsilons     of the table; default: from a tenth to ten times epsilon
+    advice       whether to look for what would help where something cannot be reached (it takes seconds)
+    settings     epsilon, window, horizon, servers, density, dynamic, users, observation, hops_per_slot, lag, seed,
+                 servers_per_slot, regions_per_slot, correlation: as in `dpcrowd.simulate`
+
+    >>> result = plan({"north": 5000, "south": 800}, process_var=400, servers=8, density=0.5, window=50)
+    >>> [region.region for region in result.regions], result.samples > 0
+    (['north', 'south'], True)
+    """
+    if solve_for is not None and goal is None:
+        raise BadInput(f"solving for {solve_for} needs a goal, such as '5% in every region above 1000'.")
+    if solve_for is not None and samples is not None:
+        raise BadInput(
+            f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
+            "best number."
+        )
+    levels = read_levels(level, process_var, data, **(loading or {}))
+    for name in settings:
+        if name not in _SETTINGS:
+            raise unknown_name("setting of a plan", name, _SETTINGS)
+    if shares is None:
+        file = read_network_file(graph) if is_network_file(graph) else None
+        shares = "uniform" if file is None or file.shares is None else file.shares
+    request = PlanRequest(
+        levels=levels,
+        slot=None if slot is None else slot_length_us(slot) / 1e6,
+        shares=shares if isinstance(shares, str) else tuple(float(share) for share in shares),
+        graph=os.fspath(graph),
+        **settings,
+    )
+    config_of(request)  # refuses what is wrong before anything is solved
+    target = None if goal is None else parse_goal(goal, levels)
+    solution: Solution | None = None
+    remarks: list[str] = []
+    if target is not None and solve_for is not None:
+        solution = solve(request, target.reached, solve_for, reach)
+        if solution is None:
+            remarks.append(f"no {_RANGES[solve_for]} reaches the goal of {target}.")
+        else:
+            request = solution.request
+    prediction = predict(request, reach, samples)
+    if request.slot is not None and solution is not None and solution.variable == "slot":
+        remarks.append(
+            "a longer slot is taken to count the visitors of several short ones, and the promise to cover the same "
+            "time; where people stay for several slots, a longer slot gains less."
+        )
+    if advice:
+        texts = [None if target is None else advice_on_goal(request, prediction, target)]
+        texts.append(advice_on_hidden(request, prediction))
+        remarks += [f"{text}." for text in texts if text is not None]
+    return _assemble(request, prediction, target, solution, remarks, epsilons)
+
+
+_SETTINGS = (
+    *("epsilon", "window", "horizon", "servers", "density", "dynamic", "users", "observation", "hops_per_slot"),
+    *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation"),
+)
+_RANGES = {
+    "epsilon": "ε up to 1000",
+    "slot": "slot that fits into the promise",
+    "servers": "number of servers up to 500",
+}
+
+
+def _assemble(
+    request: PlanRequest,
+    prediction: Prediction,
+    goal: Goal | None,
+    solution: Solution | None,
+    remarks: list[str],
+    epsilons: Sequence[float] | None,
+) -> NetworkPlan:
+    config = config_of(request)
+    static = None if config.network.dynamic else _links(request)
+    values = [request.epsilon * factor for factor in _EPSILON_FACTORS] if epsilons is None else list(epsilons)
+    by_epsilon = [
+        _row(changed, predict(changed, prediction.reach))
+        for changed in (replace(request, epsilon=float(f"{value:.6g}")) for value in values)
+    ]
+    by_reach = [_row(request, predict(request, choice.reach, choice.samples)) for choice in choices(request)]
+    by_reach.append(by_reach.pop(0))  # "all" comes last
+    return NetworkPlan(
+        request=request,
+        guarantee=guarantee_of(request),
+        servers=config.servers,
+        shares=tuple(facts_of(request, prediction.reach).shares.tolist()),
+        links=static,
+        observation=config.observation,
+        samples=prediction.samples,
+        reach=prediction.reach,
+        error=prediction.error,
+        regions=_regions(prediction),
+        traffic=planned_traffic(request, prediction),
+        by_epsilon=tuple(by_epsilon),
+        by_reach=tuple(by_reach),
+        goal=goal,
+        goal_reached=None if goal is None else goal.reached(prediction),
+        solution=solution,
+        remarks=tuple(remarks),
+    )
+
+
+def _row(request: PlanRequest, prediction: Prediction) -> PlanRow:
+    return PlanRow(
+        prediction.epsilon,
+        prediction.reach,
+        prediction.samples,
+        prediction.error,
+        max(prediction.errors),
+        len(prediction.hidden),
+        planned_traffic(request, prediction),
+    )
+
+
+def _regions(prediction: Prediction) -> tuple[RegionPlan, ...]:
+    levels = prediction.levels
+    columns = (levels.regions, levels.level, prediction.deviation, prediction.half_width, prediction.errors)
+    return tuple(
+        RegionPlan(name, level, deviation, max(0.0, level - half), level + half, error, half < level)
+        for name, level, deviation, half, error in zip(*columns, strict=True)
+    )
+
+
+def _links(request: PlanRequest) -> tuple[tuple[int, int], ...]:
+    """Return the links of a network that stays, as pairs of server numbers."""
+    config = config_of(request)
+    links = Networks(config.network, config.seed, [0], None, "numpy").static
+    assert links is not None
+    sources, targets, _ = links.graph.pairs()
+    return tuple(zip(sources.tolist(), targets.tolist(), strict=True))

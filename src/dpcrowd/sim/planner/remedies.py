@@ -1,0 +1,107 @@
+"""What would help where a region cannot be told from 0, or a goal is missed: only what the recursion confirms.
+
+Four remedies are tried, each alone: a larger epsilon, longer slots, more servers, and regions merged into one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpcrowd.schemes.relay import Hops
+from dpcrowd.sim.planner.goal import Goal
+from dpcrowd.sim.planner.predict import Prediction, config_of, predict
+from dpcrowd.sim.planner.request import PlanRequest
+from dpcrowd.sim.planner.solve import Condition, Solution, Variable, can_solve_servers, solve
+
+__all__ = ["advice_on_goal", "advice_on_hidden", "merged_regions"]
+
+_VERBS: dict[Variable, str] = {"epsilon": "raise ε to", "slot": "lengthen the slot to", "servers": "use"}
+
+
+def advice_on_hidden(request: PlanRequest, prediction: Prediction) -> str | None:
+    """Return a sentence on the regions that cannot be told from 0, and what would show them; None if there are none."""
+    hidden = prediction.hidden
+    if not hidden:
+        return None
+    largest = max(hidden, key=lambda k: prediction.levels.level[k])
+    level = prediction.levels.level[largest]
+    others = len(hidden) - 1
+    more = f" (and {others} more with fewer people or wider intervals)" if others else ""
+    problem = (
+        f"with ε = {request.epsilon:g} region '{prediction.levels.regions[largest]}' of {level:,.0f} people cannot be "
+        f"told from 0{more}: its 95% interval is ± {prediction.half_width[largest]:,.0f}"
+    )
+
+    def visible(other: Prediction) -> bool:
+        return largest not in other.hidden
+
+    remedies = _remedies(request, visible, prediction.reach)
+    merged = merged_regions(request, prediction, largest)
+    if merged is not None:
+        remedies.insert(0, merged)
+    return f"{problem}. {_joined(remedies, 'shows it')}"
+
+
+def advice_on_goal(request: PlanRequest, prediction: Prediction, goal: Goal) -> str | None:
+    """Return a sentence on a goal that is missed, and what would reach it; None if it is reached."""
+    if goal.reached(prediction):
+        return None
+    value = goal.value(prediction)
+    return (
+        f"the goal of {goal} is missed with ε = {request.epsilon:g}: {100 * value:.3g}% are expected. "
+        f"{_joined(_remedies(request, goal.reached, prediction.reach), 'reaches it')}"
+    )
+
+
+def _remedies(request: PlanRequest, condition: Condition, reach: Hops) -> list[str]:
+    """Return the changes that fulfil a condition, each alone, in words."""
+    texts = []
+    for variable, verb in _VERBS.items():
+        solution = _solved(request, condition, variable, reach)
+        if solution is not None:
+            value = str(solution).removeprefix("ε = ").removeprefix("slots of ")
+            texts.append(f"{verb} {value}")
+    return texts
+
+
+def _solved(request: PlanRequest, condition: Condition, variable: Variable, reach: Hops) -> Solution | None:
+    """Return a solution that asks for more than there is; None where the variable cannot be changed."""
+    if variable == "slot" and request.slot is None:
+        return None
+    if variable == "servers" and not can_solve_servers(request):
+        return None
+    solution = solve(request, condition, variable, reach)
+    if solution is not None and variable == "servers" and solution.value <= config_of(request).servers:
+        return None  # fewer servers would help, because each of them adds noise; but these organisations are there
+    return solution
+
+
+def merged_regions(request: PlanRequest, prediction: Prediction, region: int) -> str | None:
+    """Return which smallest regions to merge with one, so that their sum can be told from 0; None: only all of them."""
+    levels = prediction.levels
+    order = sorted((k for k in range(len(levels)) if k != region), key=lambda k: levels.level[k])
+    number = 1
+    while number < len(order):
+        group = [region, *order[:number]]
+        changed = replace(request, levels=levels.merged(group))
+        if (
+            _may_be_visible(prediction, group)
+            and len(changed.levels) - 1 not in predict(changed, prediction.reach).hidden
+        ):
+            names = ", ".join(levels.regions[k] for k in group[:4])
+            return f"merge {len(group)} regions ({names}{', …' if len(group) > 4 else ''})"
+        number = max(number + 1, number * 3 // 2)
+    return None
+
+
+def _may_be_visible(prediction: Prediction, group: list[int]) -> bool:
+    """Whether a sum of regions can exceed its interval; it is at least as wide as the narrowest of its parts."""
+    return sum(prediction.levels.level[k] for k in group) > 0.5 * min(prediction.half_width[k] for k in group)
+
+
+def _joined(remedies: list[str], effect: str) -> str:
+    if not remedies:
+        return f"Nothing that was tried {effect}: a larger ε, longer slots, more servers or merged regions"
+    text = remedies[0] if len(remedies) == 1 else ", ".join(remedies[:-1]) + f", or {remedies[-1]}"
+    text = text[0].upper() + text[1:]
+    return f"{text}: each of these alone {effect}" if len(remedies) > 1 else f"{text}: this {effect}"

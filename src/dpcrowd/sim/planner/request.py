@@ -1,0 +1,249 @@
+"""What a plan depends on, in one frozen object: levels, process variance, shares, graph, guarantee and slot length.
+
+A request can be changed (`replace`), so that a solver can ask what another epsilon, slot or number of servers gives.
+A longer slot counts the visitors of several short slots. With f short slots in a long one:
+
+    level   f r
+    Q       f (2 f^2 + 1)/3 Q       the variance of the change of a sum over f slots of a random walk
+    w or T  divided by f            the promise covers the same time
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.privacy import Users
+from dpcrowd.schemes.relay import Hops, Relay
+from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.series import believed
+from dpcrowd.sim.data.synthetic import SyntheticData
+from dpcrowd.sim.planner.moving import change_covariances
+
+__all__ = ["Levels", "PlanRequest", "read_levels"]
+
+_LARGEST = 1e15
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What is expected of the crowd, one number per region.
+
+    level          the mean count of a slot
+    inverse_level  the mean of 1/max(count, 1), by which an error becomes a relative one; 1/level if the level stays
+    process_var    Q: the variance of the change of a count in one slot
+    covariances    of these changes, slot by slot, if people move between the regions (`moving`); merged regions and
+                   other slot lengths are planned without them
+    """
+
+    regions: tuple[str, ...]
+    level: tuple[float, ...]
+    inverse_level: tuple[float, ...]
+    process_var: tuple[float, ...]
+    covariances: tuple[tuple[float, ...], ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.regions)
+
+    def merged(self, numbers: Sequence[int]) -> Levels:
+        """Return the levels with some regions merged into one, which comes last."""
+        others = [k for k in range(len(self)) if k not in numbers]
+        level = sum(self.level[k] for k in numbers)
+        variance = sum(self.process_var[k] for k in numbers)
+        name = "+".join(self.regions[k] for k in numbers)
+        return Levels(
+            (*(self.regions[k] for k in others), name),
+            (*(self.level[k] for k in others), level),
+            (*(self.inverse_level[k] for k in others), 1.0 / max(level, 1.0)),
+            (*(self.process_var[k] for k in others), variance),
+        )
+
+    def in_longer_slots(self, factor: float) -> Levels:
+        """Return the levels of slots that are `factor` times as long."""
+        growth = _change_of_sum(factor) if factor >= 1.0 else 1.0 / _change_of_sum(1.0 / factor)
+        return Levels(
+            self.regions,
+            tuple(value * factor for value in self.level),
+            tuple(value / factor for value in self.inverse_level),
+            tuple(value * growth for value in self.process_var),
+        )
+
+
+def read_levels(
+    level: object | None = None,
+    process_var: object | None = None,
+    data: str | os.PathLike[str] | DataSet | None = None,
+    **loading: Any,
+) -> Levels:
+    """Return expected levels from numbers, or from public data.
+
+    level        a number, a list, or a mapping from names of regions to numbers
+    process_var  Q: one number for all regions, or a list; with data, the default is the mean square of their changes
+    data         a data set, or what `dpcrowd.load_data` takes, with its options in `loading`
+    """
+    if data is None:
+        if level is None:
+            raise BadInput("the expected level of each region is missing; give levels, or public data.")
+        if process_var is None:
+            raise BadInput(
+                "the process variance Q is missing: the variance of the change of a region's count in one slot; give "
+                "process_var, or public data from which it is estimated."
+            )
+        names, values = _named(level)
+        model = _moving_model(believed(ProcessModel.of(1.0, np.ones(len(values))), process_var))
+        return Levels(names, values, tuple(1.0 / max(value, 1.0) for value in values), _floats(model.noise_var))
+    series = data if isinstance(data, DataSet) else load(data, **loading)
+    model = _moving_model(series.model if process_var is None else believed(series.model, process_var))
+    if isinstance(series, SyntheticData):
+        # E[1/r] of a process that may come near 0 depends on a few runs; the level of its definition does not.
+        mean = series.expected_level
+        inverse = 1.0 / np.maximum(mean, 1.0)
+    else:
+        counts = series.truth(np.random.default_rng(0))  # nothing is drawn: the file says it
+        mean, inverse = counts.mean(axis=0), (1.0 / np.maximum(counts, 1)).mean(axis=0)
+    if level is not None:
+        names, values = _named(level, series.regions)
+        mean = np.array(values)
+        inverse = 1.0 / np.maximum(mean, 1.0)
+    covariances = change_covariances(model)
+    rows = None if covariances is None else tuple(_floats(row) for row in covariances)
+    return Levels(series.regions, _floats(mean), _floats(inverse), _floats(model.diagonal_var), rows)
+
+
+def _moving_model(model: ProcessModel) -> ProcessModel:
+    """Return a model whose counts change, or refuse it: without changes there is no steady state to predict."""
+    if (model.noise_var <= 0.0).any():
+        raise BadInput(
+            f"the process variance Q is {float(model.noise_var.min()):g}; allowed in a plan: above 0, the variance of "
+            "the change of a region's count in one slot."
+        )
+    return model
+
+
+def _change_of_sum(slots: float) -> float:
+    """Return the variance of the change of sums over this many slots of a random walk with Q = 1."""
+    return slots * (2.0 * slots**2 + 1.0) / 3.0
+
+
+def _named(level: object, regions: Sequence[str] | None = None) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return names and levels of the regions."""
+    if isinstance(level, Mapping):
+        names, values = [str(name) for name in level], list(level.values())
+    else:
+        values = list(level) if isinstance(level, Sequence | np.ndarray) and not isinstance(level, str) else [level]
+        names = list(regions) if regions is not None else [f"region-{k}" for k in range(1, len(values) + 1)]
+    if regions is not None and (len(values) != len(regions) or set(names) != set(regions)):
+        raise BadInput(
+            f"{len(values)} levels were given for other regions than those of the data; allowed: one for "
+            f"each of {', '.join(regions)}."
+        )
+    if not values:
+        raise BadInput("the list of expected levels is empty; give one number per region.")
+    for name, value in zip(names, values, strict=True):
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (number and 0.0 < float(value) <= _LARGEST):
+            raise BadInput(f"the expected level of region '{name}' is {value!r}; allowed: a number of people above 0.")
+    if isinstance(level, Mapping) and regions is not None:
+        values = [level[name] for name in regions]
+        names = list(regions)
+    return tuple(names), tuple(float(value) for value in values)
+
+
+def _floats(values: Floats) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """Everything that a prediction depends on; the same words as in `dpcrowd.simulate`.
+
+    slot   seconds; None: unknown, and nothing is said per day
+    """
+
+    levels: Levels
+    epsilon: float = 1.0
+    window: int | None = None
+    horizon: int | None = None
+    servers: int | None = None
+    density: float | None = None
+    graph: str = "random"
+    dynamic: bool | None = None
+    shares: str | tuple[float, ...] = "uniform"
+    users: Users = "pinned"
+    observation: Observation | None = None
+    hops_per_slot: Hops = 1
+    lag: int = 16
+    seed: int = 0
+    servers_per_slot: int = 1
+    regions_per_slot: int = 1
+    correlation: float = 1.0
+    slot: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is None and self.horizon is None:
+            object.__setattr__(self, "window", DEFAULT_WINDOW)
+        if self.slot is not None and not 0.0 < self.slot < math.inf:
+            raise BadInput(f"the slot is {self.slot} seconds long; allowed: more than 0.")
+
+    @property
+    def length(self) -> int:
+        """The window or the horizon, in slots."""
+        length = self.window if self.window is not None else self.horizon
+        assert length is not None
+        return length
+
+    def scheme(self, reach: Hops = "all", samples: int = 1) -> Relay:
+        """Return relay as it is planned. The prediction decides how many samples it takes, so one stands for any."""
+        return Relay(samples=samples, reach=reach, hops_per_slot=self.hops_per_slot, lag=self.lag)
+
+    def config(self) -> SimulationConfig:
+        """Return the simulation whose public facts are those of the request, checked."""
+        model = ProcessModel.of(1.0, self.levels.process_var)
+        slots = self.length if isinstance(self.length, int) and self.length > 0 else 1
+        data = SyntheticData(
+            name="plan",
+            regions=self.levels.regions,
+            slots=slots,
+            model=model,
+            tuning=Tuning(),
+            notes=(),
+            change_var=model.noise_var,
+            start=np.array(self.levels.level),
+            process=model,
+        )
+        return configure(
+            self.scheme(),
+            data,
+            runs=1,
+            burn_in=0,
+            **{name: getattr(self, name) for name in _SETTINGS},
+        )
+
+    def in_slots_of(self, seconds: float) -> PlanRequest:
+        """Return the same request with another slot length: the promise covers the same time."""
+        assert self.slot is not None
+        factor = seconds / self.slot
+
+        def shorter(length: int | None) -> int | None:
+            return None if length is None else max(1, round(length / factor))
+
+        levels = self.levels.in_longer_slots(factor)
+        return replace(self, slot=seconds, levels=levels, window=shorter(self.window), horizon=shorter(self.horizon))
+
+
+_SETTINGS = (
+    *("epsilon", "window", "horizon", "servers", "density", "graph", "dynamic", "shares", "users", "observation"),
+    *("seed", "servers_per_slot", "regions_per_slot", "correlation"),
+)

@@ -1,0 +1,100 @@
+"""A plan as a piece of configuration: what `dpcrowd init --plan FILE` needs, in the sections of network.toml.
+
+Equal plans give equal bytes. What a plan cannot know is named in a comment at the top: identity, time, addresses and
+keys; and the links, if the planned network draws them anew in every slot.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.sim.export import check_writable, refuse_failed_write
+from dpcrowd.sim.planner.plan import NetworkPlan
+from dpcrowd.sim.planner.solve import duration_text
+
+__all__ = ["toml_text", "write_plan"]
+
+
+def toml_text(plan: NetworkPlan) -> str:
+    """Return the text of the file."""
+    request, guarantee = plan.request, plan.guarantee
+    missing = ["[network] id, epoch, grace and deadline", "endpoint and keys of each [[server]]"]
+    if request.slot is None:
+        missing.append("[network] slot (give --slot)")
+    if plan.links is None:
+        missing.append("the [[link]]s, since the planned network draws them anew in every slot (give --static)")
+    lines = [
+        "# Written by `dpcrowd plan`: the part of a network.toml that a plan decides.",
+        f"# Missing, because a plan does not know it: {'; '.join(missing)}.",
+        "# Names of servers are placeholders. Live servers do not run relay yet.",
+    ]
+    network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
+    network |= {
+        "population": max(1, round(sum(request.levels.level))),
+        "regions": list(request.levels.regions),
+    }
+    lines += _section("[network]", network)
+    lines += _section(
+        "[guarantee]",
+        {
+            "kind": guarantee.kind,
+            "length": guarantee.length,
+            "epsilon": f"{float(guarantee.epsilon):.9f}".rstrip("0").rstrip("."),
+            "users": guarantee.users,
+            "servers_per_slot": guarantee.servers_per_slot,
+            "regions_per_slot": guarantee.regions_per_slot,
+            "correlation": float(guarantee.correlation),
+        },
+    )
+    lines += _section(
+        "[scheme]",
+        {
+            "name": "relay",
+            "samples": plan.samples,
+            "reach": plan.reach,
+            "lag": request.lag,
+            "process_var": [float(value) for value in request.levels.process_var],
+            "observation": plan.observation,
+        },
+    )
+    lines += _section(
+        "[plan]",
+        {
+            "error": _rounded(plan.error),
+            "level": [region.level for region in plan.regions],
+            "deviation": [_rounded(region.deviation) for region in plan.regions],
+        },
+    )
+    for number, share in enumerate(plan.shares, start=1):
+        lines += _section("[[server]]", {"name": f"server-{number}", "share": _rounded_down(share)})
+    for source, target in plan.links or ():
+        lines += _section("[[link]]", {"between": [f"server-{source + 1}", f"server-{target + 1}"]})
+    return "\n".join(lines) + "\n"
+
+
+def write_plan(plan: NetworkPlan, path: str | Path) -> Path:
+    """Write the file and return its path."""
+    file = Path(path)
+    check_writable(file)
+    with refuse_failed_write(file):
+        file.write_text(toml_text(plan), encoding="utf-8")
+    return file
+
+
+def _section(title: str, values: dict[str, Any]) -> list[str]:
+    # A JSON string, number or list of these is also a TOML one, but for the character 127.
+    entries = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in values.items()
+    ]
+    return ["", title, *entries]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _rounded_down(share: float) -> float:
+    """Return a share with six decimals, rounded down: a sum of shares must not exceed 1 where they partition."""
+    return max(int(share * 1e6) / 1e6, 1e-6)

@@ -1,0 +1,64 @@
+"""`dpcrowd plan`: tables, JSON and files, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dpcrowd.cli.main import main
+
+WORDS = ["plan", "--level", "north=5000,south=40", "--process-var", "400,9", "--servers", "6", "--graph", "ring"]
+SMALL = [*WORDS, "--window", "24", "--epsilon", "0.02", "--epsilons", "0.02,1"]
+
+
+def test_the_tables_say_what_to_choose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Operators read this once and build a network from it."""
+    toml = tmp_path / "plan.toml"
+    assert main([*SMALL, "--slot", "15m", "--toml", str(toml)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("6 servers, ε = 0.02 in any window of 24 slots: take ")
+    for words in ("other budgets:", "other reaches:", "B per day", "promise: Pure 24-event", "cannot be told from 0"):
+        assert words in out
+    assert tomllib.loads(toml.read_text(encoding="utf-8"))["network"]["slot"] == "15m"
+
+
+def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing but the object may be on standard output."""
+    assert main([*SMALL, "--json", "--samples", "3", "--reach", "2"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["samples"], summary["reach"], summary["slot_seconds"]) == (3, 2, None)
+    assert [row["epsilon"] for row in summary["by_epsilon"]] == [0.02, 1.0]
+
+
+@pytest.mark.slow
+def test_a_goal_is_solved_for_epsilon_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--goal` alone is a question about epsilon."""
+    assert main([*SMALL[:-2], "--goal", "5% in every region above 1000"]) == 0
+    assert capsys.readouterr().out.startswith("5% in every region above 1000: reached with ε = ")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--level", "north"], "--level is 'north'; allowed: numbers"),
+        (["--level", "=5"], "without a name"),
+        (["--level", "a=1,a=2"], "names region 'a' twice"),
+        (["--process-var", "x"], "--process-var is 'x'"),
+        (["--shares", "0.5,x"], "--shares is '0.5,x'"),
+        (["--reach", "far"], "--reach is 'far'; allowed: a whole number >= 1, or all"),
+        (["--goal", "soon"], "the goal 'soon' is not understood"),
+        (["--solve", "slot"], "solving for slot needs a goal"),
+        (["--plot", "plan.txt"], "allowed endings"),
+        (["--toml", "no/such/folder/plan.toml"], "does not exist"),
+    ],
+    ids=str,
+)
+def test_wrong_words_are_one_line(more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A traceback, or a plan for something else, would be worse than an error."""
+    assert main([*SMALL, *more]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

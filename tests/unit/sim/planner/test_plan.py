@@ -1,0 +1,139 @@
+"""`dpcrowd.plan`: what it recommends is what a simulation does, and its files say the same as its result."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcrowd
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.planner.plan import NetworkPlan, plan
+from dpcrowd.sim.planner.plot import plot_plan
+from dpcrowd.sim.planner.toml import toml_text, write_plan
+
+SMALL: dict[str, Any] = {"process_var": [400, 25], "servers": 8, "density": 0.5, "window": 30}
+
+
+@pytest.fixture(scope="module")
+def small() -> NetworkPlan:
+    return plan({"north": 5000, "old town": 800}, slot="15m", dynamic=False, shares="partition", **SMALL)
+
+
+@pytest.mark.parametrize("more", [{}, {"users": "roaming"}, {"graph": "ring"}, {"hops_per_slot": 3}], ids=str)
+def test_a_simulation_takes_what_a_plan_recommends(more: dict[str, Any]) -> None:
+    """Two functions that decide the same thing would soon decide differently."""
+    linear = dpcrowd.load_data("linear", slots=60)
+    common = {"servers": 12, "density": 0.4, "horizon": 60, **more}
+    if "graph" in more:
+        del common["density"]
+    entrant = configure("relay", linear, **common).entrants[0]
+    planned = plan(data=linear, advice=False, epsilons=[1.0], **common)
+    assert isinstance(entrant.scheme, dpcrowd.Relay)
+    assert planned.samples == entrant.samples
+    assert planned.reach == (entrant.scheme.max_hops or "all")
+
+
+@pytest.mark.parametrize("reach", [1, 2, "all"])
+@pytest.mark.slow
+def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
+    """Operators order lines by these numbers."""
+    linear = dpcrowd.load_data("linear", slots=200)
+    common = {"servers": 12, "density": 0.3, "horizon": 200}
+    planned = plan(data=linear, samples=40, reach=reach, advice=False, epsilons=[1.0], **common)
+    assert planned.samples == 40
+    scheme = dpcrowd.Relay(samples=40, reach=reach)
+    record = dpcrowd.simulate({"relay": scheme}, linear, runs=4, jobs=1, **common)["relay"]
+    assert planned.traffic.packets_per_slot == pytest.approx(record.packets_per_slot.mean(), rel=0.1)
+    assert planned.traffic.bytes_per_slot == pytest.approx(record.bytes_per_slot.mean(), rel=0.1)
+
+
+def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
+    """Programs read it."""
+    summary = json.loads(json.dumps(small.summary()))
+    assert [region["region"] for region in summary["regions"]] == ["north", "old town"]
+    assert summary["traffic"]["packets_per_day"] == pytest.approx(96 * small.traffic.packets_per_slot)
+    assert [row["epsilon"] for row in summary["by_epsilon"]] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+    assert summary["by_reach"][-1]["reach"] == "all"
+    errors = [row["error"] for row in summary["by_epsilon"]]
+    assert errors == sorted(errors, reverse=True)
+    region = small.regions[0]
+    assert region.low < region.level < region.high
+    assert small.error == pytest.approx(sum(region.error for region in small.regions) / 2)
+
+
+@pytest.mark.slow
+def test_a_goal_is_solved_for_and_planned() -> None:
+    """The plan is the one of the solution, not of the epsilon that was given."""
+    result = plan([5000, 800], goal="4% in every region", solve_for="epsilon", graph="ring", **_without_density())
+    assert result.solution is not None
+    assert result.goal_reached
+    assert float(result.guarantee.epsilon) == result.solution.value
+    assert result.summary()["solved"] == {"epsilon": result.solution.value}
+    hopeless = plan([5000, 0.5], goal="0.0001% in every region", solve_for="epsilon", advice=False, **SMALL)
+    assert hopeless.solution is None
+    assert not hopeless.goal_reached
+    assert any("no ε up to 1000 reaches the goal" in remark for remark in hopeless.remarks)
+
+
+def _without_density() -> dict[str, Any]:
+    return {name: value for name, value in SMALL.items() if name != "density"}
+
+
+def test_the_toml_file_is_a_piece_of_a_network(small: NetworkPlan, tmp_path: Path) -> None:
+    """`dpcrowd init --plan` will read it; names with any character have to survive."""
+    document = tomllib.loads(write_plan(small, tmp_path / "plan.toml").read_text(encoding="utf-8"))
+    assert document["network"] == {"slot": "15m", "population": 5800, "regions": ["north", "old town"]}
+    assert document["guarantee"]["length"] == 30
+    assert document["guarantee"]["epsilon"] == "1"
+    assert document["scheme"]["samples"] == small.samples
+    assert document["scheme"]["reach"] == small.reach
+    assert document["scheme"]["process_var"] == [400.0, 25.0]
+    assert len(document["server"]) == 8
+    assert sum(server["share"] for server in document["server"]) <= 1.0
+    assert small.links is not None
+    assert len(document["link"]) == len(small.links)
+    odd = plan({'a"b\\\x7f\n': 500}, process_var=4, servers=4, density=0.7, window=10, advice=False, epsilons=[1.0])
+    text = toml_text(odd)
+    assert tomllib.loads(text)["network"]["regions"] == ['a"b\\\x7f\n']
+    assert "the [[link]]s, since the planned network draws them anew" in text
+    assert "[network] slot (give --slot)" in text
+
+
+@pytest.mark.slow
+def test_a_plot_is_drawn(small: NetworkPlan, tmp_path: Path) -> None:
+    """`--plot` must not fail after the work is done."""
+    plot_plan(small, tmp_path / "plan.svg")
+    assert "reach" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
+    with pytest.raises(BadInput, match="allowed endings"):
+        plot_plan(small, tmp_path / "plan.txt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"solve_for": "epsilon"}, "solving for epsilon needs a goal"),
+        ({"goal": "1% on average", "solve_for": "size"}, "unknown variable to solve for 'size'"),
+        ({"goal": "1% on average", "solve_for": "epsilon", "samples": 3}, "leave samples out"),
+        ({"goal": "good"}, "the goal 'good' is not understood"),
+        ({"epsilom": 1}, "unknown setting of a plan 'epsilom'. Did you mean 'epsilon'"),
+        ({"samples": 31}, "31 samples in 30 slots; allowed: at most one per slot"),
+        ({"samples": 31, "reach": 2}, "31 samples in 30 slots"),
+        ({"reach": 0}, "reach must be a whole number >= 1"),
+        ({"window": 0}, "window must be a whole number of slots >= 1"),
+        ({"horizon": 10}, "give a window or a horizon, not both"),
+        ({"shares": [0.5]}, "one for each of 8 servers"),
+        ({"users": "some"}, "unknown kind of users 'some'"),
+        ({"graph": "star"}, "unknown graph 'star'"),
+        ({"slot": "soon"}, "soon"),
+    ],
+    ids=str,
+)
+def test_wrong_input_is_refused(settings: dict[str, Any], words: str) -> None:
+    """One line that says what is allowed, as everywhere."""
+    with pytest.raises(BadInput, match=words):
+        plan([5000, 800], **{**SMALL, **settings})
