@@ -13,7 +13,7 @@ import numpy as np
 from dpcrowd.network.bit_spread import BitSpread
 from dpcrowd.network.costs import relayed_bytes, varint_bytes
 from dpcrowd.network.sparse_spread import SparseSpread
-from dpcrowd.network.spread import Spread, Traffic
+from dpcrowd.network.spread import Spread, Traffic, record_totals
 from dpcrowd.privacy import noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
@@ -62,7 +62,7 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
         graph = networks.at(slot).graph
         speaks = samples_due(slot, samples, guarantee.length, offsets)
         if spread is None:
-            traffic = Traffic.one_hop(graph.degree, speaks, np.zeros(servers, dtype=np.int64), 1)
+            traffic = Traffic.one_hop(record_totals(np.zeros((servers, 1)), speaks, graph.degree, 1), speaks)
         else:
             spread.open(slot, speaks)
             static = networks.static is not None
