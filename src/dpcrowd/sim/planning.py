@@ -1,8 +1,9 @@
-"""How many samples relay takes in a simulation if the user does not say: the number with the least predicted error.
+"""How many samples relay takes in a simulation if the user does not say: the fewest within 2% of the least error.
 
 The prediction (`schemes.prediction`) knows what servers of a real network would know before they begin: the graph, the
-shares, Q and the guarantee. Every run of a simulation has its own graph and shares; those of the first run stand for
-all runs, so that a result does not depend on which runs share a batch.
+shares, Q and the guarantee. Only in a simulation of counts without a given Q does Q come from the counts: from the
+complete file. Every run of a simulation has its own graph and shares; those of the first run stand for all runs, so
+that a result does not depend on which runs share a batch.
 """
 
 from __future__ import annotations
