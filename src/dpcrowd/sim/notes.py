@@ -21,8 +21,8 @@ __all__ = ["notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 _AUDIENCE_OF_RECORDS = (
-    "The audience of a record is the complete network: servers pass records on unchanged, so servers that are not "
-    "neighbours of its origin read it, too."
+    "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
+    "it and pass it on."
 )
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
