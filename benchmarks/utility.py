@@ -5,7 +5,8 @@
     python benchmarks/utility.py --out FOLDER --quick         a smoke run of a few seconds
 
 Every part writes its rows to FOLDER/<part>.json as soon as they are measured. FOLDER/utility.md (tables and
-targets) and FOLDER/utility.svg (the figure) are written from all parts that are there. m = 50, density 0.1, ARE from
+targets), FOLDER/utility.svg (ratios to DPCrowd) and FOLDER/communication.svg (error against bytes and packets) are
+written from all parts that are there. m = 50, density 0.1, ARE from
 slot 20 on, the same Q for all, relay with the number of samples that it chooses itself.
 """
 
@@ -17,6 +18,7 @@ import argparse
 import json
 from pathlib import Path
 
+from utility_communication import draw_communication
 from utility_parts import FULL, PARTS, QUICK
 from utility_report import draw, targets, write_report
 from utility_speed import speed
@@ -46,6 +48,8 @@ def main() -> None:
     write_report(results, chosen.out / "utility.md")
     if "table" in results:
         draw(results, chosen.out / "utility.svg")
+    if "frontier" in results:
+        draw_communication(results["frontier"], chosen.out / "communication.svg")
     print_targets(targets(results))
 
 

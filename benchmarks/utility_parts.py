@@ -44,7 +44,11 @@ WINDOW = (
     *("dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "bd", "ba", "dbd", "dba", "pegasus", "dpegasus"),
     *("uniform", "sample", "duniform", "dsample"),
 )
-FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
+REACHES: tuple[tuple[int | str, int | str], ...] = (
+    *((1, 1), (2, 1), (2, 3), (3, 1), (3, 3), ("all", 1), ("all", 3)),
+    ("all", "all"),
+)
+"""Reach and K, where a larger K makes a difference; last: everything at once."""
 INTERVALS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300)
 
 
@@ -61,7 +65,8 @@ class Size:
     window: int
     epsilons: tuple[float, ...] = (0.1, 1.0)
     intervals: tuple[int, ...] = INTERVALS
-    parts_of_samples: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 1.0)
+    parts_of_samples: tuple[float, ...] = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
+    staggered_intervals: tuple[int, ...] = (1, 2, 5, 10, 20, 50)
     first_slots: int = 16
 
     def few(self, data: str) -> int:
@@ -70,7 +75,7 @@ class Size:
 
 
 FULL = Size({"linear": 30, "flu": 30, "multi-linear": 12, "multi-flu": 4}, None, 50, 100)
-QUICK = Size({"linear": 2, "multi-linear": 2}, 60, 12, 20, (1.0,), (5, 10), (0.5, 1.0))
+QUICK = Size({"linear": 2, "multi-linear": 2}, 60, 12, 20, (1.0,), (5, 10), (0.5, 1.0), (10,))
 
 
 def relays() -> dict[str, Scheme]:
@@ -203,28 +208,31 @@ def best_interval(size: Size, data: str, make: Callable[[int], Scheme], **settin
 
 
 def frontier(size: Size) -> Iterator[list[Row]]:
-    """Hold error against packets and bytes per slot: relay at several reaches and numbers of samples, and the rest."""
-    for data in (name for name in ("linear", "multi-linear") if name in size.runs):
+    """Hold error against packets and bytes per slot: relay at several reaches and numbers of samples, and the rest.
+
+    Among the rest is DPCrowd_w with staggered sampling at several intervals, the baseline that sends about as much as
+    relay with reach 1.
+    """
+    for data in size.runs:
         for epsilon in size.epsilons:
             yield _frontier(size, data, epsilon)
 
 
 def _frontier(size: Size, data: str, epsilon: float) -> list[Row]:
-    runs = max(2, size.runs[data] // 3)
+    runs = min(size.runs[data], max(4, size.runs[data] // 3))
     many = data.startswith("multi")
     length = size.window if many else slots_of(size, data)
     schemes: dict[str, Scheme] = {}
-    for reach in (1, 2, 3, "all"):
-        for hops in (1, 3):
-            if reach == 1 and hops == 3:
-                continue
-            for part in size.parts_of_samples:
-                samples = max(1, round(part * length))
-                label = f"relay, reach {reach}, K={hops}, n={samples}"
-                schemes[label] = Relay(samples=samples, reach=reach, hops_per_slot=hops)  # type: ignore[arg-type]
+    for reach, hops in REACHES[:-1]:
+        for part in size.parts_of_samples:
+            samples = max(1, round(part * length))
+            label = f"relay, reach {reach}, K={hops}, n={samples}"
+            schemes[label] = Relay(samples=samples, reach=reach, hops_per_slot=hops)  # type: ignore[arg-type]
     window = {"window": size.window} if many else {}
     rows = list(simulated(size, schemes, data, epsilon=epsilon, runs=runs, **window))
-    rows += simulated(size, named(WINDOW), data, epsilon=epsilon, runs=runs, window=length)
+    others = named(WINDOW)
+    others |= {f"dpcrowd-w, staggered, I={i}": DPCrowdW("staggered", i) for i in size.staggered_intervals}
+    rows += simulated(size, others, data, epsilon=epsilon, runs=runs, window=length)
     if not many:
         rows += simulated(size, named(FINITE), data, epsilon=epsilon, runs=runs)
     ours = [row for row in rows if row["scheme"].startswith("relay")]
@@ -238,6 +246,44 @@ def _frontier(size: Size, data: str, epsilon: float) -> list[Row]:
                 best = min(within, key=lambda one: _log_mean(one["records"]))
                 row[f"relay within {what}"] = [best["scheme"], *paired(best, row)]
     return bare(rows)
+
+
+# ------------------------------------------------------------------------------------------- coverage and the ledger
+
+
+def coverage(size: Size) -> Iterator[list[Row]]:
+    """Measure the coverage of relay's intervals at every reach and K; Multi-Linear in matrix form."""
+    for data, runs in size.runs.items():
+        many = data.startswith("multi")
+        settings: dict[str, Any] = {"window": size.window} if many else {}
+        if data == "multi-linear":
+            settings["form"] = "matrix"
+        schemes: dict[str, Scheme] = {
+            f"relay, reach {reach}, K={hops}": Relay(reach=reach, hops_per_slot=hops)  # type: ignore[arg-type]
+            for reach, hops in REACHES
+        }
+        for epsilon in size.epsilons:
+            rows = list(simulated(size, schemes, data, epsilon=epsilon, runs=runs, **settings))
+            for row in rows:
+                row.update(data=data, epsilon=epsilon)
+            yield bare(rows)
+
+
+def ledger(size: Size) -> Iterator[list[Row]]:
+    """Compare relay with DPCrowd+ on the paper's ledger per region, where a user who moves pays several times ε."""
+    schemes = {name: relay for name, relay in relays().items() if name != "everything at once"}
+    for data, runs in size.runs.items():
+        if not data.startswith("multi"):
+            continue
+        for epsilon in size.epsilons:
+            for dynamic in (True, False):
+                common: dict[str, Any] = {"epsilon": epsilon, "dynamic": dynamic, "runs": runs, "window": size.window}
+                rows = list(simulated(size, schemes, data, **common))
+                plus = {"dpcrowd-plus, ledger per region": DPCrowdPlus()}
+                rows += simulated(size, plus, data, accounting="per-region", **common)
+                links = "dynamic" if dynamic else "static"
+                finished(rows, rows[-1], data=data, epsilon=epsilon, links=links)
+                yield bare(rows)
 
 
 # ------------------------------------------------------------------------------------------ a promise of the network
@@ -381,6 +427,8 @@ PARTS: dict[str, Callable[[Size], Iterator[list[Row]]]] = {
     "table": table,
     "staggered": staggered,
     "frontier": frontier,
+    "coverage": coverage,
+    "ledger": ledger,
     "promise": promise,
     "starts": starts,
     "plan": plan,

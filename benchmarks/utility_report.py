@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Target
+from utility_communication import FLOODING, communication_tables
 
 from dpcrowd.experiments.relay_table import Ratio
 
@@ -24,7 +25,6 @@ BOUNDS = {
 }
 AT_ONCE = 1.12
 PREDICTED = {"linear": 0.10, "multi-linear": 0.10, "flu": 0.25, "multi-flu": 0.25}
-FLOODING = ("dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample")
 
 
 def _find(rows: Iterable[Row], **values: Any) -> list[Row]:
@@ -47,24 +47,41 @@ def targets(results: Results) -> list[Target]:
     for row in results.get("staggered", []):
         goals += _of_staggered(row)
     for row in results.get("frontier", []):
-        if row["scheme"] in FLOODING:
-            within = row.get("relay within bytes")
-            where = f"{row['data']} ε={row['epsilon']:g}: best relay within the bytes of {row['scheme']}"
-            goals.append(Target(where, within[1] if within else float("inf"), 1.0, at_least=False))
+        goals += _of_frontier(row)
+    for row in results.get("coverage", []):
+        goals += _of_coverage(row)
+    for row in results.get("ledger", []):
+        if row["scheme"] == "relay, K=3" and row["data"] == "multi-flu" and row["epsilon"] == 1.0:
+            where = f"{row['data']} ε=1 {row['links']}: K=3 / DPCrowd+ on a ledger per region"
+            goals.append(Target(where, row["ratio"][0], 1.0, at_least=False))
     for row in [*results.get("promise", []), *results.get("starts", [])]:
         if "schedule" in row:
             where = f"{row['data']} ε={row['epsilon']:g}: one promise for the network, relay K=3 / {row['scheme']}"
             goals.append(Target(where, row["relay"][0], 0.8 if row["schedule"] == "public" else 0.5, at_least=False))
     for row in results.get("plan", []):
-        for key, levels in (("predicted", "as planned"), ("predicted_level", "with the runs' level")):
-            where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: predicted / simulated error - 1, {levels}"
-            goals.append(Target(where, _distance(row, key), PREDICTED[row["data"]], at_least=False))
+        goals += _of_plan(row)
     for row in results.get("speed", []):
         bound = {"relay, reach 1": 2.0, "relay, K=1": 8.0, "relay, K=3": 8.0}.get(row["scheme"])
         if bound is not None and row["servers"] == 50:
             where = f"cost per server and slot, {row['scheme']} / dpcrowd, 50 servers, {row['links']}"
             goals.append(Target(where, row["ratio"], bound, "x", at_least=False))
     return goals
+
+
+def _of_frontier(row: Row) -> list[Target]:
+    if row["scheme"] not in FLOODING:
+        return []
+    within = row.get("relay within bytes")
+    where = f"{row['data']} ε={row['epsilon']:g}: best relay within the bytes of {row['scheme']}"
+    return [Target(where, within[1] if within else float("inf"), 1.0, at_least=False)]
+
+
+def _of_plan(row: Row) -> list[Target]:
+    found = []
+    for key, levels in (("predicted", "as planned"), ("predicted_level", "with the runs' level")):
+        where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: predicted / simulated error - 1, {levels}"
+        found.append(Target(where, _distance(row, key), PREDICTED[row["data"]], at_least=False))
+    return found
 
 
 def _distance(row: Row, key: str) -> float:
@@ -85,10 +102,19 @@ def _of_table(row: Row) -> list[Target]:
         found.append(Target(f"{cell}: K=3 / {row['best_other']}", row["to_best_other"][0], 1.0, at_least=False))
     narrow = row["data"] == "linear" or scheme.endswith(", matrix")
     if scheme.startswith("relay") and (narrow or "flu" in row["data"]):
-        found.append(Target(f"{cell}: coverage of {scheme}", row["coverage"], 0.93 if narrow else 0.90))
-        if narrow:
-            found.append(Target(f"{cell}: coverage of {scheme}", row["coverage"], 0.97, at_least=False))
+        found += _coverage_targets(cell, row, narrow)
     return found
+
+
+def _of_coverage(row: Row) -> list[Target]:
+    return _coverage_targets(f"{row['data']} ε={row['epsilon']:g}", row, "flu" not in row["data"])
+
+
+def _coverage_targets(cell: str, row: Row, narrow: bool) -> list[Target]:
+    """Return the bounds of a coverage: 93% to 97% where the model is the truth (`narrow`), else at least 90%."""
+    what = f"{cell}: coverage of {row['scheme']}"
+    lower = Target(what, row["coverage"], 0.93 if narrow else 0.90)
+    return [lower, Target(what, row["coverage"], 0.97, at_least=False)] if narrow else [lower]
 
 
 def _of_staggered(row: Row) -> list[Target]:
@@ -115,6 +141,8 @@ def write_report(results: Results, path: Path) -> None:
         *_main_tables(results.get("table", [])),
         *_staggered_table(results.get("staggered", [])),
         *_frontier_tables(results.get("frontier", [])),
+        *_coverage_table(results.get("coverage", [])),
+        *_ledger_table(results.get("ledger", [])),
         *_promise_table([*results.get("promise", []), *results.get("starts", [])]),
         *_plan_table(results.get("plan", [])),
         *_speed_table(results.get("speed", [])),
@@ -183,17 +211,31 @@ def _staggered_table(rows: list[Row]) -> list[str]:
 
 
 def _frontier_tables(rows: list[Row]) -> list[str]:
-    lines: list[str] = []
-    for data, epsilon in _cells(rows, "data", "epsilon"):
-        body = []
-        for row in _find(rows, data=data, epsilon=epsilon):
-            best = [row.get(f"relay within {what}") for what in ("packets", "bytes")]
-            shown = ["" if one is None else f"{_ratio(one[1:])} {one[0].removeprefix('relay, ')}" for one in best]
-            body.append([row["scheme"], f"{row['are']:.4g}", f"{row['packets']:,.1f}", f"{row['bytes']:,.0f}", *shown])
-        body = [row for row in body if row[2] != "0.0"]
-        heads = ["scheme", "ARE", "packets", "bytes", "best relay within the packets", "best relay within the bytes"]
-        lines += _table(f"Communication per slot: {data}, ε = {epsilon:g}", heads, body)
-    return lines
+    return [line for table in communication_tables(rows) if table[2] for line in _table(*table)]
+
+
+def _coverage_table(rows: list[Row]) -> list[str]:
+    cells = _cells(rows, "data", "epsilon")
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    body = []
+    for data, epsilon in cells:
+        by_scheme = {row["scheme"]: row for row in _find(rows, data=data, epsilon=epsilon)}
+        form = " (matrix)" if data == "multi-linear" else ""
+        body.append([f"{data}{form}, ε={epsilon:g}", *(f"{by_scheme[scheme]['coverage']:.3f}" for scheme in schemes)])
+    heads = ["cell", *(scheme.removeprefix("relay, ") for scheme in schemes)]
+    return _table("Coverage of relay's 95% intervals", heads, body) if body else []
+
+
+def _ledger_table(rows: list[Row]) -> list[str]:
+    schemes = [scheme for scheme in dict.fromkeys(row["scheme"] for row in rows) if scheme.startswith("relay")]
+    body = []
+    for data, epsilon, links in _cells(rows, "data", "epsilon", "links"):
+        by_scheme = {row["scheme"]: row for row in _find(rows, data=data, epsilon=epsilon, links=links)}
+        paid = by_scheme["dpcrowd-plus, ledger per region"]["paid"] / epsilon
+        ratios = [_ratio(by_scheme[scheme]["ratio"]) for scheme in schemes]
+        body.append([f"{data}, ε={epsilon:g}, {links}", f"{paid:.1f} ε", *ratios])
+    heads = ["cell", "DPCrowd+ pays", *schemes]
+    return _table("Ratios to DPCrowd+ on a ledger per region", heads, body) if body else []
 
 
 def _promise_table(rows: list[Row]) -> list[str]:
@@ -253,6 +295,10 @@ def _target_table(found: list[Target]) -> list[str]:
     body = [
         [target.what, f"{target.value:.3f}", f"{'≥' if target.at_least else '≤'} {target.bound:g}"] for target in missed
     ]
+    if not found:
+        return []
+    if not missed:
+        return ["", f"### Targets: all {len(found)} reached"]
     title = f"Targets: {len(found) - len(missed)} of {len(found)} reached; these are missed"
     return _table(title, ["what", "measured", "target"], body)
 
@@ -261,7 +307,7 @@ def _target_table(found: list[Target]) -> list[str]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Left: ratios to DPCrowd in every cell. Right: error against bytes, of the first data set."""
+    """Draw ratios to DPCrowd in every cell."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -269,9 +315,7 @@ def draw(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     rows = results["table"]
-    frontier = results.get("frontier", [])
-    figure, axes = plt.subplots(1, 2 if frontier else 1, figsize=(13 if frontier else 8, 7), squeeze=False)
-    left = axes[0][0]
+    figure, axis = plt.subplots(figsize=(8, 7))
     cells = _cells(rows, "data", "epsilon", "links")
     highlighted = {
         "relay, K=1": ("C0", "o"),
@@ -286,39 +330,16 @@ def draw(results: Results, path: Path) -> None:
                 continue
             ratio, low, high = row["ratio"]
             if low is not None and row["scheme"] in highlighted:
-                left.plot([low, high], [number, number], color=colour, linewidth=1)
-            left.plot(ratio, number, mark, color=colour, zorder=3 if row["scheme"] in highlighted else 1)
+                axis.plot([low, high], [number, number], color=colour, linewidth=1)
+            axis.plot(ratio, number, mark, color=colour, zorder=3 if row["scheme"] in highlighted else 1)
     for label, (colour, mark) in {**highlighted, "other schemes": ("0.75", "x")}.items():
-        left.plot([], [], mark, color=colour, label=label)
-    left.set_yticks(range(len(cells)), [f"{data}, ε={epsilon:g}, {links}" for data, epsilon, links in cells])
-    left.invert_yaxis()
-    left.set_xscale("log")
-    left.axvline(1.0, color="0.5", linewidth=0.5)
-    left.set_xlabel("error relative to DPCrowd (DPCrowd+ where there are many regions)")
-    left.legend(fontsize=8)
-    if frontier:
-        _draw_frontier(axes[0][1], frontier)
+        axis.plot([], [], mark, color=colour, label=label)
+    axis.set_yticks(range(len(cells)), [f"{data}, ε={epsilon:g}, {links}" for data, epsilon, links in cells])
+    axis.invert_yaxis()
+    axis.set_xscale("log")
+    axis.axvline(1.0, color="0.5", linewidth=0.5)
+    axis.set_xlabel("error relative to DPCrowd (DPCrowd+ where there are many regions)")
+    axis.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
-
-
-def _draw_frontier(axis: Any, frontier: list[Row]) -> None:
-    data, epsilon = _cells(frontier, "data", "epsilon")[-1 if len(_cells(frontier, "data", "epsilon")) < 2 else 1]
-    rows = [row for row in _find(frontier, data=data, epsilon=epsilon) if row["bytes"] > 0]
-    for reach, colour in (("1", "C2"), ("2", "C1"), ("3", "C4"), ("all", "C0")):
-        for hops, style in ((1, "o-"), (3, "s--")):
-            line = [row for row in rows if row["scheme"].startswith(f"relay, reach {reach}, K={hops},")]
-            if line:
-                label = f"relay, reach {reach}, K={hops}"
-                line.sort(key=lambda row: row["bytes"])
-                axis.plot([r["bytes"] for r in line], [r["are"] for r in line], style, color=colour, label=label)
-    for row in rows:
-        if not row["scheme"].startswith("relay"):
-            axis.plot(row["bytes"], row["are"], "x", color="0.4")
-            axis.annotate(row["scheme"], (row["bytes"], row["are"]), fontsize=7)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel(f"bytes per slot of the whole network ({data}, ε = {epsilon:g})")
-    axis.set_ylabel("ARE")
-    axis.legend(fontsize=8)

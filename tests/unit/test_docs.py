@@ -69,6 +69,14 @@ def test_python_blocks_are_valid_python(page: Path) -> None:
         compile(block, str(page), "exec")
 
 
+def test_the_example_of_relays_prediction_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever plans a network starts from this example; one that does not run, or a wrong number, would stop them."""
+    page = (ROOT / "docs" / "relay.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(block, "docs/relay.md", "exec"), {})
+    assert f"It prints `{capsys.readouterr().out.strip()}`" in page
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     """MkDocs checks the links below docs/ only; these two pages lie outside."""

@@ -217,7 +217,7 @@ def _print_plan(result: Any) -> None:
     span = "any window of" if guarantee.kind == "window" else "a stream of"
     say(
         f"{result.servers} servers, ε = {float(guarantee.epsilon):g} in {span} {guarantee.length} slots: take "
-        f"{result.samples} sample(s), and let records travel {_distance(result.reach)}."
+        f"{result.samples} sample{'s' if result.samples > 1 else ''}, and let records travel {_distance(result.reach)}."
     )
     regions = result.regions
     print_columns(

@@ -61,7 +61,7 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     Schemes, data sets and topologies of other packages are compared with the paper's schemes in figure 10 (plugins):
     give their names, or package:object, with --scheme, --data and --graph.
     """
-    from dpcrowd.experiments.report.claims import MARKS, PLURALS
+    from dpcrowd.experiments.report.claims import MARKS, NOT_JUDGED, PLURALS, needs_other_figures
     from dpcrowd.experiments.reproduce import reproduce as run
 
     with _progress() as progress:
@@ -69,9 +69,16 @@ def reproduce(as_json: bool, schemes: str | None, data: str | None, **settings: 
     if as_json:
         click.echo(json.dumps(report.claims))
         return
-    for claim in report.claims["claims"]:
+    claims = report.claims["claims"]
+    skipped = [claim for claim in claims if needs_other_figures(claim)]
+    for claim in claims:
+        if claim in skipped:
+            continue
         ledger = "" if claim["ledger"] is None else f" [{claim['ledger']} ledger]"
         click.echo(f"{MARKS[claim['outcome']]} {claim['statement']}{ledger}")
+    if skipped:
+        what = "claim needs" if len(skipped) == 1 else "claims need"
+        click.echo(f"{MARKS[NOT_JUDGED]} {len(skipped)} {what} figures that were not asked for, and were not judged")
     summary = ", ".join(
         f"{number} {PLURALS[outcome]}" for outcome, number in report.claims["summary"].items() if number
     )

@@ -103,7 +103,11 @@ _COSTS = {
     default=None,
     help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
 )
-@click.option("--interval", type=int, help="Sample every INTEGER slots instead of adaptively.")
+@click.option(
+    "--interval",
+    type=int,
+    help="Sample every INTEGER slots instead of adaptively. With --samples, this is for the schemes beside relay.",
+)
 @click.option(
     "--sampling",
     help="When servers sample: adaptive, fixed, staggered or lockstep.  [default: adaptive; fixed with --interval]",
@@ -111,7 +115,7 @@ _COSTS = {
 @click.option(
     "--samples",
     type=int,
-    help="relay: samples per window or horizon.  [default: the number with the least predicted error]",
+    help="relay: samples per window or horizon.  [default: the fewest within 2% of the least predicted error]",
 )
 @click.option(
     "--reach",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name, whole_number
-from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.filters import Observation, ProcessModel, check_gain
 from dpcrowd.privacy import Accounting, Guarantee, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.tuning import Tuning
@@ -75,6 +75,8 @@ class SimulationConfig:
                     f"scheme '{label}' is given twice: name each scheme once. "
                     "In Python a dict gives the same scheme several labels."
                 )
+        if self.beta is not None:
+            check_gain(self.beta, 0)  # the bound depends on the links, which `Networks` draws
         if self.smoothed and not any(entrant.scheme.reach == "relay" for entrant in self.entrants):
             raise BadInput(
                 f"a smoothed history needs a scheme that keeps records, such as relay; given: {', '.join(labels)}."
@@ -83,6 +85,11 @@ class SimulationConfig:
     @property
     def servers(self) -> int:
         return self.network.servers
+
+    @property
+    def has_consensus(self) -> bool:
+        """Whether a scheme may have a consensus step: one whose servers hear their neighbours' estimates."""
+        return any(entrant.scheme.reach == "one-hop" for entrant in self.entrants)
 
     @property
     def model(self) -> ProcessModel:

@@ -97,7 +97,8 @@ def configure(
                       (a list, a 0/1 matrix, or the links of a network.toml)
     dynamic           draw the graph anew in each slot; default: only for the random graph, as in the paper
     interval          sample every `interval` slots instead of adaptively; sampling: fixed, staggered or lockstep
-    samples           of relay: samples per window or horizon; default: the number with the least predicted error
+    samples           of relay: samples per window or horizon; default: the fewest within 2% of the least predicted
+                      error
     reach             of relay: hops that a record travels, or "all"; default: the fewest within 2% of the predicted
                       error of "all" (a Relay() that is given as an object has its own)
     hops_per_slot     of relay: hops per slot, or "all"; default: 1
@@ -206,16 +207,19 @@ def _hops(value: int | str | None) -> int | str | None:
 def _make_all(
     labelled: list[tuple[str | None, str | Scheme]], options: dict[str, Any], relay_options: dict[str, Any]
 ) -> list[tuple[str | None, Scheme]]:
-    """Make the schemes; `relay_options` apply to relay alone, also where it is compared with others."""
+    """Make the schemes; `relay_options` apply to relay alone, also where it is compared with others.
+
+    If both samples and an interval are given, the samples are for relay and the interval is for the others.
+    """
     names = [name for name, value in relay_options.items() if value is not None]
     if names and not any(scheme == Relay.name for _, scheme in labelled):
         by_hand = any(isinstance(scheme, Relay) for _, scheme in labelled)
         why = "cannot change a scheme object; pass it to Relay()" if by_hand else "is for scheme 'relay' only"
         raise BadInput(f"{', '.join(names)} {why}.")
-    return [
-        (label, _make(scheme, {**options, **relay_options} if scheme == Relay.name else options))
-        for label, scheme in labelled
-    ]
+    of_relay = {**options, **relay_options}
+    if relay_options["samples"] is not None and any(scheme != Relay.name for _, scheme in labelled):
+        of_relay["interval"] = None
+    return [(label, _make(scheme, of_relay if scheme == Relay.name else options)) for label, scheme in labelled]
 
 
 def _make(scheme: str | Scheme, options: dict[str, Any]) -> Scheme:

@@ -60,7 +60,8 @@ def run_batch(
     engine = best_engine()
     numbers = np.asarray(runs, dtype=np.int64)
     world = _World(config, runs)
-    networks = Networks(config.network, config.seed, runs, config.beta, engine, config.model.growth)
+    beta = config.beta if config.has_consensus else None
+    networks = Networks(config.network, config.seed, runs, beta, engine, config.model.growth)
     scheme_runs = [_SchemeRun(config, entrant, numbers, world, networks) for entrant in config.entrants]
     seeds = [sequence(config.seed, run, Purpose.NOISE) for run in runs]
     noise = SeededNoise(seeds, config.servers, len(config.data.regions), engine=engine)

@@ -42,15 +42,22 @@ def refuse_failed_write(path: Path) -> Iterator[None]:
         raise BadInput(f"cannot write '{path}': {error.strerror or error}.") from None
 
 
+_TEXTS = frozenset({"reach", "hops_per_slot"})  # numbers or "all"
+
+
 def write_table(columns: dict[str, list[Any]], path: Path) -> Path:
     """Write columns of equal length to .csv or .parquet."""
     check_table_path(path)
     with refuse_failed_write(path):
         if path.suffix.lower() == ".parquet":
             arrow, parquet = parquet_library()
-            # A column that is undefined throughout is one of numbers all the same, so that files fit together.
-            undefined = {name: all(value is None for value in values) for name, values in columns.items()}
-            typed = {name: arrow.array(v, arrow.float64() if undefined[name] else None) for name, v in columns.items()}
+            # A column that is undefined throughout has the type of a defined one, so that files fit together.
+            types = {
+                name: arrow.string() if name in _TEXTS else arrow.float64()
+                for name, values in columns.items()
+                if all(value is None for value in values)
+            }
+            typed = {name: arrow.array(values, types.get(name)) for name, values in columns.items()}
             parquet.write_table(arrow.table(typed), path)
             return path
         with path.open("w", newline="", encoding="utf-8") as file:

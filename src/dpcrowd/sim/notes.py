@@ -20,6 +20,10 @@ from dpcrowd.testing import Report, examine_scheme
 __all__ = ["notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
+_AUDIENCE_OF_RECORDS = (
+    "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
+    "it and pass it on."
+)
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
 
@@ -42,6 +46,8 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
         )
     package = package_of(entrant.scheme)
     text = f"{''.join(limits)}{entrant.guarantee}"
+    if isinstance(entrant.scheme, Relay):
+        text += f" {_AUDIENCE_OF_RECORDS}"
     return text if package is None else _attributed(text, entrant.scheme, package)
 
 
@@ -60,8 +66,13 @@ def _attributed(text: str, scheme: Scheme, package: str) -> str:
 
 
 def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
-    """Return the settings of a scheme's run, as one row of plain values."""
+    """Return the settings of a scheme's run, as one row of plain values.
+
+    Those of relay are None for other schemes. Each has one type in all files: `samples` and `lag` are floats, since
+    they may be absent; `reach` and `hops_per_slot` are texts, since they may be "all".
+    """
     guarantee = entrant.guarantee
+    relay = entrant.scheme if isinstance(entrant.scheme, Relay) else None
     return {
         "data": config.data.name,
         "servers": config.servers,
@@ -75,6 +86,10 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "observation": config.observation,
         "form": config.form,
         "seed": config.seed,
+        "samples": None if relay is None or entrant.samples is None else float(entrant.samples),
+        "reach": None if relay is None else str(relay.max_hops or "all"),
+        "hops_per_slot": None if relay is None else str(relay.rounds or "all"),
+        "lag": None if relay is None else float(relay.lag),
     }
 
 
@@ -107,17 +122,22 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     remarks = _different_promises(config)
     if config.data.name not in NAMES:  # a user's own: a label column that was taken for a region shows here
         names = ", ".join(config.data.regions[:5]) + (", ..." if len(config.data.regions) > 5 else "")
-        remarks.append(f"the data have {config.data.slots} slots of {len(config.data.regions)} region(s): {names}.")
+        regions = _count(len(config.data.regions), "region")
+        remarks.append(f"the data have {config.data.slots} slots of {regions}: {names}.")
     promises = [entrant.guarantee for entrant in config.entrants if entrant.guarantee is not None]
     if not all(_covered(config, guarantee.servers_per_slot) for guarantee in promises):
         remarks.append(
             f"shares sum to about {_sum_of_shares(config):.3g}, and users may be at several servers at once, so "
             "epsilon is what one server promises, not the network (use shares=partition for that)."
         )
-    if config.accounting == "per-region" and len(config.data.regions) > 1:
+    regional = any(e.guarantee is not None and not isinstance(e.scheme, Relay) for e in config.entrants)
+    if config.accounting == "per-region" and len(config.data.regions) > 1 and regional:
         remarks.append(
             "per-region accounting (the paper's): a user who moves between regions pays epsilon_paid.moving."
         )
+    if config.beta is not None and not config.has_consensus:
+        labels = ", ".join(entrant.label for entrant in config.entrants)
+        remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
     return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records)]
 
 
@@ -127,9 +147,10 @@ def _planned(config: SimulationConfig) -> list[str]:
     for entrant in config.entrants:
         scheme, guarantee = entrant.scheme, entrant.guarantee
         if isinstance(scheme, Relay) and guarantee is not None and scheme.samples is None and scheme.interval is None:
+            samples = _count(entrant.samples or 0, "sample")
             remarks.append(
-                f"{entrant.label} takes {entrant.samples} sample(s) in {guarantee.length} slots, the number with the "
-                "least predicted error, given graph, shares, Q and guarantee."
+                f"{entrant.label} takes {samples} in {_count(guarantee.length, 'slot')}: the fewest whose predicted "
+                "error is within 2% of the least, given graph, shares, Q and guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
             distance = "to every server" if scheme.max_hops is None else f"{scheme.max_hops} hop(s) far"
@@ -137,6 +158,11 @@ def _planned(config: SimulationConfig) -> list[str]:
                 f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted error."
             )
     return remarks
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 sample" or "2 samples"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _uncalibrated(config: SimulationConfig) -> list[str]:

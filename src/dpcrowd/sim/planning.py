@@ -1,7 +1,8 @@
 """How many samples relay takes, and how far records travel, if the user does not say: what has least predicted error.
 
 The prediction (`schemes.prediction`) knows what servers of a real network would know before they begin: the graph, the
-shares, Q and the guarantee. `dpcrowd plan` asks the same functions, so what it recommends is what a simulation does.
+shares, Q and the guarantee. Only in a simulation of counts without a given Q does Q come from the counts: from the
+complete file. `dpcrowd plan` asks the same functions, so what it recommends is what a simulation does.
 
     samples  the fewest within 2% of the least predicted error (`prediction.best_samples`)
     reach    the fewest hops within 2% of the predicted error of records that reach every server, each with its best n

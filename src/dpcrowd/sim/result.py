@@ -77,7 +77,19 @@ class SimulationResult:
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one dictionary per scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
-        return [_summary(record) for record in self.records.values()]
+        return [{**_summary(record), **self._relay_settings(record.label)} for record in self.records.values()]
+
+    def _relay_settings(self, label: str) -> dict[str, Any]:
+        """Return the settings of a scheme that passes records on; nothing for other schemes."""
+        setup = self.setup.get(label, {})
+        if setup.get("samples") is None:
+            return {}
+        return {
+            "samples": int(setup["samples"]),
+            "reach": setup["reach"],
+            "hops_per_slot": setup["hops_per_slot"],
+            "lag": int(setup["lag"]),
+        }
 
     def table(self) -> dict[str, list[Any]]:
         """Return a tidy table as columns, with one row per scheme and run."""

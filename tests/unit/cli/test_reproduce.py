@@ -68,6 +68,20 @@ def test_the_second_time_it_uses_what_is_there(
 
 
 @pytest.mark.usefixtures("tiny")
+def test_claims_of_figures_that_were_not_asked_for_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Figure 8 has no claim: eighty lines that say so would hide everything else. Nothing disappears from the total."""
+    assert main(_words(tmp_path, "8")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    claims = json.loads((tmp_path / "claims.json").read_text())
+    number = claims["summary"]["not judged"]
+    assert f"– {number} claims need figures that were not asked for, and were not judged" in lines
+    assert len([line for line in lines if line.startswith(tuple(MARKS.values()))]) == len(claims["claims"]) - number + 1
+    assert f"claims: {number} not judged" in lines
+
+
+@pytest.mark.usefixtures("tiny")
 def test_from_python(tmp_path: Path) -> None:
     """Researchers call it from a notebook."""
     ticks: list[Tick] = []

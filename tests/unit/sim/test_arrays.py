@@ -17,7 +17,7 @@ def test_an_array_is_a_data_set() -> None:
     """A Python user has counts in an array; a detour over a file would be odd."""
     result = simulate("fast", COUNTS, regions=["north", "south"], **SMALL)
     assert np.isfinite(result["fast"].are).all()
-    assert any("30 slots of 2 region(s): north, south." in note for note in result.notes)
+    assert any("30 slots of 2 regions: north, south." in note for note in result.notes)
     assert configure("fast", COUNTS[:, 0].tolist(), burn_in=5).data.slots == 30
 
 

@@ -98,9 +98,11 @@ def test_a_note_says_how_many_samples_were_chosen() -> None:
     """Otherwise nobody knows what was simulated."""
     result = simulate("relay", COUNTS, **SMALL, window=30, runs=2)
     number = samples(process_var=None)
-    assert any(note.startswith(f"relay takes {number} sample(s) in 30 slots") for note in result.notes)
-    said = simulate("relay", COUNTS, **SMALL, window=30, runs=2, samples=3)
-    assert not any("sample(s)" in note for note in said.notes)
+    beginning = f"relay takes {number} samples in 30 slots: the fewest whose predicted error is within 2% of the least"
+    assert number > 1
+    assert any(note.startswith(beginning) for note in result.notes)
+    chosen = simulate("relay", COUNTS, **SMALL, window=30, runs=2, samples=3)
+    assert not any("samples in" in note for note in chosen.notes)
 
 
 @pytest.mark.parametrize(

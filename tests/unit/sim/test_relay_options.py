@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,71 @@ def test_relay_keeps_its_account_beside_the_papers() -> None:
     assert not str(result.guarantees["relay"]).startswith("Only for a user who stays")
     sound = simulate("relay", "multi-linear", **WINDOWED)["relay"]
     np.testing.assert_array_equal(sound.are, result["relay"].are)
+
+
+def test_the_note_on_the_ledger_per_region_needs_a_scheme_with_such_a_ledger() -> None:
+    """Relay alone pays epsilon for a user who moves: the note would frighten its readers for nothing."""
+    settings = {**WINDOWED, "accounting": "per-region", "samples": 5}
+    both = simulate("relay,dpcrowd-plus", "multi-linear", **settings)
+    assert any("per-region accounting" in note for note in both.notes)
+    alone = simulate("relay", "multi-linear", **settings)
+    assert not any("per-region accounting" in note for note in alone.notes)
+
+
+def test_samples_are_for_relay_and_the_interval_for_the_others() -> None:
+    """`--samples` concerns relay alone: beside it, another scheme keeps its interval."""
+    both = configure("relay,dpcrowd-w", samples=5, interval=10, **WINDOWED)
+    relay, other = (entrant.scheme for entrant in both.entrants)
+    assert isinstance(relay, dpcrowd.Relay)
+    assert (relay.samples, relay.interval) == (5, None)
+    assert (other.sampling, other.interval) == ("fixed", 10)  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="give samples or an interval, not both"):
+        configure("relay", samples=5, interval=2, **WINDOWED)
+    with pytest.raises(BadInput, match="scheme 'uniform' takes no sampling interval"):
+        configure("relay,uniform", samples=5, interval=2, **WINDOWED)
+
+
+def test_beta_is_held_against_the_bound_only_where_there_is_a_consensus() -> None:
+    """Relay has no consensus step that could diverge; that the option is ignored has to be said."""
+    alone = simulate("relay", beta=0.9, samples=5, **WINDOWED)
+    assert any(note == "beta has no effect, since there is no consensus step in relay." for note in alone.notes)
+    assert_same_records(alone["relay"], simulate("relay", samples=5, **WINDOWED)["relay"])
+    with pytest.raises(BadInput, match=r"beta = 0\.9 can diverge"):
+        simulate("relay,dpcrowd-w", beta=0.9, samples=5, **WINDOWED)
+    with pytest.raises(BadInput, match="beta must be a finite number"):
+        simulate("relay", beta=-1.0, samples=5, **WINDOWED)
+    used = simulate("dpcrowd-w", beta=0.01, **WINDOWED)
+    assert not any("beta" in note for note in used.notes)
+
+
+def test_files_and_json_say_which_relay_was_simulated(tmp_path: Path) -> None:
+    """Rows of several simulations are combined: without the settings nobody could tell their relays apart."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    options: dict[str, Any] = {"samples": 5, "reach": 2, "hops_per_slot": "all", "lag": 4}
+    result = simulate("relay,dpcrowd-w", **options, **WINDOWED)
+    relay, other = result.summary()
+    assert {name: relay[name] for name in options} == {**options, "reach": "2"}
+    assert not set(options) & set(other)
+    names = {"few": result, "defaults": simulate("relay", interval=5, **WINDOWED)}
+    names["none"] = simulate("dpcrowd-w", **WINDOWED)
+    tables = {name: parquet.read_table(some.write(tmp_path / f"{name}.parquet")) for name, some in names.items()}
+    for table in tables.values():
+        types = {name: str(table.schema.field(name).type) for name in options}
+        assert types == {"samples": "double", "reach": "string", "hops_per_slot": "string", "lag": "double"}
+    rows = [row for table in tables.values() for row in table.to_pylist()]
+    settings = {(row["scheme"], *(row[name] for name in options)) for row in rows}
+    assert settings == {
+        ("relay", 5.0, "2", "all", 4.0),
+        ("relay", 2.0, "all", "1", 16.0),
+        ("dpcrowd-w", None, None, None, None),
+    }
+
+
+def test_the_promise_of_relay_names_the_audience_of_a_record() -> None:
+    """Who hears a server's records is part of what a user is promised: with relay it is not its neighbours alone."""
+    result = simulate("relay,dpcrowd-w", samples=5, **WINDOWED)
+    assert "The audience of a record is the complete network" in str(result.guarantees["relay"])
+    assert "audience" not in str(result.guarantees["dpcrowd-w"])
 
 
 def test_reach_all_in_a_huge_network_is_refused() -> None:

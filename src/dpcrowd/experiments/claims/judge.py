@@ -17,7 +17,10 @@ from dpcrowd.experiments.points.point import Point
 from dpcrowd.experiments.points.run import Results
 from dpcrowd.sim.result import SimulationResult
 
-__all__ = ["judge", "judge_all", "why_not_judged"]
+__all__ = ["NEEDS_FIGURE", "judge", "judge_all", "why_not_judged"]
+
+NEEDS_FIGURE = "needs figure"
+"""How the reason of a claim begins that was not judged because a figure was not run."""
 
 
 def judge_all(
@@ -49,7 +52,7 @@ def why_not_judged(claim: Claim, plan: RunPlan, figures_run: Collection[int]) ->
     figures = [str(figure) for figure in claim.figures if figure not in figures_run]
     if figures and not set(claim.instead) & set(figures_run):
         others = f" (or {' or '.join(str(figure) for figure in claim.instead)})" if claim.instead else ""
-        needed = f"needs figure{'s' * (len(figures) > 1)} {' and '.join(figures)}{others}"
+        needed = f"{NEEDS_FIGURE}{'s' * (len(figures) > 1)} {' and '.join(figures)}{others}"
         return f"{needed}, which {_were(figures)} not run."
     # A claim on several sets is judged on those that were found, if there is at least one.
     missing = _missing(claim, plan)

@@ -370,8 +370,11 @@ FIGURES: tuple[Figure, ...] = (
         _partition_sweeps,
         error_panels(_BUDGET),
         "Shares sum to 1; elsewhere, as in the paper, they sum to about half the number of servers, and a user counts "
-        "at that many at once. Counts are binomial draws. Many regions under the sound ledger. Here ε is what the "
-        f"network promises as a whole, not each server alone. {ABOUT_RELAY} {ABOUT_CENTRAL}",
+        "at that many at once. Counts are binomial draws. Many regions under the sound ledger. ε holds for "
+        "users who stay at one server. Servers do not sample in the same slots here, so a user who visits several of "
+        "them pays more, up to ε times their number: epsilon_paid_roaming in the table of this figure says how much. "
+        "One promise for the complete network, for users who roam, is measured in docs/relay.md. "
+        f"{ABOUT_RELAY} {ABOUT_CENTRAL}",
     ),
     Figure(
         9,

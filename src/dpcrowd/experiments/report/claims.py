@@ -8,10 +8,22 @@ from typing import Any
 
 from dpcrowd.__about__ import __version__
 from dpcrowd.experiments.claims import Claim, Part, Verdict, why_not_judged
+from dpcrowd.experiments.claims.judge import NEEDS_FIGURE
 from dpcrowd.experiments.figures import LEDGER_NAMES
 from dpcrowd.experiments.points.plan import RunPlan
 
-__all__ = ["CLASSES", "MARKS", "NOT_JUDGED", "PLURALS", "ClaimRow", "Judged", "claim_rows", "claims_as_json", "summary"]
+__all__ = [
+    "CLASSES",
+    "MARKS",
+    "NOT_JUDGED",
+    "PLURALS",
+    "ClaimRow",
+    "Judged",
+    "claim_rows",
+    "claims_as_json",
+    "needs_other_figures",
+    "summary",
+]
 
 VERSION = 1  # of claims.json; raised when a key changes its meaning or goes away
 NOT_JUDGED = "not judged"
@@ -111,6 +123,11 @@ def claim_rows(plan: RunPlan, on_page: set[int], judged: Judged) -> list[ClaimRo
         ClaimRow(claim, verdict, frozenset(on_page), why_not_judged(claim, plan, on_page) if verdict is None else "")
         for claim, verdict in judged
     ]
+
+
+def needs_other_figures(claim: dict[str, Any]) -> bool:
+    """Whether a claim of claims.json was not judged because a figure was not run."""
+    return claim["outcome"] == NOT_JUDGED and str(claim["reason"]).startswith(NEEDS_FIGURE)
 
 
 def claims_as_json(plan: RunPlan, on_page: set[int], judged: Judged) -> dict[str, Any]:

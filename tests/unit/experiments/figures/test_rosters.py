@@ -41,3 +41,11 @@ def test_lines_that_are_not_the_papers_say_so() -> None:
     """A legend with relay among the paper's schemes would credit the paper with it."""
     for label in (RELAY.label, AT_ONCE.label):
         assert "(ours)" in STYLES[label].name
+
+
+def test_the_figure_of_a_partition_says_for_whom_epsilon_holds() -> None:
+    """Its servers sample in different slots: read as a promise of the network, epsilon would be 50 times too small."""
+    figure = next(figure for figure in FIGURES if figure.name == "partition")
+    assert "ε holds for users who stay at one server." in figure.about
+    assert "epsilon_paid_roaming" in figure.about
+    assert "as a whole" not in figure.about

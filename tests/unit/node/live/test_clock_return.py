@@ -100,7 +100,7 @@ def test_what_was_paid_by_the_wrong_clock_is_told(live: LiveNode) -> None:
     """The operator decides on it: that is the price."""
     slot = live.clock.slot_of(time.time_ns()) + AHEAD
     live._storage.commit_sample(slot, live.clock.opens(slot), live.clock.length_ns, NANO // 8, b"", b"")
-    assert "sampled 1 slot(s) for ε=0.125, which stays spent" in _accept(live, time.time_ns())
+    assert "sampled 1 slot for ε=0.125, which stays spent" in _accept(live, time.time_ns())
 
 
 @pytest.mark.parametrize(
