@@ -140,7 +140,7 @@ def test_files_and_json_say_which_relay_was_simulated(tmp_path: Path) -> None:
     relay, other = result.summary()
     assert {name: relay[name] for name in options} == {**options, "reach": "2"}
     assert not set(options) & set(other)
-    names = {"few": result, "defaults": simulate("relay", interval=5, **WINDOWED)}
+    names = {"few": result, "defaults": simulate("relay", interval=5, reach="all", **WINDOWED)}
     names["none"] = simulate("dpcrowd-w", **WINDOWED)
     tables = {name: parquet.read_table(some.write(tmp_path / f"{name}.parquet")) for name, some in names.items()}
     for table in tables.values():

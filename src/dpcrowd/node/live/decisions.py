@@ -123,7 +123,8 @@ def _return_text(account: Account, sealed: int, last: int, again_ns: int) -> str
     epsilon, until = format_epsilon(sum(entry.nano for entry in ahead)), max(entry.closes_ns for entry in ahead)
     return (
         f"{text} That clock has sampled {len(ahead)} slot{'s' if len(ahead) > 1 else ''} for ε={epsilon}, which stays "
-        f"spent. None of them is sampled again, and the payment counts until {rfc3339(until)} and for as long as the promise says after that."
+        f"spent. None of them is sampled again, and the payment counts until {rfc3339(until)} and for as long as the "
+        "promise says after that."
     )
 
 
