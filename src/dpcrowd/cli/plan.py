@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dpcrowd.cli import options
 from dpcrowd.errors import BadInput
 
 __all__ = ["plan"]
@@ -30,14 +31,12 @@ _DIGITS = tuple("0123456789.")
 @click.option(
     "--data",
     metavar="NAME|FILE",
-    help="Public data from which levels and Q are estimated: a name of `dpcrowd data`, or a file of counts.",
+    help="Public data from which levels and Q are estimated: a name that `dpcrowd data` lists, or a file of counts.",
 )
-@click.option(
-    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
-)
+@options.epsilon
 @click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
 @click.option("--horizon", type=int, help="Length of a finite stream instead, in slots.")
-@click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
+@options.servers
 @click.option("--density", type=float, help="Density 2·links/(m(m−1)) of the graph.  [default: 0.1 where possible]")
 @click.option(
     "--graph",
@@ -47,12 +46,7 @@ _DIGITS = tuple("0123456789.")
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a file of "
     "links, or a network.toml.",
 )
-@click.option(
-    "--static/--dynamic",
-    "static",
-    default=None,
-    help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
-)
+@options.static
 @click.option(
     "--shares",
     metavar="KIND|H,H,…",
@@ -64,19 +58,9 @@ _DIGITS = tuple("0123456789.")
     "--observation",
     help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition]",
 )
-@click.option(
-    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be in one slot."
-)
-@click.option(
-    "--regions-per-slot",
-    default=1,
-    show_default=True,
-    type=int,
-    help="In how many regions a user may count in one slot.",
-)
-@click.option(
-    "--correlation", default=1.0, show_default=True, type=float, help="Divide ε by this factor, for correlated data."
-)
+@options.servers_per_slot
+@options.regions_per_slot
+@options.correlation
 @click.option("--samples", type=int, help="Samples per window or horizon.  [default: the best number]")
 @click.option("--reach", metavar="N|all", help="Number of hops that a record travels.  [default: the recommended one]")
 @click.option(

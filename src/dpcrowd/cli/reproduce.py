@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpcrowd.cli import options
+
 if TYPE_CHECKING:
     from dpcrowd.experiments.points.run import Progress, Tick
 
@@ -31,10 +33,8 @@ _SECONDS_BETWEEN_LINES = 15.0
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the report; results that are in it already are not computed again.",
 )
-@click.option(
-    "--seed", default=0, show_default=True, type=int, help="Seed of the runs; the same seed gives the same runs."
-)
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+@options.seed
+@options.data_dir
 @click.option(
     "--tuning",
     multiple=True,
@@ -45,7 +45,7 @@ _SECONDS_BETWEEN_LINES = 15.0
 @click.option("--scheme", "schemes", metavar="A,B,…", help="Schemes of other packages, compared in figure 10.")
 @click.option("--data", metavar="A,B,…", help="Data sets of figure 10.  [default: linear]")
 @click.option("--graph", default="random", show_default=True, metavar="NAME", help="Topology of figure 10.")
-@click.option("--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask.")
+@options.backend
 @click.option(
     "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster.  [default: workers on this machine]"
 )

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from dpcrowd.cli import options
+
 __all__ = ["simulate"]
 
 _COSTS = {
@@ -26,69 +28,28 @@ _COSTS = {
     metavar="A,B,…",
     help="Schemes to compare, separated by commas: names of `dpcrowd schemes`, or package:Class.",
 )
-@click.option(
-    "--data",
-    default="linear",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Data set: a name that `dpcrowd data` lists, package:function, or a file of counts or check-ins.",
-)
-@click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
+@options.data
+@options.servers
 @click.option(
     "--density",
     type=float,
     help="Density 2·links/(m(m−1)) of a random, small-world, scale-free or geometric graph.  [default: 0.1 where "
     "possible]",
 )
-@click.option(
-    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
-)
-@click.option(
-    "--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100 for window schemes]"
-)
+@options.epsilon
+@options.window
 @click.option(
     "--horizon", type=int, help="Length of the horizon of a finite scheme, in slots.  [default: all slots of the data]"
 )
 @click.option("--runs", default=50, show_default=True, type=int, help="Number of independent runs.")
-@click.option(
-    "--seed", default=0, show_default=True, type=int, help="Seed of the runs; the same seed gives the same runs."
-)
-@click.option(
-    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be in one slot."
-)
-@click.option(
-    "--regions-per-slot",
-    default=1,
-    show_default=True,
-    type=int,
-    help="In how many regions a user may count in one slot.",
-)
-@click.option(
-    "--correlation", default=1.0, show_default=True, type=float, help="Divide ε by this factor, for correlated data."
-)
-@click.option(
-    "--accounting",
-    default="sound",
-    show_default=True,
-    help="How the budget is accounted for: sound, or per-region (as in the paper).",
-)
-@click.option(
-    "--users",
-    default="pinned",
-    show_default=True,
-    help="Whether users are pinned to a server, or roaming between servers.",
-)
-@click.option(
-    "--observation",
-    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
-    "check-ins]",
-)
-@click.option(
-    "--shares",
-    default="uniform",
-    show_default=True,
-    help="How shares of the population are drawn: uniform, per-slot or partition.",
-)
+@options.seed
+@options.servers_per_slot
+@options.regions_per_slot
+@options.correlation
+@options.accounting
+@options.users
+@options.observation
+@options.shares
 @click.option(
     "--graph",
     default="random",
@@ -97,12 +58,7 @@ _COSTS = {
     help="Graph of the network: random, ring, grid, small-world, scale-free, geometric, complete, a plug-in, "
     "package:function, a file of links, or a network.toml.",
 )
-@click.option(
-    "--static/--dynamic",
-    "static",
-    default=None,
-    help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
-)
+@options.static
 @click.option(
     "--interval",
     type=int,
@@ -126,14 +82,12 @@ _COSTS = {
     "--hops-per-slot", metavar="N|all", help="relay: number of hops that a record travels per slot.  [default: 1]"
 )
 @click.option("--lag", type=int, help="relay: number of slots by which a record may be late.  [default: 16]")
-@click.option(
-    "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
-)
+@options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
 @click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the metrics.")
-@click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
-@click.option("--regions", metavar="A,B,…", help="Use only these regions.")
+@options.slots
+@options.regions
 @click.option("--process-var", type=float, help="Process variance Q that the filters assume for every region.")
 @click.option(
     "--tuning",
@@ -141,17 +95,15 @@ _COSTS = {
     metavar="FILE",
     help="Parameters written by `dpcrowd tune`.  [default: those of the data set]",
 )
-@click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
-@click.option(
-    "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
-)
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+@options.slot_length
+@options.round_counts
+@options.data_dir
 @click.option("--jobs", type=int, help="Number of processes.  [default: as many as save time]")
-@click.option("--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask.")
+@options.backend
 @click.option(
     "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster.  [default: start one on this machine]"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@options.as_json
 @click.option(
     "--plot",
     "plot_file",

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from dpcrowd.cli import options
+
 __all__ = ["tune"]
 
 
@@ -18,13 +20,7 @@ __all__ = ["tune"]
     metavar="NAME",
     help="Scheme to tune: a name that `dpcrowd schemes` lists, or package:Class.",
 )
-@click.option(
-    "--data",
-    default="linear",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Data set: a name that `dpcrowd data` lists, package:function, or a file of counts or check-ins.",
-)
+@options.data
 @click.option(
     "--method",
     default="evolution",
@@ -40,12 +36,8 @@ __all__ = ["tune"]
     metavar="FIRST:LAST",
     help="Tune on these slots only, such as 0:395 or 0:0.5.  [default: the first half; all slots of synthetic data]",
 )
-@click.option(
-    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
-)
-@click.option(
-    "--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100 for window schemes]"
-)
+@options.epsilon
+@options.window
 @click.option("--servers", default=50, show_default=True, type=int, help="Number of servers.")
 @click.option("--density", type=float, help="Density 2·links/(m(m−1)) of the network.  [default: 0.1 where possible]")
 @click.option("--runs", default=4, show_default=True, type=int, help="Number of runs on which parameters are compared.")
@@ -55,44 +47,21 @@ __all__ = ["tune"]
 @click.option(
     "--evaluations", type=int, help="Number of parameter sets that evolution tries.  [default: 240, about a minute]"
 )
-@click.option(
-    "--accounting",
-    default="sound",
-    show_default=True,
-    help="How the budget is accounted for: sound, or per-region (as in the paper).",
-)
-@click.option(
-    "--users",
-    default="pinned",
-    show_default=True,
-    help="Whether users are pinned to a server, or roaming between servers.",
-)
-@click.option(
-    "--observation",
-    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
-    "check-ins]",
-)
-@click.option(
-    "--shares",
-    default="uniform",
-    show_default=True,
-    help="How shares of the population are drawn: uniform, per-slot or partition.",
-)
-@click.option(
-    "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
-)
+@options.accounting
+@options.users
+@options.observation
+@options.shares
+@options.form
 @click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the error.")
-@click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
-@click.option("--regions", metavar="A,B,…", help="Use only these regions.")
-@click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
-@click.option(
-    "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
-)
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+@options.slots
+@options.regions
+@options.slot_length
+@options.round_counts
+@options.data_dir
 @click.option(
     "--jobs", type=int, help="Number of processes; it does not change the result.  [default: as many as save time]"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@options.as_json
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -1,0 +1,105 @@
+"""Options that several commands share, so that a name means the same, with the same default, everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = [
+    "accounting",
+    "as_json",
+    "backend",
+    "correlation",
+    "data",
+    "data_dir",
+    "epsilon",
+    "form",
+    "observation",
+    "regions",
+    "regions_per_slot",
+    "round_counts",
+    "seed",
+    "servers",
+    "servers_per_slot",
+    "shares",
+    "slot_length",
+    "slots",
+    "static",
+    "users",
+    "window",
+]
+
+data = click.option(
+    "--data",
+    default="linear",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Data set: a name that `dpcrowd data` lists, package:function, or a file of counts or check-ins.",
+)
+servers = click.option("--servers", type=int, help="Number of servers.  [default: 50, or those of the file of links]")
+epsilon = click.option(
+    "--epsilon", default=1.0, show_default=True, type=float, help="Privacy budget ε of the window or horizon."
+)
+window = click.option(
+    "--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100 for window schemes]"
+)
+seed = click.option(
+    "--seed", default=0, show_default=True, type=int, help="Seed of the runs; the same seed gives the same runs."
+)
+servers_per_slot = click.option(
+    "--servers-per-slot", default=1, show_default=True, type=int, help="At how many servers a user may be in one slot."
+)
+regions_per_slot = click.option(
+    "--regions-per-slot",
+    default=1,
+    show_default=True,
+    type=int,
+    help="In how many regions a user may count in one slot.",
+)
+correlation = click.option(
+    "--correlation", default=1.0, show_default=True, type=float, help="Divide ε by this factor, for correlated data."
+)
+accounting = click.option(
+    "--accounting",
+    default="sound",
+    show_default=True,
+    help="How the budget is accounted for: sound, or per-region (as in the paper).",
+)
+users = click.option(
+    "--users",
+    default="pinned",
+    show_default=True,
+    help="Whether users are pinned to a server, or roaming between servers.",
+)
+observation = click.option(
+    "--observation",
+    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
+    "check-ins]",
+)
+shares = click.option(
+    "--shares",
+    default="uniform",
+    show_default=True,
+    help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
+static = click.option(
+    "--static/--dynamic",
+    "static",
+    default=None,
+    help="Keep one graph, or draw a new one in each slot.  [default: dynamic for random]",
+)
+form = click.option(
+    "--form", default="diagonal", show_default=True, help="Form of the filter: diagonal, or matrix (full covariances)."
+)
+slots = click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
+regions = click.option("--regions", metavar="A,B,…", help="Use only these regions.")
+slot_length = click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
+round_counts = click.option(
+    "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
+)
+data_dir = click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+backend = click.option(
+    "--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
