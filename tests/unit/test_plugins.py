@@ -135,6 +135,7 @@ class Pretending(dpcrowd.Uniform):
 """
 
 
+@pytest.mark.slow
 def test_records_travel_for_subclasses_of_relay_and_for_nobody_else(install: Install) -> None:
     """A scheme without records to pass on would fail in the middle of a simulation, with an error about its insides."""
     install(

@@ -24,6 +24,7 @@ def others(records: Records, number: int) -> list[tuple[int, int]]:
 
 @settings(max_examples=60)
 @given(networks(), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_a_server_knows_what_a_central_filter_would_know(network: Network, seed: int) -> None:
     """A record counted twice, in a wrong slot or with another variance would show in the digits."""
     rng = np.random.default_rng(seed)
@@ -55,6 +56,7 @@ def test_a_server_knows_what_a_central_filter_would_know(network: Network, seed:
 
 @settings(max_examples=40)
 @given(networks(), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_the_same_records_are_the_same_bits(network: Network, seed: int) -> None:
     """Sums in order of arrival, or a level taken when a record came, would let servers disagree for ever."""
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +86,7 @@ def holdings(spread: Spread, slot: int, engine: str) -> list[list[int]]:
     changes=st.one_of(st.just(frozenset(range(8))), st.just(frozenset()), st.frozensets(st.integers(1, 7), max_size=2)),
 )
 @settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_bits_and_lists_are_the_sets_of_the_rules(
     seed: int, servers: int, lag: int, rounds: int | None, reach: int | None, changes: frozenset[int]
 ) -> None:

@@ -156,6 +156,7 @@ batches = st.lists(st.lists(st.tuples(any_hash, st.integers(0, REGIONS - 1)), ma
 
 
 @given(batches, st.integers(1, 40))
+@pytest.mark.slow
 def test_counting_the_journal_is_counting_in_memory(given_batches: list[list[Row]], capacity: int) -> None:
     """Whether a slot fits into memory must not change its counts: the last region of each user, once, in any case."""
     memory = Collector(REGIONS, 10**9)

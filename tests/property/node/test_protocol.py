@@ -355,6 +355,7 @@ def test_neighbours_that_heard_everything_expose_every_old_copy(lives: list[tupl
         max_size=16,
     )
 )
+@pytest.mark.slow
 def test_one_honest_neighbour_exposes_every_old_copy_before_it_samples(lives: list[tuple[str, int, int, Any]]) -> None:
     """Server 1 has heard everything and speaks in every slot. Server 2 vouches for any copy, at any moment.
 

@@ -117,6 +117,7 @@ PIECES = st.recursive(
     st.dictionaries(st.integers(0, 10), PIECES, max_size=3),
     st.dictionaries(st.integers(0, 3), PIECES, max_size=2),
 )
+@pytest.mark.slow
 def test_any_value_in_any_place_is_refused_or_valid(kind: str, body: dict[int, Any], record: dict[int, Any]) -> None:
     """Well-formed MessagePack with other values in some places, correctly signed: what a hostile neighbour sends."""
     fields = [field for part in pieces(VALID[kind])[:2] for field in msgspec.msgpack.decode(part)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ def arrangements(draw: Any) -> tuple[str, Setting, World]:
         make_world(0, servers=4, regions=1, slots=25),
     )
 )  # a noise of variance 0 once stood for "no record"
+@pytest.mark.slow
 def test_no_setting_overspends_or_breaks(arrangement: tuple[str, Setting, World]) -> None:
     """A ledger refuses by raising: a scheme that asks for too much would stop; one that went around would overspend."""
     name, setting, world = arrangement

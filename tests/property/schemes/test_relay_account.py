@@ -71,6 +71,7 @@ def test_a_horizon_holds_exactly_n_samples(schedule: tuple[int, int, int], users
 
 @settings(max_examples=50)
 @given(schedules(), st.booleans(), st.sampled_from(["pinned", "roaming"]), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_whatever_is_missed_nothing_is_overspent(
     schedule: tuple[int, int, int], finite: bool, users: Users, seed: int
 ) -> None:

@@ -153,6 +153,7 @@ def test_servers_that_are_cut_off(users: Users, guard: bool) -> None:
 
 @settings(max_examples=8)
 @given(st.integers(0, 10**6), st.sampled_from(["diagonal", "matrix"]), st.booleans())
+@pytest.mark.slow
 def test_servers_that_are_saved_and_restored(seed: int, form: Any, changing: bool) -> None:
     """A server that was killed between any two calls goes on with what it had: a lost record or score would show."""
     network = make_network(form=form)

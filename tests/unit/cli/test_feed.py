@@ -407,6 +407,7 @@ def test_a_file_that_cannot_be_read_any_more_is_one_line(
     assert "day.ndjson': Permission denied." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_check_in_does_not_wait_for_a_full_batch() -> None:
     """On a quiet night a lone check-in has to arrive in its own slot."""
 
@@ -473,6 +474,7 @@ def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:
     assert (node.sizes[0], node.taken) == (0, ["person-1"])
 
 
+@pytest.mark.slow
 def test_a_file_is_followed_over_growth_and_replacement(tmp_path: Path) -> None:
     """Log files are written piece by piece and rotated; no line may be lost or cut in two."""
     path = tmp_path / "live.ndjson"
@@ -501,6 +503,7 @@ def test_a_file_is_followed_over_growth_and_replacement(tmp_path: Path) -> None:
     assert seen == ["one\n", "two\n", "three\n"]
 
 
+@pytest.mark.slow
 def test_a_feed_that_starts_again_can_pass_over_what_it_has_sent(tmp_path: Path) -> None:
     """Lines without a time count when they are sent: yesterday's people would be here now."""
     path = tmp_path / "live.ndjson"

@@ -53,6 +53,7 @@ def test_it_writes_the_page_the_claims_the_figures_and_their_data(
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.slow
 def test_the_second_time_it_uses_what_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_the_second_time_it_uses_what_is_there(
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.slow
 def test_claims_of_figures_that_were_not_asked_for_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +84,7 @@ def test_claims_of_figures_that_were_not_asked_for_are_one_line(
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.slow
 def test_from_python(tmp_path: Path) -> None:
     """Researchers call it from a notebook."""
     ticks: list[Tick] = []

@@ -73,6 +73,7 @@ def failure(node: Any, *given: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("kind", NODES)
 @given(st.dictionaries(st.integers(0, 38), st.sampled_from([*BAD, *HERE])), st.sampled_from([1, 7, 1000]))
+@pytest.mark.slow
 def test_every_row_that_can_be_taken_is_taken(kind: str, wrong: dict[int, str], batch: int) -> None:
     """One late row once cost the 999 others of its request; out of order, the wrong region of a user would win."""
     node = NODES[kind]()

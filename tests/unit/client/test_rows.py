@@ -42,6 +42,7 @@ def tables(library: str, columns: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@pytest.mark.slow
 def test_tables_say_the_same_as_rows(library: str) -> None:
     """Whoever has a table would otherwise have to take it apart; nothing is a row without a time."""
     for table in tables(library, {"user": USERS, "region": REGIONS, "time": TIMES}):

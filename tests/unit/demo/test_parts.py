@@ -114,6 +114,7 @@ def fed_by(node: FakeNode) -> tuple[list, SlotClock]:
     return out, clock
 
 
+@pytest.mark.slow
 def test_feeding_keeps_to_the_slots() -> None:
     """Each slot's check-ins are sent soon after it opens; sent elsewhere, the truth would be another slot's."""
     node = FakeNode()
@@ -123,6 +124,7 @@ def test_feeding_keeps_to_the_slots() -> None:
     assert sorted(clock.slot_of(at) for at in node.at) == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_slot_that_was_fed_too_slowly_has_no_truth() -> None:
     """A truth that is shown must be one: late check-ins were counted in the next slot."""
     fed, _ = fed_by(FakeNode(seconds=1.1))

@@ -16,6 +16,7 @@ from dpcrowd.privacy.units import NANO
 from project_support import ROOT
 
 
+@pytest.mark.slow
 def test_the_plain_quotient_would_overspend() -> None:
     """Why the scale is raised at all: for most simple fractions OpenDP charges float(1/ε) with more than ε."""
     charges = [NANO * a // b for b in range(2, 30) for a in range(1, b)]

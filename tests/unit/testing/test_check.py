@@ -35,6 +35,7 @@ LONG = ("central", "relay")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SCHEMES]
 )
+@pytest.mark.slow
 def test_every_scheme_of_dpcrowd_passes(name: str) -> None:
     """The contract that the simulator and every live server build on: see `check_scheme` for what it holds."""
     report = check_scheme(name)
@@ -54,6 +55,7 @@ def test_every_scheme_of_dpcrowd_passes(name: str) -> None:
         ("rescuedp", {"split": "proportional"}, 0),
     ],
 )
+@pytest.mark.slow
 def test_schemes_with_options_pass_too(name: str, options: dict[str, Any], refused: int) -> None:
     """Other schedules and groups pay other amounts; staggered sampling is refused where users roam."""
     report = check_scheme(make_scheme(name, **options))

@@ -204,6 +204,7 @@ def life_of(told: list[Network]) -> Iterator[Life]:
     st.lists(st.tuples(st.integers(0, 2), steps), min_size=5, max_size=40),
 )
 @settings(max_examples=examples(150))
+@pytest.mark.slow
 def test_no_user_pays_more_than_any_network_has_promised(told: list[Network], plan: list[tuple[int, Any]]) -> None:
     """Sums without the bounds of users, windows of other slots, or horizons that forget a slot would break it."""
     with life_of(told) as life:
@@ -220,6 +221,7 @@ def test_no_user_pays_more_than_any_network_has_promised(told: list[Network], pl
     st.lists(times, min_size=1, max_size=12),
 )
 @settings(max_examples=examples(150))
+@pytest.mark.slow
 def test_a_network_with_other_slots_keeps_the_windows_of_both(
     old: tuple[int, int], new: tuple[int, int], windows: int, before: list[int], after: list[int]
 ) -> None:

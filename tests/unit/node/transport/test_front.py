@@ -192,6 +192,7 @@ def test_a_session_that_does_not_read_holds_the_caller_and_not_its_bytes(tmp_pat
     play(lambda: Scene(tmp_path), act)
 
 
+@pytest.mark.slow
 def test_a_caller_that_says_too_much_is_slowed_down(tmp_path: Path) -> None:
     """Bytes of a neighbour pass through the event loop, in which everything else of the node happens, too."""
 
@@ -299,6 +300,7 @@ def test_a_neighbour_that_does_not_call_is_neither_linked_nor_reported(tmp_path:
     play(lambda: Scene(tmp_path), act)
 
 
+@pytest.mark.slow
 def test_a_link_ends_when_the_certificate_expires(tmp_path: Path) -> None:
     """TLS looks at a certificate once; a link may last for years."""
 
@@ -381,6 +383,7 @@ def test_failures_are_reported_by_reason_and_address(tmp_path: Path) -> None:
     play(lambda: Scene(tmp_path), act)
 
 
+@pytest.mark.slow
 def test_closing_ends_everything_and_frees_the_port(tmp_path: Path) -> None:
     """Links change between two slots: the port has to be free for the next front at once."""
 
