@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from dpcrowd.node.machine import Machine, NetworkView, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
+from dpcrowd.node.machine.machine import check_message
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
-from dpcrowd.node.wire import Body, CheckedMessage, decode
+from dpcrowd.node.wire import Body, CheckedMessage
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.payments import Payment
 from dpcrowd.schemes.server import Server
@@ -47,18 +48,8 @@ def fake_verify(number: int, signature: bytes, *parts: bytes) -> bool:
 
 
 def checked(view: NetworkView, number: int, payload: bytes) -> CheckedMessage:
-    """A message of a neighbour, checked as a machine with this view does."""
-    return decode(
-        payload,
-        sender=number,
-        digest=view.digest,
-        regions=len(view.regions),
-        form=view.form,
-        verify=view.verify,
-        names=dict(enumerate(view.names)),
-        population=view.population,
-        coarsest=view.coarsest,
-    )
+    """Return a neighbour's message, checked as a machine with this view does."""
+    return check_message(view, number, payload)
 
 
 def make_view(

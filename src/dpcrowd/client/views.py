@@ -65,7 +65,7 @@ class RefusedCheckins(Struct, frozen=True, kw_only=True):
 class Network(Struct, frozen=True, kw_only=True):
     """The network and the node's place in it; `slot` is open now.
 
-    grace_seconds  how long after the end of a slot its check-ins are taken; None for a node of 0.1.0
+    grace_seconds  for how long after the end of a slot its check-ins are accepted; None if the node runs version 0.1.0
     """
 
     network: str

@@ -131,7 +131,7 @@ def test_no_library_is_imported_for_it() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, LONGEST_USER, LONGEST_USER + 1])
 def test_client_and_node_agree_on_the_length_of_a_user_id(length: int) -> None:
-    """A shorter limit here keeps back a row that the node would take; a longer one sends a row only to be refused."""
+    """With a shorter limit the client withholds rows that the node accepts; with a longer one it sends rows in vain."""
     row = {"user": "x" * length, "region": "north"}
     here = checkin_rows([row], None, None)
     there = decode_checkins("application/json", msgspec.json.encode([row]), {"north": 0})

@@ -128,7 +128,7 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
 
 
 def read_passphrase(path: Path | None) -> bytes | None:
-    """Return the first line of a file; None without a file. An empty passphrase protects nothing and is refused."""
+    """Return the first line of a file, or None if no file is given; an empty passphrase is refused."""
     if path is None:
         return None
     lines = read_pem(path, "passphrase file").splitlines()

@@ -56,9 +56,24 @@ from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "check_message"]
 
 _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
+
+
+def check_message(view: NetworkView, number: int, payload: bytes) -> CheckedMessage:
+    """Check a neighbour's message under a revision of the network; `MessageRefused` says what is wrong."""
+    return decode(
+        payload,
+        sender=number,
+        digest=view.digest,
+        regions=len(view.regions),
+        form=view.form,
+        verify=view.verify,
+        names=dict(enumerate(view.names)),
+        population=view.population,
+        coarsest=view.coarsest,
+    )
 
 
 class Machine:
@@ -463,7 +478,7 @@ class Machine:
             if len(payload) > view.most_bytes:
                 raise MessageRefused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
             message_slot, digest = peek(payload)
-            checked = self._check(number, payload) if digest == view.digest else None
+            checked = check_message(self.view, number, payload) if digest == view.digest else None
             if checked is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
@@ -483,31 +498,16 @@ class Machine:
                 if same_content(exchange.payloads[sender], payload):
                     return instructions  # sent again because one of us came up
                 if checked is None:
-                    self._check(number, payload)
+                    check_message(self.view, number, payload)
                 raise MessageRefused("replay", f"{sender} sent two different messages for slot {message_slot}.")
             if number not in exchange.expected:
                 raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
-            checked = checked or self._check(number, payload)
+            checked = checked or check_message(self.view, number, payload)
         except MessageRefused as refused:
             return [*instructions, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
         exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
         return [*instructions, *self._fuse()] if exchange.complete else instructions
-
-    def _check(self, number: int, payload: bytes) -> CheckedMessage:
-        """Check a neighbour's message under the revision in use; `MessageRefused` says what is wrong."""
-        view = self.view
-        return decode(
-            payload,
-            sender=number,
-            digest=view.digest,
-            regions=len(view.regions),
-            form=view.form,
-            verify=view.verify,
-            names=dict(enumerate(view.names)),
-            population=view.population,
-            coarsest=view.coarsest,
-        )
 
     def _learn(self, number: int, checked: CheckedMessage, following: int) -> list[Instruction]:
         """Remember a neighbour's counter, and see whether it remembers more of this node's than the ledger has.
