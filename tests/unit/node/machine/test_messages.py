@@ -11,7 +11,8 @@ import pytest
 from dpcrowd.node.machine import Machine, Revision
 from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.wire import record_of
+from dpcrowd.node.machine.machine import check_message
+from dpcrowd.node.wire import MessageRefused, record_of
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.messages import InfoMessages
 from dpcrowd.schemes.registry import make_scheme
@@ -383,3 +384,17 @@ def test_neighbours_say_when_their_certificates_expire() -> None:
     node.end(2)
     assert node.machine.view.names == names
     assert node.machine.expires == {"server-1": 1_850_000_000}, "a revision may number servers anew"
+
+
+def test_an_estimate_made_from_coarse_samples_is_not_absurd() -> None:
+    """At a small epsilon honest estimates lie far beyond the population; without allowance they would be refused."""
+    payload = sample(1, 3, 50.0, prior=np.full((1, REGIONS), 500.0).tobytes())
+    view = replace(Lone((1,)).view, population=10, coarsest=30.0)
+    assert check_message(view, 1, payload).body.slot == 3
+    with pytest.raises(MessageRefused) as refused:
+        check_message(replace(view, coarsest=0.0), 1, payload)
+    assert refused.value.reason == "absurd"
+    node = sealed()
+    node.machine.revision = replace(node.machine.revision, view=view)
+    node.hear(1, payload)
+    assert node.reasons == []
