@@ -1,41 +1,29 @@
 """Estimates as a table of numpy columns, which numpy, polars, pandas and Arrow accept as it is.
 
-The columns are the fields of the API's `EstimateRow`. Each library has its own way to read them: polars and pyarrow use
-Arrow's stream, numpy the array interface, and pandas iterates over rows, which therefore are named tuples. There must
-be no `__array__`: pandas would prefer it, and make one column of records.
+The columns are the fields of `EstimateRow`, the one row of API and client. Each library has its own way to read them:
+polars and pyarrow use Arrow's stream, numpy the array interface, and pandas iterates over rows, which therefore are
+named tuples. There must be no `__array__`: pandas would prefer it, and make one column of records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import UTC
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import DpcrowdError, MissingExtra
-from dpcrowd.node.api.views import EstimateRow
+from dpcrowd.node.api.views import EstimateObject, EstimateRow
 
-__all__ = ["COLUMNS", "Estimate", "Estimates", "from_json", "from_rows", "joined"]
+__all__ = ["COLUMNS", "Estimates", "from_json", "joined"]
 
-COLUMNS = EstimateRow.__struct_fields__
+COLUMNS = EstimateRow._fields
 
-_rows = msgspec.json.Decoder(list[EstimateRow])
-
-
-class Estimate(NamedTuple):
-    """An `EstimateRow` of the API as Python values, one row of `Estimates`: a datetime for text, NaN for null."""
-
-    slot: int
-    start: datetime
-    region: str
-    estimate: float
-    low: float
-    high: float
-    sampled: bool
+_rows = msgspec.json.Decoder(list[EstimateObject])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +71,12 @@ class Estimates:
     def __contains__(self, name: object) -> bool:
         return name in COLUMNS
 
-    def __iter__(self) -> Iterator[Estimate]:
+    def __iter__(self) -> Iterator[EstimateRow]:
         columns = [self[name].tolist() for name in COLUMNS]
         columns[COLUMNS.index("start")] = [
             moment.replace(tzinfo=UTC) for moment in self.start.astype("datetime64[us]").tolist()
         ]
-        return map(Estimate._make, zip(*columns, strict=True))
+        return map(EstimateRow._make, zip(*columns, strict=True))
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -143,17 +131,12 @@ class Estimates:
 
 def from_json(content: bytes | str, lost: int = 0) -> Estimates:
     """Read JSON of the API; raise `msgspec.MsgspecError` or `ValueError` if it is something else."""
-    return from_rows(_rows.decode(content), lost)
-
-
-def from_rows(rows: Iterable[EstimateRow], lost: int = 0) -> Estimates:
-    """Return the table of these rows."""
-    all_rows = list(rows)
+    rows = _rows.decode(content)
 
     def column(name: str, dtype: Any) -> NDArray[Any]:
-        return np.array([getattr(row, name) for row in all_rows], dtype=dtype)  # None becomes NaN
+        return np.array([getattr(row, name) for row in rows], dtype=dtype)  # None becomes NaN
 
-    start = [row.start.removesuffix("Z") for row in all_rows]  # numpy has no time zones: all times are UTC
+    start = [row.start.removesuffix("Z") for row in rows]  # numpy has no time zones: all times are UTC
     return Estimates(
         slot=column("slot", np.int64),
         start=np.array(start, dtype="datetime64[ns]"),

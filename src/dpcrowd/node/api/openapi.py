@@ -34,7 +34,7 @@ __all__ = ["document"]
 _CLASSES = (
     CheckIn,
     Counts,
-    views.EstimateRow,
+    views.EstimateObject,
     views.BudgetView,
     views.NetworkStatus,
     views.Taken,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from dpcrowd.node.api.rows import ENCODERS, JSON
-from dpcrowd.node.api.views import ErrorBody, EstimateRow
+from dpcrowd.node.api.views import ErrorBody, EstimateObject
 
 __all__ = ["Part", "answer", "components", "content", "errors", "operation", "parameter", "rows_answer", "schema_of"]
 
@@ -57,7 +57,7 @@ def answer(text: str, kind: Any, format_name: str = JSON) -> Part:
 
 def rows_answer() -> Part:
     """Return an answer with estimates, in every format."""
-    kinds = {name: list[EstimateRow] if name == JSON else _Table for name in ENCODERS}
+    kinds = {name: list[EstimateObject] if name == JSON else _Table for name in ENCODERS}
     return {"description": "The estimates.", "content": content(kinds)}
 
 

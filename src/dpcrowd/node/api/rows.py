@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.errors import MissingExtra
-from dpcrowd.node.api.views import EstimateRow
+from dpcrowd.node.api.views import EstimateObject, EstimateRow
 from dpcrowd.node.ingest import lean
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import rfc3339
@@ -28,12 +28,12 @@ PARQUET = "application/vnd.apache.parquet"
 _encode = msgspec.json.Encoder().encode
 
 
-def rows_of(release: SlotRelease) -> list[EstimateRow]:
-    """Return one row per region; msgspec writes NaN as null."""
+def rows_of(release: SlotRelease) -> list[Any]:
+    """Return one row per region, as JSON has it (`EstimateObject`); msgspec writes NaN as null."""
     start, (low, high) = rfc3339(release.opens_ns), release.interval
     vectors = (release.estimate.tolist(), low.tolist(), high.tolist())
     rows = zip(release.regions, *vectors, strict=True)
-    return [EstimateRow(release.slot, start, *row, release.sampled) for row in rows]
+    return [EstimateObject(release.slot, start, *row, release.sampled) for row in rows]
 
 
 def to_json(slots: Sequence[SlotRelease]) -> bytes:
@@ -45,7 +45,7 @@ def to_csv(slots: Sequence[SlotRelease]) -> bytes:
     """Encode releases with a header line; numbers are written as Python does, which is exact."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(EstimateRow.__struct_fields__)
+    writer.writerow(EstimateRow._fields)
     for one in slots:
         numbers = (map(_field, vector.tolist()) for vector in (one.estimate, *one.interval))
         fixed = (repeat(one.slot), repeat(rfc3339(one.opens_ns)), one.regions)

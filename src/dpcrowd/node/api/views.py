@@ -6,10 +6,11 @@ that some were refused in a slot, and why: their number would be a raw count.
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import groupby
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from dpcrowd.node.ingest.batch import ROW_REASONS, RowReason
 
@@ -18,6 +19,7 @@ __all__ = [
     "Done",
     "ErrorBody",
     "ErrorDetail",
+    "EstimateObject",
     "EstimateRow",
     "Health",
     "Level",
@@ -34,18 +36,32 @@ Level = Literal["debug", "info", "warning", "error"]
 Time = Annotated[str, Meta(description="RFC 3339 in UTC.", extra_json_schema={"format": "date-time"})]
 
 
-class EstimateRow(Struct, frozen=True, gc=False):
+class EstimateRow(NamedTuple):
     """The estimate of one region in one slot. Numbers are never clamped, and null as long as there is no estimate."""
 
     slot: int
-    start: Time
+    start: datetime
     region: str
-    estimate: Annotated[
-        float | None, Meta(description="Estimate for the complete population, not for this server's share.")
-    ]
-    low: Annotated[float | None, Meta(description="Lower end of the 95% interval.")]
-    high: Annotated[float | None, Meta(description="Upper end of the 95% interval.")]
+    estimate: Annotated[float, Meta(description="Estimate for the complete population, not for this server's share.")]
+    low: Annotated[float, Meta(description="Lower end of the 95% interval.")]
+    high: Annotated[float, Meta(description="Upper end of the 95% interval.")]
     sampled: Annotated[bool, Meta(description="Whether this server itself sampled in the slot.")]
+
+
+def _as_json(row: type[tuple[Any, ...]]) -> Any:
+    """Return the type of a row's JSON object: the same fields, with a time as text and null for NaN."""
+    fields = []
+    for name, annotation in get_type_hints(row, include_extras=True).items():
+        kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        json_kind: Any = {datetime: Time, float: float | None}.get(kind, kind)
+        for note in notes:
+            json_kind = Annotated[json_kind, note]
+        fields.append((name, json_kind))
+    return defstruct(row.__name__, fields, frozen=True, gc=False, namespace={"__doc__": row.__doc__})
+
+
+EstimateObject = _as_json(EstimateRow)
+"""An `EstimateRow` as JSON has it; generated, so that there is one row to maintain."""
 
 
 class BudgetView(Struct, frozen=True, kw_only=True):
