@@ -46,6 +46,8 @@ def examine(
         fix = "Correct the file; 'dpcrowd node schema' describes every setting."
         if not path.exists():
             fix = "Give the path of an existing node.toml."
+        elif "cannot be read: No such file" in str(error):
+            fix = "Put the file there, or correct the path to it in node.toml."
         return [problem("configuration", str(error), fix)]
     current = revisions.current
     ledger, running = read_ledger(node, current, at_ns), running_process(node.data)

@@ -59,6 +59,14 @@ def test_a_missing_file_is_not_to_be_corrected(tmp_path: Path) -> None:
     assert only.fix == "Give the path of an existing node.toml."
 
 
+def test_a_missing_network_file_is_not_to_be_corrected_either(net: Path) -> None:
+    """There is nothing to correct in a file that somebody has forgotten to copy."""
+    (net / "network.toml").unlink()
+    (only,) = look(net)
+    assert "network.toml" in only.text
+    assert only.fix == "Put the file there, or correct the path to it in node.toml."
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "text"),
