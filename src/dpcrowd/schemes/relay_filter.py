@@ -178,7 +178,9 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
                 (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
-        state.base_known[:], state.base_recent[:] = state.known[place], state.recent[place]
+        state.base_known[:] = state.known[place]
+        if state.links is None or state.lag == 1:  # over one hop no record is late: no slot is filtered again from here
+            state.base_recent[:] = state.recent[place]
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = _expected(state)
     if state.scores is not None:
