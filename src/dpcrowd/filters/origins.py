@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.observation import Observation
-from dpcrowd.filters.records import NO_WORDS, RecordTable, Reference, held_pairs, pair_var, squared_residuals
+from dpcrowd.filters.records import RecordTable, Reference, held_pairs, pair_var, squared_residuals
 from dpcrowd.kernels.engine import Engine, compiled
-from dpcrowd.kernels.records import judge_origins
+from dpcrowd.kernels.records import judge_origins, judge_origins_by_bits
 
 __all__ = ["SUSPECT", "OriginScores", "start_penalty"]
 
@@ -79,12 +79,15 @@ class OriginScores:
         """
         mean, mean_var, known = posterior
         rates = _usual_rates(self.score.shape[1])
-        if (loop := compiled(judge_origins, engine)) is not None:
-            loop(
-                indptr, indices, NO_WORDS if words is None else words, words is not None, table.noisy, table.var,
-                table.shares, reference.level, reference.level_var, observation == "paper", process_var, mean, mean_var,
-                known, rates, _LIMITS, self.score, self.usual, self.suspicious,
-            )  # fmt: skip
+        facts = (
+            table.noisy, table.var, table.shares, reference.level, reference.level_var, observation == "paper",
+            process_var, mean, mean_var, known, rates, _LIMITS, self.score, self.usual, self.suspicious,
+        )  # fmt: skip
+        if words is not None and (by_bits := compiled(judge_origins_by_bits, engine)) is not None:
+            by_bits(words, *facts)
+            return
+        if (listed := compiled(judge_origins, engine)) is not None:
+            listed(indptr, indices, *facts)
             return
         rows, origins = held_pairs(indptr, indices, table)
         rows, origins = rows[known[rows]], origins[known[rows]]

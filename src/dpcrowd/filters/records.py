@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
@@ -62,11 +62,14 @@ class RecordTable:
     noisy   (O, d)
     var     (O,) alpha times the variance of the noise; 0: there is no record
     shares  (O,)
+    groups  (O, d) the lowest region of each region's group, or None if every region is by itself. No sum over records
+            looks at it yet: a record with groups must not get this far
     """
 
     noisy: Floats
     var: Floats
     shares: Floats
+    groups: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def record_sums(
     rows, origins = rows[there], origins[there]
     variance = pair_var(rows, origins, table, reference, observation, process_var)
     share = table.shares[origins][:, None]
-    penalties = None if reference.penalty is None else reference.penalty[rows, origins % servers]
+    penalties = _penalties(rows, origins % servers, reference)
     if guarded:
         growth, recent, scale = _guard(rows, origins, table, reference, variance, penalties)
         variance = variance * growth
@@ -184,6 +187,15 @@ def record_sums(
         mean, var = update(posterior.prior, posterior.prior_var * doubt, out.y, out.info)
         posterior.mean[active], posterior.var[active] = mean[active], var[active]
         posterior.known[active] = np.isfinite(var[active]).all(axis=1)
+
+
+def _penalties(rows: NDArray[np.int64], places: NDArray[np.int64], reference: Reference) -> Floats | None:
+    """Return the penalty of each record for its receiver, (pairs,); None: nobody has any."""
+    if reference.penalty is None or reference.penalised is None:
+        return None if reference.penalty is None else reference.penalty[rows, places]
+    penalties, here = np.ones(len(rows)), reference.penalised[rows]
+    penalties[here] = reference.penalty[rows[here], places[here]]
+    return penalties
 
 
 def _written(posterior: Posterior) -> tuple[Floats, Floats, NDArray[np.bool_]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["POOL", "judge_origins", "sum_records"]
+__all__ = ["POOL", "judge_origins", "judge_origins_by_bits", "sum_records"]
 
 POOL = 5
 """Records whose lower quartile says how far off the prior is. A constant, so that loops over them are unrolled."""
@@ -153,11 +153,12 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 means[b] = before[i, b]
             number = max(own, pool)
             usual, unknown = 0, 0
-            for b in range(pool + own - number, pool + own):
-                usual += means[b] <= 1.0
-                unknown += means[b] != means[b]
             for b in range(pool):
                 recent[i, b] = means[own + b]
+                usual += means[own + b] <= 1.0
+                unknown += means[own + b] != means[own + b]
+            for b in range(pool, own):  # there are more than the last ones
+                usual += means[b] <= 1.0
             # Where more than a quarter are at most 1, so is the quartile, and nothing has to be sorted.
             if (unknown or usual <= number // 4) and own:
                 number = 0
@@ -229,14 +230,85 @@ def sum_records(  # noqa: PLR0912, PLR0915  (one loop: a call in it would have t
                 known[i] = known[i] and posterior_var < np.inf
 
 
-def judge_origins(  # noqa: PLR0912, PLR0915  (one loop)
-    indptr: Any, indices: Any, have: Any, by_bits: bool, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any,
-    paper: bool, process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any,
-    usual: Any, suspicious: Any,
+def judge_origins(  # noqa: PLR0912  (one loop: a call in it would have to be compiled as well)
+    indptr: Any, indices: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool,
+    process_var: Any, mean: Any, mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any,
+    suspicious: Any,
 ) -> None:  # fmt: skip
     """Update the scores of the origins whose records each receiver has, its `usual`, and whether it is suspicious.
 
-    have, by_bits  the records as bits, as in `sum_records`
+    A receiver has few of a slot's records, where records travel one hop, and each of them has its score at another
+    place. So all records of a run go through one step before any goes through the next: the processor then waits for
+    many scores at the same time, and does not guess, receiver by receiver, how many records there are.
+    """
+    most_usual, most, suspect, learning, forgiving = limits
+    count, regions = mean.shape
+    servers = scores.shape[1]
+    room: Any = 0
+    for first in range(0, count, servers):
+        room = max(room, np.int64(indptr[min(first + servers, count)]) - np.int64(indptr[first]))
+    steps = np.empty(room + 1, dtype=np.int64)
+    receivers, origins = np.empty(room + 1, dtype=np.uint64), np.empty(room + 1, dtype=np.uint64)
+    residuals, before = np.empty(room), np.empty(room)
+    totals, numbers = np.empty(servers), np.empty(servers, dtype=np.int64)
+    for first in range(0, count, servers):
+        rows = min(servers, count - first)
+        begin = np.int64(indptr[first])
+        listed = np.int64(indptr[first + rows]) - begin
+        steps[: listed + 1] = 0  # how many receivers further each record of the list is than the one before it
+        for row in range(1, rows):
+            steps[np.int64(indptr[first + row]) - begin] += 1
+        records, row = 0, 0
+        for e in range(listed):
+            row += steps[e]
+            origin = np.int64(indices[begin + e])
+            receivers[records], origins[records] = row, origin - first
+            records += known[first + row] & (var[origin] > 0.0)
+        for e in range(records):
+            before[e] = scores[np.uint64(first) + receivers[e], origins[e]]
+        for k in range(regions):
+            for e in range(records):
+                i, o = np.uint64(first) + receivers[e], np.uint64(first) + origins[e]
+                share = shares[o]
+                if paper:
+                    spread = share * share * process_var[k]
+                else:
+                    crowd = level[i, k] if level_var[i, k] < np.inf else noisy[o, k] / share
+                    spread = share * (1.0 - share) * max(crowd, 1.0)
+                variance = var[o] + max(spread, 1.0 / 12.0)
+                off = noisy[o, k] - share * mean[i, k]
+                square = off * off / (variance + share * share * mean_var[i, k])
+                residuals[e] = square if k == 0 else residuals[e] + square
+        totals[:], numbers[:] = 0.0, 0
+        for e in range(records):
+            if regions > 1:
+                residuals[e] /= regions
+            totals[receivers[e]] += min(residuals[e], most_usual)
+            numbers[receivers[e]] += 1
+        for row in range(rows):
+            old, number = usual[first + row], numbers[row]
+            new = old + (totals[row] / number - old) * rates[number]
+            usual[first + row] = new if number else old
+        for e in range(records):
+            i = np.uint64(first) + receivers[e]
+            residual, score = min(residuals[e] / max(usual[i], 1.0), most), before[e]
+            rate = forgiving if (score > suspect) & (residual < score) else learning
+            score = score + (residual - score) * rate
+            scores[i, origins[e]] = score
+            suspicious[i] |= score > suspect
+        for row in range(rows):
+            if suspicious[first + row]:
+                high = False
+                for o in range(servers):
+                    high |= scores[first + row, o] > suspect
+                suspicious[first + row] = high
+
+
+def judge_origins_by_bits(  # noqa: PLR0912, PLR0915  (one loop)
+    have: Any, noisy: Any, var: Any, shares: Any, level: Any, level_var: Any, paper: bool, process_var: Any, mean: Any,
+    mean_var: Any, known: Any, rates: Any, limits: Any, scores: Any, usual: Any, suspicious: Any,
+) -> None:  # fmt: skip
+    """Do what `judge_origins` does, with the records as bits (N, words): many of them, and often the same ones.
 
     A receiver whose records and posterior are those of the receiver before it takes over that one's residuals.
     """
@@ -250,7 +322,7 @@ def judge_origins(  # noqa: PLR0912, PLR0915  (one loop)
             first = i
         if not known[i]:
             continue
-        alike = by_bits and twin >= first
+        alike = twin >= first
         if alike:
             for w in range(have.shape[1]):
                 alike &= have[i, w] == have[twin, w]
@@ -259,18 +331,13 @@ def judge_origins(  # noqa: PLR0912, PLR0915  (one loop)
                 alike &= paper or (level[i, k] == level[twin, k] and level_var[i, k] == level_var[twin, k])
         if not alike:
             number, total, twin = 0, 0.0, i
-            if by_bits:
-                for w in range(have.shape[1]):
-                    x = have[i, w]
-                    while x:
-                        lowest = x & (~x + np.uint64(1))
-                        origins[number] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-                        number += 1
-                        x ^= lowest
-            else:
-                for e in range(indptr[i], indptr[i + 1]):
-                    origins[number] = indices[e]
-                    number += var[indices[e]] > 0.0
+            for w in range(have.shape[1]):
+                x = have[i, w]
+                while x:
+                    lowest = x & (~x + np.uint64(1))
+                    origins[number] = first + w * 64 + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                    number += 1
+                    x ^= lowest
             for e in range(number):
                 o = origins[e]
                 share = shares[o]

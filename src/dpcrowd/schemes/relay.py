@@ -1,7 +1,7 @@
 """Relay: servers pass on records, never estimates, and each runs an exact filter over the records that it has.
 
-A record is what a server pays for: (origin, slot, epsilon, noisy counts). Each record counts once per receiver, so
-nothing is counted twice, there is no consensus step to tune, and intervals are exact given the model.
+A record is what a server pays for: (origin, slot, epsilon, groups, noisy counts). Each record counts once per
+receiver, so nothing is counted twice, there is no consensus step to tune, and intervals are exact given the model.
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
@@ -21,7 +21,7 @@ that allows it, and all later samples move with it; in lockstep it stays missed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -37,7 +37,7 @@ from dpcrowd.sampling.schedule import check_interval, samples_due
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
-from dpcrowd.schemes.records import RecordMessages
+from dpcrowd.schemes.records import RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
 from dpcrowd.schemes.relay_state import RelayState, start_state
 
@@ -51,6 +51,17 @@ _LEAST_VAR = 1e-12
 @dataclass(frozen=True)
 class RecordsMade(Messages):
     """Which servers have made a record in this slot, in a simulation, where all records lie in one table."""
+
+
+@dataclass(frozen=True)
+class RelayPlan(Plan):
+    """A plan with what `fuse` would otherwise compute from the state a second time; a restored plan does not have it.
+
+    shift, scheduled  (N, 1) slots by which the schedule has moved, and which servers it asks for a sample
+    """
+
+    shift: Ints | None = field(default=None, metadata={"saved": False})
+    scheduled: Bools | None = field(default=None, metadata={"saved": False})
 
 
 class Relay(Scheme):
@@ -119,16 +130,16 @@ class Relay(Scheme):
         return start_state(setting, amount, self.lag, self.max_hops, self.guard)
 
     def plan(self, state: RelayState, slot: int, shares: Floats) -> Plan:
-        scheduled = self._scheduled(state, slot, self._shift(state, slot))
+        shift = self._shift(state, slot)
+        scheduled = self._scheduled(state, slot, shift)
         due = scheduled & (state.ledger.remaining(slot) >= state.amount)
-        sensitivity = state.setting.need_guarantee().sensitivity
-        return Plan(slot, shares, due, state.amount, noise_var(state.amount, sensitivity))
+        return RelayPlan(slot, shares, due, state.amount, state.amount_var, shift=shift, scheduled=scheduled)
 
     def _shift(self, state: RelayState, slot: int) -> Ints:
         """Return by how many slots the schedule has moved when a slot begins, skipped slots included, (N, 1)."""
-        shift = state.shift
-        if 0 <= state.last < slot - 1 and state.setting.need_guarantee().users == "pinned":
-            for skipped in range(int(state.last) + 1, slot):
+        shift, last = state.shift, int(state.last)
+        if 0 <= last < slot - 1 and state.setting.need_guarantee().users == "pinned":
+            for skipped in range(last + 1, slot):
                 missing = self._scheduled(state, skipped, shift)
                 if missing.all():  # and so they are in every later slot
                     return shift + (slot - skipped)
@@ -149,26 +160,25 @@ class Relay(Scheme):
         mailbox = state.mailbox
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
+        assert state.groups is not None
         place, origin = mailbox.outgoing(self.max_hops)
         slot = state.last - (state.last - place) % self.lag
         in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
         place, origin, slot = place[in_time], origin[in_time], slot[in_time]
         rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
-        noisy = state.noisy[place, origin]
+        noisy, groups = state.noisy[place, origin], state.groups[place, origin]
         if reading.charge.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
-        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy)
+            groups = np.concatenate([ungrouped(noisy.shape[1])[None], groups])
+        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy, groups)
 
     # ----------------------------------------------------------------------------------------------------- fuse
 
     def fuse(self, state: RelayState, plan: Plan, reading: Reading, messages: Messages, hearing: Hearing) -> None:
         slot, sampled = plan.slot, reading.charge > 0
-        shift = self._shift(state, slot)
-        if state.setting.need_guarantee().users == "pinned":
-            shift = shift + (self._scheduled(state, slot, shift) & ~sampled)
-        state.shift = shift
+        state.shift = self._shift_after(state, plan, sampled)
         samples = self.samples_in(state.setting)
         skip_slots(state, slot, samples, self.guard, hearing.engine)
         begin_slot(state, slot, samples, hearing.engine)
@@ -179,6 +189,16 @@ class Relay(Scheme):
             oldest = self._receive(state, plan, reading, messages)
         end_slot(state, slot, oldest, self.guard, hearing.engine)
 
+    def _shift_after(self, state: RelayState, plan: Plan, sampled: Bools) -> Ints:
+        """Return by how many slots the schedule has moved when the slot of the plan ends, (N, 1)."""
+        shift = plan.shift if isinstance(plan, RelayPlan) else None
+        shift = self._shift(state, plan.slot) if shift is None else shift
+        if state.setting.need_guarantee().users != "pinned":
+            return shift
+        scheduled = plan.scheduled if isinstance(plan, RelayPlan) else None
+        missed = (self._scheduled(state, plan.slot, shift) if scheduled is None else scheduled) & ~sampled
+        return shift + missed if missed.any() else shift
+
     def _spread(self, state: RelayState, plan: Plan, reading: Reading, hearing: Hearing) -> Ints:
         """Put the records of a simulation's servers into the table, and let them travel.
 
@@ -188,7 +208,7 @@ class Relay(Scheme):
         assert graph is not None
         speaks = reading.charge[:, 0] > 0
         state.noisy[place] = reading.noisy
-        state.var[place] = np.where(speaks, self._record_var(state, plan.noise_var[:, 0]), 0.0)
+        np.multiply(speaks, self._record_var(state, plan.noise_var[:, 0]), out=state.var[place])
         state.shares[place] = plan.shares[:, 0]
         totals = record_totals(reading.noisy, speaks, graph.degree, state.setting.runs, hearing.engine)
         state.value_bytes[place] = totals[:2]
@@ -216,18 +236,21 @@ class Relay(Scheme):
         oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
-            self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
+            own = ungrouped(setting.regions)[None]
+            self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
         accepted = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
         if accepted.any():
-            slots = messages.slot[accepted]
-            self._write(state, slots, messages.origin[accepted], messages.nano[accepted], messages.noisy[accepted])
+            slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
+            self._write(state, slots, origins, messages.nano[accepted], messages.noisy[accepted], groups)
             oldest = min(oldest, int(slots.min()))
         return np.array([oldest])
 
-    def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats) -> None:
+    def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats, groups: Ints) -> None:
         setting = state.setting
         place = slots % self.lag
         state.noisy[place, origins] = noisy
+        assert state.groups is not None
+        state.groups[place, origins] = groups
         var = noise_var(nano, setting.need_guarantee().sensitivity)
         state.var[place, origins] = self._record_var(state, var)
 

@@ -21,6 +21,7 @@ from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
+from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
@@ -41,6 +42,8 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     _finalise(state, slot, engine)
     place = slot % state.lag
     state.noisy[place], state.var[place] = 0.0, 0.0
+    if state.groups is not None:
+        state.groups[place] = ungrouped(state.setting.regions)
     if state.mailbox is not None:
         state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
 
@@ -61,8 +64,10 @@ def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine:
     After L of them all its records are final, and it only predicts. A server that begins later than its network has
     missed nothing: it keeps its phase.
     """
-    if state.last < 0:
+    if int(state.last) < 0:
         state.last = np.array(until - 1)
+    if int(state.last) + 1 == until:
+        return
     for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + state.lag)):
         begin_slot(state, slot, samples, engine)
         end_slot(state, slot, np.full(state.setting.servers, slot), guard, engine)
@@ -93,7 +98,7 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     place, before = slot % lag, (slot - 1) % lag
     mean, var, known = state.mean[before], state.mean_var[before], state.known[before]
     recent = state.recent[before]
-    if slot in (0, state.last - lag + 1):
+    if slot in (0, int(state.last) - lag + 1):
         mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
     if matrix:
         prior, prior_var = predict_matrix(mean, var, model)
@@ -151,10 +156,10 @@ def _sum(
         reference = Reference(
             state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
         )
+    y, info = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
     record_sums(
         held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
-        engine, RecordSums(state.y[place], state.info[place], state.recent[place], state.scale[place]), active,
-        posterior, words,
+        engine, RecordSums(y, info, state.recent[place], state.scale[place]), active, posterior, words,
     )  # fmt: skip
 
 
@@ -172,17 +177,17 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
                 setting.observation, setting.model.noise_var,
                 (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
-        state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
-        state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
+        state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
+        state.base_known[:] = state.known[place]
+        if state.links is None or state.lag == 1:  # over one hop no record is late: no slot is filtered again from here
+            state.base_recent[:] = state.recent[place]
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = _expected(state)
     if state.scores is not None:
-        now = state.scores.suspicious.copy()
-        rows = now | state.suspicious[place]
-        if rows.any():
-            numbers = np.flatnonzero(rows)
+        state.suspicious[place] = state.scores.suspicious
+        numbers = np.flatnonzero(state.scores.suspicious)
+        if len(numbers):
             state.penalty[place, numbers] = state.scores.penalty(numbers)
-        state.suspicious[place] = now
 
 
 def _expected(state: RelayState) -> tuple[Floats, Floats]:

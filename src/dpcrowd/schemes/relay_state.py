@@ -18,9 +18,9 @@ from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.bit_spread import BitSpread, Words
 from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
-from dpcrowd.privacy import Ledger, open_ledger
+from dpcrowd.privacy import Ledger, noise_var, open_ledger
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.records import Mailbox, ungrouped
 
 __all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
 
@@ -36,18 +36,22 @@ MOST_IN_BITS = 8192
 class RelayState:
     """The state of N receivers: the records and posteriors of the last L slots, slot t at place t mod L.
 
+    amount, amount_var    (1, 1) nano-epsilon of a sample, and the variance of its noise
     last                  () the slot that was fused last; -1: none
     shift                 (N, 1) slots by which the schedule has moved
     spread, links         which server has which record, in a simulation: over several hops, or over one
     mailbox               the records of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
-    y, info               (L, N, d) sums of their information
+    groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
+                          by itself, as in simulations. They name regions by number: a transfer to other regions would
+                          have to rename them, if grouped records were accepted
+    y, info               (L, N, d) sums of their information; in diagonal form (1, N, d): they are not read again
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state, predicted for the slot
     recent                (L, N, POOL): see `filters.records`
     scale                 (L, N) how far off the prior was, likewise
     scores, penalty       what is remembered of origins, and what it was when the slot began, (L, N, servers per run)
-    suspicious            (L, N) which receivers have a penalty for any origin
+    suspicious            (L, N) which receivers have a penalty for any origin; `penalty` of the others means nothing
     base_...              the same after the last slot that is final
     traffic               what was sent in the last slot, in a simulation
     value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
@@ -56,11 +60,13 @@ class RelayState:
     setting: Setting
     ledger: Ledger
     amount: Ints
+    amount_var: Floats
     last: Ints
     shift: Ints
     spread: Spread | None
     mailbox: Mailbox | None
     noisy: Floats
+    groups: Ints | None
     var: Floats
     shares: Floats
     y: Floats
@@ -108,7 +114,8 @@ class RelayState:
     def table(self, slot: int) -> RecordTable:
         """The records of a slot."""
         place = slot % self.lag
-        return RecordTable(self.noisy[place], self.var[place], self.shares[place])
+        groups = None if self.groups is None else self.groups[place]
+        return RecordTable(self.noisy[place], self.var[place], self.shares[place], groups)
 
 
 def servers_per_run(setting: Setting) -> int:
@@ -137,19 +144,22 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
                 "reach of a few hops."
             )
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
+    sums = lag if setting.form == "matrix" else 1
     return RelayState(
         setting=setting,
         ledger=open_ledger(setting.need_guarantee(), receivers, regions),
         amount=np.array([[amount]]),
+        amount_var=noise_var([[amount]], setting.need_guarantee().sensitivity),
         last=np.array(-1),
         shift=np.zeros((receivers, 1), dtype=np.int64),
         spread=spread,
         mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
         noisy=np.zeros((lag, origins, regions)),
+        groups=None if peers is None else np.tile(ungrouped(regions), (lag, origins, 1)),
         var=np.zeros((lag, origins)),
         shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
-        y=np.zeros((lag, receivers, regions)),
-        info=np.zeros((lag, receivers, regions)),
+        y=np.zeros((sums, receivers, regions)),
+        info=np.zeros((sums, receivers, regions)),
         mean=np.zeros((lag, receivers, regions)),
         mean_var=np.tile(unknown, (lag, *np.ones(unknown.ndim, dtype=int))),
         known=np.zeros((lag, receivers), dtype=np.bool_),
@@ -174,7 +184,8 @@ def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> Rel
 
     The account, the schedule and the accounts of the origins begin anew; records, posteriors and scores go on.
     """
-    for name in (part.name for part in fields(RelayState) if part.name not in ("setting", "ledger", "amount", "shift")):
+    anew = ("setting", "ledger", "amount", "amount_var", "shift")
+    for name in (part.name for part in fields(RelayState) if part.name not in anew):
         setattr(fresh, name, getattr(state, name))
     if fresh.mailbox is not None:
         fresh.mailbox.open_accounts(first)

@@ -23,13 +23,17 @@ _FORMER_FIELDS = {"form": "grouper", "phases": "pid_loop"}
 
 
 def pack(value: Any, name: str) -> Arrays:
-    """Return all arrays and numbers inside a (nested) dataclass, by dotted names; fields that are None are left out."""
+    """Return all arrays and numbers inside a (nested) dataclass, by dotted names.
+
+    Fields that are None, or that follow from the others (metadata `saved` is False), are left out.
+    """
     if isinstance(value, np.ndarray | np.generic | int | float):
         return {name: np.asarray(value)}
     if isinstance(value, Ledger | Held):
         return {f"{name}.{key}": array for key, array in value.arrays().items()}
     if is_dataclass(value) and not isinstance(value, Setting):
-        parts = [pack(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value)]
+        saved = [f for f in fields(value) if f.metadata.get("saved", True)]
+        parts = [pack(getattr(value, f.name), f"{name}.{f.name}") for f in saved]
         return {key: array for part in parts for key, array in part.items()}
     if value is None or isinstance(value, Setting | Scheme):
         return {}
