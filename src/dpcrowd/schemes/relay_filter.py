@@ -42,6 +42,8 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     place = slot % state.lag
     state.noisy[place], state.var[place] = 0.0, 0.0
     if state.mailbox is not None:
+        assert state.setting.peers is not None
+        state.shares[place] = state.setting.peers.shares
         state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
 
 
