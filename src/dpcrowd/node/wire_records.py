@@ -58,7 +58,7 @@ class SignedRecord(msgspec.Struct, array_like=True, frozen=True):
 
     hops    how many links it has travelled, including the one to the receiver; 0: the origin's own copy
     nano    nano-epsilon that it has cost
-    groups  empty: every region by itself; otherwise, for each region, how far before it the first of its group is
+    groups  None: every region by itself; otherwise, for each region, how far before it the lowest of its group is
     values  the noisy integers, one per group
     """
 
@@ -66,7 +66,7 @@ class SignedRecord(msgspec.Struct, array_like=True, frozen=True):
     slot: int
     hops: int
     nano: int
-    groups: bytes
+    groups: bytes | None
     values: bytes
     signature: bytes
 
@@ -80,7 +80,7 @@ class Equivocation(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class RecordValues:
-    """What a record holds: noisy counts (d,), at the first region of each group, and the groups (d,)."""
+    """What a record holds: noisy counts (d,), at the lowest region of each group, and the groups (d,)."""
 
     noisy: Floats
     groups: Ints
@@ -113,14 +113,14 @@ def unpack_proof(stored: bytes) -> Equivocation:
 
 def sign_record(noisy: Floats, *, digest: bytes, origin: int, slot: int, nano: int, sign: Callable[..., bytes]) -> SignedRecord:
     """Return the own sample of a slot, (d,) integers, as a signed record."""
-    record = SignedRecord(origin, slot, 0, nano, b"", pack_integers(noisy.astype(np.int64)), b"")
+    record = SignedRecord(origin, slot, 0, nano, None, pack_integers(noisy.astype(np.int64)), b"")
     return msgspec.structs.replace(record, signature=sign(*signed_parts(record, digest)))
 
 
 def signed_parts(record: SignedRecord, digest: bytes) -> tuple[bytes, ...]:
     """Return what the origin of a record signs; the digest is that of the configuration valid in its slot."""
     numbers = (record.origin, record.slot, record.nano)
-    return _RECORD, digest, *(number.to_bytes(8, "little") for number in numbers), record.groups, record.values
+    return _RECORD, digest, *(number.to_bytes(8, "little") for number in numbers), record.groups or b"", record.values
 
 
 def same_sample(record: SignedRecord, other: SignedRecord) -> bool:
@@ -138,10 +138,10 @@ def read_values(record: SignedRecord, regions: int) -> RecordValues:
         raise BadInput(f"a record with a signature of {len(record.signature)} bytes; allowed: {_SIGNATURE}.")
     own = np.arange(regions, dtype=np.int64)
     groups = own
-    if record.groups:
+    if record.groups is not None:
         groups = own - _unsigned(record.groups, regions)
         if (groups < 0).any() or (groups[np.maximum(groups, 0)] != groups).any() or (groups == own).all():
-            raise BadInput("a record with groups of regions that cannot be.")
+            raise BadInput("a record with groups of regions that are not named by their lowest region.")
     first = np.flatnonzero(groups == own)
     noisy = np.zeros(regions)
     noisy[first] = unpack_integers(record.values, len(first))

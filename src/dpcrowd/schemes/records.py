@@ -9,7 +9,8 @@ on its own has a mailbox: the records of the last L slots that it has received, 
   per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
   paid (the virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
   n s >= paid_until - (n - 1), since slots are integers, and then paid_until = max(paid_until, n s) + w. An origin that
-  names a large epsilon, or samples too often, gains no weight by it.
+  names a large epsilon, or samples too often, gains no weight by it,
+- that is not grouped.
 
 No record of an origin that respects its account is ever refused, whatever its phase and however often that has moved:
 its k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
@@ -35,7 +36,7 @@ from dpcrowd.errors import BadInput
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.messages import Messages
 
-__all__ = ["Mailbox", "Obstacle", "RecordMessages"]
+__all__ = ["Mailbox", "Obstacle", "RecordMessages", "ungrouped"]
 
 Obstacle = Literal["unknown-origin", "wrong-slot", "late", "void", "hops", "price", "account"]
 """Why a record is not accepted."""
@@ -52,7 +53,8 @@ class RecordMessages(Messages):
     slot    slot of its counts
     nano    nano-epsilon that it has cost; 0: the origin has signed different records for this slot, and none counts
     hops    how many links it has travelled, including the one to the receiver
-    noisy   (M, d) noisy counts
+    noisy   (M, d) noisy counts: of a group, the noisy sum, at the place of its lowest region; 0 at its other regions
+    groups  (M, d) the lowest region of the group in which each region is; a region by itself has its own number
     """
 
     origin: Ints
@@ -60,11 +62,21 @@ class RecordMessages(Messages):
     nano: Ints
     hops: Ints
     noisy: NDArray[np.float64]
+    groups: Ints
 
     @classmethod
-    def of(cls, origin: Ints, slot: Ints, nano: Ints, hops: Ints, noisy: NDArray[np.float64]) -> RecordMessages:
-        """Return a message with these records."""
-        return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy)
+    def of(
+        cls,
+        origin: Ints,
+        slot: Ints,
+        nano: Ints,
+        hops: Ints,
+        noisy: NDArray[np.float64],
+        groups: Ints | None = None,
+    ) -> RecordMessages:
+        """Return a message with these records; without `groups`, every region is by itself."""
+        groups = np.tile(ungrouped(noisy.shape[1]), (len(origin), 1)) if groups is None else groups
+        return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy, groups)
 
     def check_values(self, sender: str) -> None:
         if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
@@ -72,6 +84,26 @@ class RecordMessages(Messages):
         for name in ("origin", "slot", "nano", "hops"):
             if (getattr(self, name) < 0).any():
                 raise BadInput(f"{sender} sent a record whose {name} is below 0.")
+        self._check_groups(sender)
+
+    def _check_groups(self, sender: str) -> None:
+        """Refuse regions in a group that is not named by its lowest region, and values at other places than that."""
+        own = ungrouped(self.groups.shape[1])
+        in_range = (self.groups >= 0) & (self.groups <= own)
+        names = np.where(in_range, self.groups, own)
+        wrong = ~in_range | (np.take_along_axis(names, names, axis=1) != names)
+        if wrong.any():
+            row, region = np.argwhere(wrong)[0]
+            raise BadInput(
+                f"{sender} sent a record whose region {region} is in a group named {self.groups[row, region]}; "
+                "allowed: the lowest region of the group, which is itself in that group."
+            )
+        if (misplaced := (names != own) & (self.noisy != 0)).any():
+            row, region = np.argwhere(misplaced)[0]
+            raise BadInput(
+                f"{sender} sent a record with a value for region {region} alone, which is in the group of region "
+                f"{names[row, region]}; allowed: one value per group, for its lowest region, and 0 for the others."
+            )
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         for f in fields(self):
@@ -81,6 +113,11 @@ class RecordMessages(Messages):
                     f"server {sender} sent {f.name} of {theirs.dtype}{theirs.shape}; allowed: {mine.dtype} with "
                     f"{mine.shape[1:]} numbers per record."
                 )
+
+
+def ungrouped(regions: int) -> Ints:
+    """Return the groups of a record in which every region is by itself, (d,)."""
+    return np.arange(regions, dtype=np.int64)
 
 
 @dataclass
@@ -94,7 +131,7 @@ class Mailbox:
     nano         (lag, m) nano-epsilon that they have cost
     paid_until   (m,) the account of each origin, after its records that are final
     late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
-                            account of their origin or of a slot that has not begun
+                            account of their origin, of a slot that has not begun, or grouped
     since        the first slot of the accounts: records of earlier slots are too late
     """
 
@@ -156,6 +193,7 @@ class Mailbox:
     def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
         """Return which of the records are new and allowed; these are in the mailbox from now on."""
         accepted = np.zeros(len(message.origin), dtype=np.bool_)
+        grouped = (message.groups != ungrouped(message.groups.shape[1])).any(axis=1)
         for row, (origin, slot, nano, hops) in enumerate(
             zip(
                 message.origin.tolist(),
@@ -173,6 +211,9 @@ class Mailbox:
             elif obstacle is None:
                 place = slot % self.lag
                 if origin == self.number or self.held[place, origin]:
+                    continue
+                if grouped[row]:  # no filter fuses sums of several regions yet
+                    self.refused[origin] += 1
                     continue
                 self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True
                 self.hops[place, origin], self.nano[place, origin] = hops, nano

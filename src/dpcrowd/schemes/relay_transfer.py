@@ -80,6 +80,8 @@ def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> Rela
         setattr(fresh, name, getattr(state, name))
     for name in ("noisy", "var", "shares"):
         setattr(fresh, name, _moved(getattr(state, name), getattr(fresh, name), origins, axis=1))
+    if state.groups is not None and fresh.groups is not None:
+        fresh.groups = _moved(state.groups, fresh.groups, origins, axis=1)
     _take_scores(state, fresh, origins)
     if state.scores is not None:
         fresh.penalty = _moved(state.penalty, fresh.penalty, origins, axis=2)
