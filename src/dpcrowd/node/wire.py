@@ -13,10 +13,10 @@ A proof of "I sent counter c in slot s" is (head, hash of the rest, signature): 
 its sender can check with its own pinned keys. Nothing else in it has to be known any more: neither the digest of a
 revision that is over nor the number that the server had in it. It is the key, which one server has, that says who.
 
-Format 1 carries one record, of the sender, as information vectors, with the sender's prior. Format 2 is that of networks
-whose servers pass records on (`wire_records`): records hold integers and there is no prior. Its first round is the
-message of a slot; later rounds, in the same envelope, forward records of others. Each network has one format, so the
-bytes of format 1 stay what they were.
+Format 1 carries one record, of the sender, as information vectors, with the sender's prior. Format 2 is that of
+networks whose servers pass records on (`wire_records`): records hold integers and there is no prior. Its first round is
+the message of a slot; later rounds, in the same envelope, forward records of others. Each network has one format, so
+the bytes of format 1 stay what they were.
 
 A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server. Only what proves
 something to a neighbour that seems to have lost it, or was not heard of in the last slot, comes on top.
@@ -48,7 +48,9 @@ from dpcrowd.node.wire_records import Equivocation, SignedRecord, most_record_by
 from dpcrowd.schemes.messages import InfoMessages
 
 __all__ = [
+    "DEVIATIONS",
     "FORMAT_1",
+    "TIMES_POPULATION",
     "VERSION",
     "Body",
     "CheckedMessage",
@@ -86,8 +88,8 @@ _MOST_SLOTS = _MOST_SAMPLES = 1 << 62
 """Nothing reaches them; numbers beyond could neither be stored nor counted on from."""
 _LARGEST, _LEAST_INFORMATION, _MOST_INFORMATION = 1e24, 1e-60, 1e100
 """Counts stay below 2^52 and epsilon above 1e-9: nothing honest is beyond these, and nothing within them overflows."""
-_TIMES_POPULATION = 10.0
-_DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
+TIMES_POPULATION = 10.0
+DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
 _MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
 
 _BODY, _RECORD = b"dpcrowd message", b"dpcrowd record"
@@ -339,6 +341,21 @@ def decode(
         body = _body_of(envelope)
     except _UNREADABLE:
         raise MessageRefused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
+    _check_body(body, who, relays)
+    proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))
+    message = _sample(body, digest, regions, form, verify, who)
+    if message is not None:
+        try:
+            message.check_values(who)
+        except BadInput as error:
+            raise MessageRefused("absurd", str(error)) from None
+        if population is not None and not plausible(message, population, coarsest):
+            raise MessageRefused("absurd", f"{who} sent a sample of far more people than there are.")
+    return CheckedMessage(body, message, proof)
+
+
+def _check_body(body: Body, who: str, relays: bool) -> None:
+    """Refuse a version that is not understood, and numbers that no server has."""
     if not VERSION - 1 <= body.version <= VERSION + 1:
         text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
         raise MessageRefused("version", text)
@@ -349,20 +366,15 @@ def decode(
     if not 0 <= body.slot <= _MOST_SLOTS:
         raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot}; allowed: 0 to {_MOST_SLOTS}.")
     counters = [body.counter, *(2 * echo.counter for echo in body.heard.values())]  # an echo may be counted on from
-    if body.round < 1 or min(counters) < 0 or max(counters) > _MOST_SAMPLES or max(len(body.records), len(body.relayed), len(body.equivocations)) > _MOST_RECORDS:
+    if (
+        body.round < 1
+        or min(counters) < 0
+        or max(counters) > _MOST_SAMPLES
+        or max(len(body.records), len(body.relayed), len(body.equivocations)) > _MOST_RECORDS
+    ):
         raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
-    proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))
     if relays and (body.records or body.prior or body.prior_known):
         raise MessageRefused("malformed", f"{who} sent vectors; records of this network hold integers.")
-    message = _sample(body, digest, regions, form, verify, who)
-    if message is not None:
-        try:
-            message.check_values(who)
-        except BadInput as error:
-            raise MessageRefused("absurd", str(error)) from None
-        if population is not None and not plausible(message, population, coarsest):
-            raise MessageRefused("absurd", f"{who} sent a sample of far more people than there are.")
-    return CheckedMessage(body, message, proof)
 
 
 def _sample(body: Body, digest: bytes, regions: int, form: str, verify: Verify, who: str) -> InfoMessages | None:
@@ -416,7 +428,7 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
 
     coarsest  standard deviation of the noisiest honest sample
     """
-    info_mat, most = message.info_mat, _TIMES_POPULATION * population
+    info_mat, most = message.info_mat, TIMES_POPULATION * population
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
     above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)
@@ -424,10 +436,10 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
         if information.max(initial=0.0) > _MOST_IN_MATRIX:
             return False
         above, below = above.sum(axis=2), below.sum(axis=2)
-    noise = _DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
+    noise = DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
     if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
         return False
-    return bool((np.abs(message.prior[message.prior_known]) <= most + _DEVIATIONS * coarsest).all())
+    return bool((np.abs(message.prior[message.prior_known]) <= most + DEVIATIONS * coarsest).all())
 
 
 # ----------------------------------------------------------------------------------------------------------- proofs

@@ -111,7 +111,9 @@ def unpack_proof(stored: bytes) -> Equivocation:
     return _proofs.decode(stored)
 
 
-def sign_record(noisy: Floats, *, digest: bytes, origin: int, slot: int, nano: int, sign: Callable[..., bytes]) -> SignedRecord:
+def sign_record(
+    noisy: Floats, *, digest: bytes, origin: int, slot: int, nano: int, sign: Callable[..., bytes]
+) -> SignedRecord:
     """Return the own sample of a slot, (d,) integers, as a signed record."""
     record = SignedRecord(origin, slot, 0, nano, None, pack_integers(noisy.astype(np.int64)), b"")
     return msgspec.structs.replace(record, signature=sign(*signed_parts(record, digest)))
@@ -130,7 +132,12 @@ def same_sample(record: SignedRecord, other: SignedRecord) -> bool:
 
 def read_values(record: SignedRecord, regions: int) -> RecordValues:
     """Return what a record holds; `BadInput` says what is wrong with its layout."""
-    fields = (("origin", record.origin, 0), ("slot", record.slot, 0), ("hops", record.hops, 1), ("nano", record.nano, 1))
+    fields = (
+        ("origin", record.origin, 0),
+        ("slot", record.slot, 0),
+        ("hops", record.hops, 1),
+        ("nano", record.nano, 1),
+    )
     for name, value, least in fields:
         if not least <= value <= _LARGEST:
             raise BadInput(f"a record with {name} {value}; allowed: {least} to 2^53.")

@@ -41,7 +41,9 @@ def transfer_relay(
     samples  n before and now
     """
     if len(origins) != servers_per_run(fresh.setting):
-        raise BadInput(f"one place per server is needed, {servers_per_run(fresh.setting)} in all; given {len(origins)}.")
+        raise BadInput(
+            f"one place per server is needed, {servers_per_run(fresh.setting)} in all; given {len(origins)}."
+        )
     if state.last >= 0 and samples[0] == samples[1]:
         fresh.shift = _same_next_sample(state, fresh, samples[0])
     if _is_compatible(state, fresh, places, origins):
@@ -106,7 +108,12 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     else:
         mean[:, kept], var[:, kept] = state.mean[latest][:, came], state.mean_var[latest][:, came]
     _take_scores(state, fresh, origins)
-    for name, value in (("mean", mean), ("mean_var", var), ("known", state.known[latest]), ("recent", state.recent[latest])):
+    for name, value in (
+        ("mean", mean),
+        ("mean_var", var),
+        ("known", state.known[latest]),
+        ("recent", state.recent[latest]),
+    ):
         getattr(fresh, name)[:] = value
     fresh.base, fresh.base_var = mean.copy(), var.copy()
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()

@@ -424,7 +424,6 @@ class Server:
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
 
-
     def _take_over_records(
         self, before: Server, places: Sequence[int | None], origins: Sequence[int | None] | None
     ) -> RelayState:

@@ -25,8 +25,8 @@ from dpcrowd.node.wire import (
     record_of,
     same_content,
 )
-from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.node.wire_records import Equivocation, SignedRecord
+from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 from node_support_wire import (

@@ -154,7 +154,7 @@ class ScheduleDeadline:
 
 @dataclass(frozen=True)
 class ScheduleForward:
-    """Tell the machine when this time has come (`ForwardDue`): records that arrive until then are passed on together."""
+    """Tell the machine when this time has come (`ForwardDue`): what arrives until then is passed on together."""
 
     at_ns: int
 

@@ -16,12 +16,12 @@ anything else is handled. So the end of a slot (`SlotEnded`) leads to `CountSlot
 the operator confirms (`LossConfirmed`) leads to `BookLoss`, and only when that is durable (`LossBooked`) does the
 machine trust its ledger again.
 
-Where servers pass records on (`records`), the message of a slot carries the own record. What arrives is forwarded at once
-to the neighbours that do not have it, together with what arrives within a few milliseconds, until the deadline; later
-records go with the next slot. A slot is released when all neighbours have sent their messages and the records of all
-servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own message,
-since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a record is
-passed on depends on other servers alone.
+Where servers pass records on (`records`), the message of a slot carries the own record. What arrives is forwarded at
+once to the neighbours that do not have it, together with what arrives within a few milliseconds, until the deadline;
+later records go with the next slot. A slot is released when all neighbours have sent their messages and the records of
+all servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own
+message, since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a
+record is passed on depends on other servers alone.
 
 The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
 promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
@@ -397,6 +397,7 @@ class Machine:
         instructions += self._catch_up(slot)
         self._newcomers.sealed(slot)
         self._forgettable = None  # its check-ins are forgotten with those of this slot
+        self._forward_planned = False  # a clock that was set back would keep it waiting
         if self.records is not None:
             self.records.begin_slot(slot)
         obstacle, text = self._obstacle(slot, why if counts is None else None)
@@ -532,7 +533,9 @@ class Machine:
             for number in unfit
         ]
         if self.records is not None and not usable:
-            refusals.append(Report("records-unusable", "the filter cannot take the records that have arrived; they are left out."))
+            refusals.append(
+                Report("records-unusable", "the filter cannot take the records that have arrived; they are left out.")
+            )
         unproven = self.trust.end_exchange(exchange.slot)
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
@@ -600,17 +603,9 @@ class Machine:
                 return instructions
             if message_slot > following:
                 raise MessageRefused("wrong-slot", f"{sender} sent slot {message_slot}, which is not open yet.")
-            if exchange is None or message_slot < exchange.slot:
-                last = self._last_payloads.get(sender)
-                if (last is not None and same_content(last, payload)) or (checked is not None and checked.body.after):
-                    return instructions  # used already, and sent again because one of us came up
-                raise MessageRefused("late", f"{sender} sent slot {message_slot}, which is over.")
-            if number in exchange.heard:
-                if same_content(exchange.payloads[sender], payload):
-                    return instructions  # sent again because one of us came up
-                if checked is None:
-                    check_message(self.view, number, payload)
-                raise MessageRefused("replay", f"{sender} sent two different messages for slot {message_slot}.")
+            if self._was_heard(sender, number, message_slot, payload, checked):
+                return instructions
+            assert exchange is not None
             if number not in exchange.expected:
                 raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
             checked = checked or check_message(self.view, number, payload)
@@ -619,6 +614,25 @@ class Machine:
         exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
         return instructions
+
+    def _was_heard(self, sender: str, number: int, slot: int, payload: bytes, checked: CheckedMessage | None) -> bool:
+        """Whether a message was used already, and is sent again because one of the two servers has come up.
+
+        `MessageRefused` says that it is of a slot that is over, or that another one was used instead.
+        """
+        exchange = self._exchange
+        if exchange is None or slot < exchange.slot:
+            last = self._last_payloads.get(sender)
+            if (last is not None and same_content(last, payload)) or (checked is not None and checked.body.after):
+                return True
+            raise MessageRefused("late", f"{sender} sent slot {slot}, which is over.")
+        if number not in exchange.heard:
+            return False
+        if same_content(exchange.payloads[sender], payload):
+            return True
+        if checked is None:
+            check_message(self.view, number, payload)
+        raise MessageRefused("replay", f"{sender} sent two different messages for slot {slot}.")
 
     def _learn(self, number: int, checked: CheckedMessage, following: int) -> list[Instruction]:
         """Remember a neighbour's counter, and see whether it remembers more of this node's than the ledger has.
@@ -654,9 +668,7 @@ class Machine:
 
     # --------------------------------------------------------------------------------------------------- records
 
-    def _hear_forward(
-        self, sender: str, slot: int, digest: bytes, payload: bytes, following: int
-    ) -> list[Instruction]:
+    def _hear_forward(self, sender: str, slot: int, digest: bytes, payload: bytes, following: int) -> list[Instruction]:
         """Check a message that passes records on, and take them.
 
         following  the next slot to be sealed; a neighbour whose clock is a little ahead may be in it
@@ -689,7 +701,7 @@ class Machine:
     def _may_forward(self, at_ns: int) -> bool:
         """Whether records may be passed on now: the own message has left, and the deadline has not passed."""
         sent = self._exchange is None or self._exchange.sent
-        return sent and self._unsent is None and 0 <= self.server.slot and at_ns < self.view.ends(self.server.slot)
+        return sent and self._unsent is None and self.server.slot >= 0 and at_ns < self.view.ends(self.server.slot)
 
     def _plan_forward(self, at_ns: int) -> list[Instruction]:
         """Have records passed on in a moment, if somebody lacks any."""

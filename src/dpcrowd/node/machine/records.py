@@ -289,7 +289,9 @@ class Records:
             if not self._limited(sender):
                 instructions += self._take_proof(sender, proof, now)
         if self._limited(sender):
-            text = f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
+            text = (
+                f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
+            )
             instructions.append(self._refuse(now, sender, "rate-limited", text))
         return instructions
 
@@ -556,9 +558,7 @@ class Schedules:
         return [
             number
             for number in numbers
-            if number != self.me
-            and number not in self.missing
-            and self._due(number, slot, self.shift.get(number, 0))
+            if number != self.me and number not in self.missing and self._due(number, slot, self.shift.get(number, 0))
         ]
 
     def _due(self, number: int, slot: int, shift: int) -> bool:
