@@ -21,6 +21,7 @@ that allows it, and all later samples move with it; in lockstep it stays missed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,17 +32,23 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
-from dpcrowd.privacy import Noise, noise_var
+from dpcrowd.privacy import Guarantee, Noise, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
-from dpcrowd.schemes.records import RecordMessages, ungrouped
+from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
 from dpcrowd.schemes.relay_state import RelayState, start_state
 
-__all__ = ["Relay", "RelayState"]
+__all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
+
+AUDIENCE_OF_RECORDS = (
+    "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
+    "it and pass it on."
+)
+"""A sentence of the promise."""
 
 Hops = int | Literal["all"]
 
@@ -84,6 +91,7 @@ class Relay(Scheme):
         "both",
     )
     reach = "relay"
+    live = True
     may_skip = True
 
     def __init__(
@@ -238,6 +246,10 @@ class Relay(Scheme):
             mailbox.put_own(slot, int(reading.charge.max()))
             own = ungrouped(setting.regions)[None]
             self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
+        for number, of in zip(messages.origin[messages.nano == 0], messages.slot[messages.nano == 0], strict=True):
+            if mailbox.cancel(int(number), int(of), slot):
+                state.noisy[of % self.lag, number], state.var[of % self.lag, number] = 0.0, 0.0
+                oldest = min(oldest, int(of))
         accepted = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
         if accepted.any():
             slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
@@ -258,6 +270,15 @@ class Relay(Scheme):
         """Return alpha times the variance of the noise; above 0, which means "no record", even at a huge epsilon."""
         return np.maximum(state.setting.tuning.alpha * var, _LEAST_VAR)
 
+    def obstacle(
+        self, state: RelayState, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int]
+    ) -> Obstacle | None:
+        """Return why a server on its own would not accept a record in slot `now`; see `Mailbox.obstacle`."""
+        assert state.mailbox is not None
+        price, length = int(state.amount.max()), state.setting.need_guarantee().length
+        terms = price, self.samples_in(state.setting), length
+        return state.mailbox.obstacle(origin, slot, nano, hops, now, int(state.last), *terms, waiting)
+
     def release(self, state: RelayState, plan: Plan, reading: Reading) -> Release:
         place = plan.slot % self.lag
         estimate, variance = state.mean[place], state.mean_var[place]
@@ -277,6 +298,17 @@ class Relay(Scheme):
         if state.scores is None:
             return np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
         return state.scores.penalty() > 1.0
+
+
+def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, samples: int) -> Ints | None:
+    """Return the offsets of all servers' schedules; None: one phase, for users who roam.
+
+    phases  gives, for an interval, phases that are spread over the graph
+    """
+    if guarantee.users == "roaming":
+        return None
+    interval = -(-guarantee.length // samples)
+    return phases(interval) * guarantee.length // interval
 
 
 def _check_phases(setting: Setting) -> None:

@@ -45,6 +45,8 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     if state.groups is not None:
         state.groups[place] = ungrouped(state.setting.regions)
     if state.mailbox is not None:
+        assert state.setting.peers is not None
+        state.shares[place] = state.setting.peers.shares
         state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
 
 
