@@ -383,6 +383,7 @@ class Executor:
             heard=instruction.counters,
             refused=[replace(one, count=count) for one, count in refused.items()],
             complete_until=instruction.complete_until,
+            smoothed=instruction.smoothed,
         )
         self._refusals -= refused
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpcrowd.node.machine.neighbours import Remembered
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 
 __all__ = [
     "Answer",
@@ -138,6 +138,7 @@ class StoreRelease:
     heard           names of the neighbours whose messages are in it
     counters        what neighbours said of their own ledgers since the last time, by name
     complete_until  the last slot up to which the own ledger was known to be complete
+    smoothed        past slots, estimated again; None: the scheme keeps no records
     """
 
     release: SlotRelease
@@ -145,6 +146,7 @@ class StoreRelease:
     heard: tuple[str, ...]
     counters: Mapping[str, Remembered] = field(default_factory=dict)
     complete_until: int = -1
+    smoothed: SmoothedSlots | None = None
 
 
 @dataclass(frozen=True)

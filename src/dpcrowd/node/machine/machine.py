@@ -38,7 +38,7 @@ from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
 from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.wire import (
     VERSION,
     Body,
@@ -447,7 +447,8 @@ class Machine:
         ]
         unproven = self.trust.end_exchange(exchange.slot)
         state, counters = self.server.save(), self._memory.store()
-        store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
+        smoothed = SmoothedSlots.of(self.server, view.first_slot)
+        store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until, smoothed)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]

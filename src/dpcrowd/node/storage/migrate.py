@@ -145,6 +145,20 @@ LEDGER_STEPS: tuple[Step, ...] = (
         # How much of a jump of the clock has been undone by a jump back.
         "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
     ),
+    (
+        # Past slots, estimated again with later records. Slots that a server has missed have no release, so a smoothed
+        # slot names its own regions and times; and what was released stays as it was.
+        """CREATE TABLE smoothed (
+            network TEXT NOT NULL,
+            opens_ns INTEGER NOT NULL,
+            closes_ns INTEGER NOT NULL,
+            slot INTEGER NOT NULL,
+            regions INTEGER NOT NULL REFERENCES regions (id),
+            factor REAL NOT NULL,
+            estimate BLOB NOT NULL,
+            variance BLOB NOT NULL)""",
+        "CREATE UNIQUE INDEX one_smoothed ON smoothed (network, opens_ns)",
+    ),
 )
 
 
