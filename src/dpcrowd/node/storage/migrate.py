@@ -146,6 +146,16 @@ LEDGER_STEPS: tuple[Step, ...] = (
         "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
     ),
     (
+        # Records of the last slots, which are passed on after a restart, too.
+        """CREATE TABLE record (
+            network TEXT NOT NULL,
+            slot INTEGER NOT NULL,
+            origin TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('record', 'proof')),
+            content BLOB NOT NULL,
+            PRIMARY KEY (network, slot, origin)) WITHOUT ROWID""",
+    ),
+    (
         # Past slots, estimated again with later records. Slots that a server has missed have no release, so a smoothed
         # slot names its own regions and times; and what was released stays as it was.
         """CREATE TABLE smoothed (
