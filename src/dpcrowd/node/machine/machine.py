@@ -542,6 +542,7 @@ class Machine:
         if self.records is not None:
             final, smoothed = exchange.slot - self.records.terms.lag, SmoothedSlots.of(self.server, view.first_slot)
             store = replace(store, records=self.records.store(), final_until=final, smoothed=smoothed)
+            refusals += self.records.suspect(self.server.suspects(), exchange.slot)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         if self.records is not None and forget and exchange.expected:
