@@ -176,6 +176,8 @@ class NodeService:
             now,
             self.following,
             self.executor.refused_last,
+            machine.records,
+            self.executor.sent_by_kind,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
@@ -227,6 +229,7 @@ class NodeService:
         read_process(gauges, self.started_ns)
         gauges.set(families.READY, self.ready()[0])
         gauges.set(families.MESSAGES_SENT, self.executor.sent)
+        gauges.set(families.SENT_BYTES, self.executor.sent_bytes)
         gauges.set(families.MESSAGES_LATE, self.executor.late)
         for reason, count in self._transport.refused_connections().items():
             gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)
