@@ -392,7 +392,7 @@ def test_its_own_records_are_ignored() -> None:
 
 
 def test_one_neighbour_can_have_only_so_many_signatures_checked() -> None:
-    """A neighbour that floods a node with records must not keep it busy; it is named, and the others are still heard."""
+    """A neighbour that floods a node with records must not keep it busy; it is named, and others are still heard."""
     network, node = listening()
     most = terms_of(FACTS).most_checks
     forged = [signed(4, 8, by=0, value=value) for value in range(60)]
