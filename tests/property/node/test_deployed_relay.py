@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpcrowd.node.config import load_network
@@ -158,8 +158,19 @@ async def happen(world: World, what: str, name: str, *given: Any) -> None:
             await world.revise()
 
 
-@settings(PATIENT, max_examples=examples(8))
+@settings(PATIENT, max_examples=examples(20))
 @given(st.lists(st.lists(timed, max_size=3), min_size=3, max_size=8))
+@example(  # servers that have missed different revisions cannot check each other
+    [
+        [],
+        [(0.05, ("kill", "b")), (0.9, ("fault", "a", "full", 2)), (1.6, ("fault", "a", "lying", 3))],
+        [(0.21, ("revise", "a")), (0.9, ("revise", "a")), (1.95, ("cut", "a"))],
+        [(0.05, ("revise", "a")), (1.95, ("fault", "b", "full", 0))],
+        [(0.9, ("restart", "c")), (1.6, ("cut", "a")), (1.95, ("revise", "a"))],
+        [],
+        [(0.9, ("revise", "a")), (1.6, ("fault", "b", "kill", 2))],
+    ]
+)
 def test_servers_whose_disks_fail_and_links_break(files: dict[str, Path], slots: list[list[Any]]) -> None:
     """Three servers in a line: what one end says reaches the other end through the middle, whatever fails there."""
 
