@@ -137,6 +137,7 @@ class World(Results):
         return RunRecords(
             label=label,
             runs=np.arange(self.runs),
+            heartbeats_per_slot=nothing,
             bytes_per_slot=nothing,
             coverage95=nothing,
             missing=nothing,

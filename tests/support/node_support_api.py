@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -40,6 +41,12 @@ def estimates_of(slot: int, *, unknown: bool = False) -> SlotRelease:
     return SlotRelease(slot, opens, length, tuple(REGIONS), middle, np.ones(3), sampled, 7 * sampled, factor=2.0)
 
 
+def smoothed_of(slot: int) -> SlotRelease:
+    """The same slot with other numbers, as later records would change them: higher by a half, with half the width."""
+    first = estimates_of(slot)
+    return replace(first, estimate=first.estimate + 0.5, variance=first.variance / 4)
+
+
 class FakeService:
     """Keeps a real collector, so that refusals are those of a node; keys are constant.
 
@@ -55,6 +62,7 @@ class FakeService:
         self.batches: list[Batch] = []
         self.refusals: list[str] = []
         self.stored = [estimates_of(slot) for slot in slots]
+        self.smoothed_slots: list[SlotRelease] | None = [smoothed_of(slot) for slot in slots[:-1]]
         self.broadcast = Broadcast(size=2)
         self.level: Level = "info"
         self.problems: list[str] = []
@@ -103,6 +111,14 @@ class FakeService:
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
     ) -> Sequence[SlotRelease]:
         found = [one for one in self.stored if (first or 0) <= one.slot and (last is None or one.slot <= last)]
+        return [one if regions is None else one.only(regions) for one in found[:limit]]
+
+    async def smoothed(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotRelease] | None:
+        if self.smoothed_slots is None:
+            return None
+        found = [one for one in self.smoothed_slots if (first or 0) <= one.slot and (last is None or one.slot <= last)]
         return [one if regions is None else one.only(regions) for one in found[:limit]]
 
     def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:

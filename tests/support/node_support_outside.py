@@ -52,6 +52,7 @@ async def listen(app: Asgi, path: str, token: str, note: Callable[[object], None
 
 
 def _scope(method: str, path: str, headers: dict[str, str]) -> dict[str, Any]:
+    path, _, query = path.partition("?")
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -61,7 +62,7 @@ def _scope(method: str, path: str, headers: dict[str, str]) -> dict[str, Any]:
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "client": ("127.0.0.1", 50_000),
         "server": ("127.0.0.1", 8080),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,17 @@ def draw_records(network: Network, rng: np.random.Generator) -> dict[tuple[int, 
 
 
 def play_records(
-    network: Network, number: int, records: Records, arrivals: dict[int, list[tuple[int, int]]], slots: int
+    network: Network,
+    number: int,
+    records: Records,
+    arrivals: dict[int, list[tuple[int, int]]],
+    slots: int,
+    after: Callable[[Server, Release], None] = lambda server, release: None,
 ) -> tuple[list[Release], list[dict[tuple[int, int], Any]], Server]:
-    """One server that is given records, by slot of arrival; its releases, and what it has had by then."""
+    """One server that is given records, by slot of arrival; its releases, and what it has had by then.
+
+    after  is called after each release
+    """
     server, releases, known = network.server(number), [], {}
     sets = []
     for slot in range(slots):
@@ -75,6 +84,7 @@ def play_records(
             if came[part::2]:
                 messages[network.servers + part] = message_of(records, came[part::2], network.price)
         releases.append(server.hear(messages))
+        after(server, releases[-1])
         for key in came:
             if key[1] > slot - network.lag:
                 known.setdefault(key, records[key])

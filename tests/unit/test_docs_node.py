@@ -36,6 +36,7 @@ REQUESTS = {
     "IntakeRefused": 0,
     "BodyRefused": 1,
     "Denied": 1,
+    "QueryRefused": 1,
     "refusal": 1,
     "refusal_bytes": 0,
 }

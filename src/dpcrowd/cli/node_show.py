@@ -59,11 +59,26 @@ def show_status(ready: dict[str, Any], network: dict[str, Any], budget: dict[str
         ("neighbours", f"{connected} of {len(neighbours)} connected"),
         ("budget", _budget_line(budget)),
     ]
+    rows += _servers(network.get("servers", []))
     rows += [("soon" if "certificate" in text else "warning", text) for text in ready.get("warnings", [])]
     if network.get("next_revision") is not None:
         revision = f"revision {network['next_revision']} from slot {network['next_revision_slot']}"
         rows.append(("next", f"{revision}, digest {network.get('next_digest', '?')}"))
     _print_rows(rows)
+
+
+def _servers(servers: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return lines on other servers with which something is wrong, as their records show it."""
+    rows = []
+    for one in servers:
+        if one["missing"]:
+            rows.append(("missing", f"{one['name']}: its record of slot {one['overdue']} has not come"))
+        if one["suspected_since"] is not None:
+            text = "its records count less, since they disagree with those of others"
+            rows.append(("suspected", f"{one['name']}: from slot {one['suspected_since']} on {text}"))
+        if one["equivocation"] is not None:
+            rows.append(("two records", f"{one['name']}: signed two different ones for slot {one['equivocation']}"))
+    return rows
 
 
 def show_budget(view: dict[str, Any], *, as_json: bool) -> None:

@@ -240,11 +240,12 @@ def _print_traffic(result: Any, say: Any) -> None:
     if slot is None:
         say(
             f"all servers together: {traffic.packets_per_slot:,.1f} packets and {traffic.bytes_per_slot:,.0f} bytes "
-            "per slot (give --slot for a day)"
+            f"per slot, and {traffic.heartbeats_per_slot:,.1f} heartbeats (give --slot for a day)"
         )
         return
     packets, size = traffic.per_day(slot)
-    say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day")
+    heartbeats = f"{traffic.heartbeats_per_day(slot):,.0f} heartbeats"
+    say(f"all servers together: {packets:,.0f} packets and {_size(size)} per day, and {heartbeats}")
 
 
 def _distance(reach: int | str) -> str:

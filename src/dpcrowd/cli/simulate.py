@@ -183,9 +183,21 @@ def _print_table(result: Any) -> None:
     columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     print_columns(out, columns)
     promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
-    for text in [*promises, *(f"note: {note}" for note in result.notes)]:
+    for text in [*promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes)]:
         # Lines are wrapped on a terminal; a file gets one line per note.
         out.print(text, style="dim", soft_wrap=not out.is_terminal, markup=False)
+
+
+def _heartbeats(rows: list[dict[str, Any]]) -> list[str]:
+    """Return one line on the messages that live servers send besides packets, if a scheme can run live."""
+    counts = [(row["scheme"], row["heartbeats_per_slot"]) for row in rows if row["heartbeats_per_slot"] is not None]
+    if not counts:
+        return []
+    numbers = ", ".join(f"{scheme} {_number(count)}" for scheme, count in counts)
+    return [
+        f"heartbeats per slot of a live network, besides these packets: {numbers}. A live server sends every neighbour "
+        "one message per slot, without data if it has none."
+    ]
 
 
 def _promises(result: Any) -> dict[str, list[str]]:

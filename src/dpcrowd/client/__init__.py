@@ -16,7 +16,7 @@ from dpcrowd.client.errors import (
     RowsRefused,
 )
 from dpcrowd.client.tables import Estimates
-from dpcrowd.client.views import Budget, Neighbour, Network, Ready, RefusedCheckins
+from dpcrowd.client.views import Budget, Neighbour, Network, NetworkServer, Ready, RefusedCheckins
 
 __all__ = [
     "AsyncClient",
@@ -26,6 +26,7 @@ __all__ = [
     "Estimates",
     "Neighbour",
     "Network",
+    "NetworkServer",
     "NodeBusy",
     "NodeError",
     "NodeFailed",

@@ -97,9 +97,11 @@ class AsyncClient:
         first: int | datetime | None = None,
         last: int | datetime | None = None,
         regions: str | Iterable[str] = (),
+        *,
+        smoothed: bool = False,
     ) -> Estimates:
-        """Return the releases from the first to the last slot; see `Client.estimates`."""
-        return await self._run(calls.estimates(first, last, regions, self._settings.patience))
+        """Return the releases from the first to the last slot, or these slots smoothed; see `Client.estimates`."""
+        return await self._run(calls.estimates(first, last, regions, self._settings.patience, smoothed=smoothed))
 
     async def stream(
         self,

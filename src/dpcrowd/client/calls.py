@@ -107,15 +107,21 @@ def latest(regions: Iterable[str], patience: Patience) -> Steps[Estimates]:
 
 
 def estimates(
-    first: int | datetime | None, last: int | datetime | None, regions: Iterable[str], patience: Patience
+    first: int | datetime | None,
+    last: int | datetime | None,
+    regions: Iterable[str],
+    patience: Patience,
+    *,
+    smoothed: bool = False,
 ) -> Steps[Estimates]:
-    """Read the releases of a range of slots, both ends included."""
+    """Read the releases, or the smoothed history, of a range of slots, both ends included."""
     span = [(name, _moment(name, value)) for name, value in (("from", first), ("to", last)) if value is not None]
     ends: tuple[Any, Any] = first, last
     # A slot and a time cannot be compared here: only the node knows which slot was open then.
     if len(span) == 2 and isinstance(first, datetime) == isinstance(last, datetime) and ends[0] > ends[1]:
         raise BadInput("the last slot or time is before the first one; allowed: a range, both ends included.")
-    return read_estimates("/v1/estimates", [*span, *region_params(regions)], patience)
+    params = [*span, *region_params(regions), *([("smoothed", "true")] if smoothed else [])]
+    return read_estimates("/v1/estimates", params, patience)
 
 
 def budget(patience: Patience) -> Steps[Budget]:

@@ -138,9 +138,16 @@ class Client:
         first: int | datetime | None = None,
         last: int | datetime | None = None,
         regions: str | Iterable[str] = (),
+        *,
+        smoothed: bool = False,
     ) -> Estimates:
-        """Return the releases from the first to the last slot, both included; a time means the slot open then."""
-        return self._run(calls.estimates(first, last, regions, self._settings.patience))
+        """Return the releases from the first to the last slot, both included; a time means the slot open then.
+
+        smoothed  return the same slots as they are estimated with the records that came later: more accurate, and only
+                  slots that were smoothed. A network whose scheme keeps no records refuses (`RequestRefused`, reason
+                  "no-records")
+        """
+        return self._run(calls.estimates(first, last, regions, self._settings.patience, smoothed=smoothed))
 
     def stream(
         self,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Budget", "Neighbour", "Network", "Ready", "RefusedCheckins"]
+__all__ = ["Budget", "Neighbour", "Network", "NetworkServer", "Ready", "RefusedCheckins"]
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -53,6 +53,32 @@ class Neighbour(Struct, frozen=True, kw_only=True):
     last_heard: datetime | None = None
     refused: dict[str, int] = {}
     refused_last: dict[str, datetime] = {}
+    records_received: int = 0
+    records_forwarded: int = 0
+    records_late: int = 0
+
+
+class NetworkServer(Struct, frozen=True, kw_only=True):
+    """A server of the network, neighbour of the node or not, as its records show it; see `servers` of `Network`.
+
+    last_record      slot of its last record; None: none of the last `lag` slots
+    overdue          slot in which it should have sampled next, and of which no record has arrived; None: nothing is
+    missing          whether that record would come too late by now
+    suspected_since  slot since which its records count less, because they disagree with others; None: they do not
+    equivocation     last slot for which it has signed two different records; None: none is known
+    records          number of its records that were accepted; `records_late` came too late, and `records_refused` were
+                     refused, by reason
+    """
+
+    name: str
+    last_record: int | None = None
+    overdue: int | None = None
+    missing: bool = False
+    suspected_since: int | None = None
+    equivocation: int | None = None
+    records: int = 0
+    records_late: int = 0
+    records_refused: dict[str, int] = {}
 
 
 class RefusedCheckins(Struct, frozen=True, kw_only=True):
@@ -66,6 +92,9 @@ class Network(Struct, frozen=True, kw_only=True):
     """The network and the node's place in it; `slot` is open now.
 
     grace_seconds  for how long after the end of a slot its check-ins are accepted; None if the node runs version 0.1.0
+    servers        all servers, this one included, where the scheme passes records on; empty otherwise
+    messages_sent  number of messages to neighbours since the start: data, heartbeat, forward
+    joined_from    neighbours whose word the estimate began with, of slot `joined_slot`; empty: none
     """
 
     network: str
@@ -84,6 +113,12 @@ class Network(Struct, frozen=True, kw_only=True):
     neighbours: list[Neighbour]
     refused_messages: dict[str, int] = {}
     refused_checkins: list[RefusedCheckins] = []
+    scheme: str = ""
+    lag: int | None = None
+    servers: list[NetworkServer] = []
+    messages_sent: dict[str, int] = {}
+    joined_from: list[str] = []
+    joined_slot: int | None = None
 
 
 class Ready(Struct, frozen=True):

@@ -76,6 +76,7 @@ def _record_terms(network: NetworkConfig) -> RecordTerms | None:
         moves=guarantee.users == "pinned",
         least=-noise,
         most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
+        ends=None if guarantee.kind == "window" else network.guarantee_section.horizon_from_slot + guarantee.length,
     )
 
 

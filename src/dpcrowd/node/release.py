@@ -1,4 +1,4 @@
-"""One released slot of one server, as machine, storage, API and stream pass it on.
+"""One released slot of one server, as machine, storage, API and stream pass it on, and past slots, smoothed.
 
 Everything in it is derived from noisy, paid numbers. The interval is kept as variance and factor, and computed where it
 is asked for, so that the interval of a stored release is bit for bit the one that was published.
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcrowd.arrays import Floats
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.schemes.base import Z95, Release, half_width
+from dpcrowd.schemes.server import Server
 
-__all__ = ["SlotRelease"]
+__all__ = ["SlotRelease", "SmoothedSlots"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,3 +70,28 @@ class SlotRelease:
         names = [name for name in regions if name in places]
         at = [places[name] for name in names]
         return replace(self, regions=tuple(names), estimate=self.estimate[at], variance=self.variance[at])
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedSlots:
+    """Past slots of one server, estimated again with the records that have arrived since; regions as in its release.
+
+    slots               (T,), one after the other, up to the slot of the release
+    estimate, variance  (T, d), NaN and infinite where nothing is known
+    """
+
+    slots: NDArray[np.int64]
+    estimate: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, server: Server, first: int) -> SmoothedSlots | None:
+        """Return the last slots of a server, from slot `first` on; None if its scheme keeps no records.
+
+        first  the first slot of the revision in use: earlier slots may have had other regions
+        """
+        if not server.keeps_records:
+            return None
+        history = server.smoothed()
+        rows = history.slots >= first
+        return cls(history.slots[rows], history.estimate[rows], history.variance[rows])

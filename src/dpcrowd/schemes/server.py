@@ -332,10 +332,18 @@ class Server:
                 f"{self._gain:.6g}: give max_degree, the largest number of neighbours in this network."
             )
 
+    @property
+    def keeps_records(self) -> bool:
+        """Whether its scheme passes records on, so that past slots can be smoothed and origins be judged."""
+        return isinstance(self.scheme, Relay)
+
     def smoothed(self) -> ServerHistory:
-        """Estimate the last L slots up to the last release with all records that arrived since, at no privacy cost."""
+        """Estimate the last L slots up to the last release with all records that arrived since, at no privacy cost.
+
+        Slots before a new horizon, or before slots began again, are not among them: they accept no more records.
+        """
         scheme, state = self._relay()
-        posteriors = recent_posteriors(scheme, state)
+        posteriors = recent_posteriors(scheme, state, int(self.mailbox.since))
         estimate, variance = (values[:, 0] for values in posteriors.smoothed(self.setting))
         half = half_width(variance)
         return ServerHistory(posteriors.slots, estimate, variance, estimate - half, estimate + half)

@@ -32,6 +32,9 @@ _LATENCY_SLOTS = 32  # delays of flooding in a changing network are measured in 
 class RunRecords:
     """Results of one scheme on some runs; arrays have the runs first.
 
+    packets_per_slot          messages with data; heartbeats are counted apart
+    heartbeats_per_slot       messages without data that a live network would send in addition: a live server sends
+                              every neighbour one message per slot; NaN for schemes that do not run live
     missing                   share of (server, slot, region) without an estimate
     mse, claimed_mse          mean squared error, and what the schemes' own variances say it is (Eq. error analysis)
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
@@ -46,6 +49,7 @@ class RunRecords:
     ace: PerRun
     frequency: PerRun
     packets_per_slot: PerRun
+    heartbeats_per_slot: PerRun
     bytes_per_slot: PerRun
     latency_ms: PerRun
     coverage95: PerRun
@@ -80,6 +84,8 @@ class Recorder:
         self._packets = np.zeros((slots, len(runs)))
         self._bytes = np.zeros((slots, len(runs)))
         self._relays = entrant.scheme.reach == "relay"
+        self._runs_live = entrant.scheme.live or self._relays
+        self._heartbeats = np.full((slots, len(runs)), np.nan)
         self._latency = np.full((slots, len(runs)), np.nan)
         self._blocks: list[tuple[Floats, Floats]] = []
         self._stride = -(-(slots - config.burn_in) // _LATENCY_SLOTS)
@@ -98,6 +104,8 @@ class Recorder:
             self._add_traffic(slot, release.traffic, links)
         elif not static:
             self._add_costs(slot, release, links)
+        if self._runs_live and not static:
+            self._heartbeats[slot] = packets(links.one_hop_cost, ~release.speaks, links.runs)
         if place == _BLOCK - 1 or slot == len(self._sampled) - 1:
             self._close_block(slot - place, place + 1)
 
@@ -145,6 +153,8 @@ class Recorder:
         """Return all metrics of the batch; `shared_seconds` is the time for drawing networks and noise."""
         start = self._config.burn_in
         slots = len(self._sampled)
+        if self._runs_live and static is not None:
+            self._heartbeats = packets(static.one_hop_cost, ~self._spoke, static.runs).astype(np.float64)
         if not self._relays:
             if static is not None:
                 self._static_costs(static)
@@ -159,6 +169,7 @@ class Recorder:
             ace=ace,
             frequency=_over_slots(self._sampled[start:]),
             packets_per_slot=_over_slots(self._packets[start:]),
+            heartbeats_per_slot=_over_slots(self._heartbeats[start:]),
             bytes_per_slot=_over_slots(self._bytes[start:]),
             latency_ms=_over_slots(self._latency[start:]),  # stays NaN where nothing is sent over links
             coverage95=coverage,

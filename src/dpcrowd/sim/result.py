@@ -24,6 +24,7 @@ METRICS = (
     "ace",
     "frequency",
     "packets_per_slot",
+    "heartbeats_per_slot",
     "bytes_per_slot",
     "latency_ms",
     "coverage95",
@@ -155,7 +156,7 @@ def _summary(record: RunRecords) -> dict[str, Any]:
     for metric in ("are", "ace"):
         mean = mean_with_interval(getattr(record, metric))
         entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
-    for metric in ("frequency", "packets_per_slot", "bytes_per_slot", "latency_ms"):
+    for metric in ("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot", "latency_ms"):
         entry[metric] = mean_with_interval(getattr(record, metric)).mean
     payments = [p.epsilons() for p in record.paid]
     entry["epsilon_paid"] = {

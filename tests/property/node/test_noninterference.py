@@ -24,7 +24,7 @@ from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording.recorder import Recorder
 from examples_support import examples
-from node_support_noninterference import compare, differences, make_files, observe
+from node_support_noninterference import RELAY, compare, differences, make_files, observe
 from node_support_stories import Body, Counts, Event, Freeze, Jump, Restart, Row, Send, Story, X, stories
 from node_support_world import WatchedTransport
 
@@ -120,8 +120,8 @@ STORIES = {
 class Place:
     """Where worlds are; what was found out about a story is kept."""
 
-    def __init__(self, folder: Path) -> None:
-        self.files, self.folder = make_files(folder / "files"), folder / "world"
+    def __init__(self, folder: Path, **files: Any) -> None:
+        self.files, self.folder = make_files(folder / "files", **files), folder / "world"
         self._results: dict[Story, dict[str, str]] = {}
 
     def differences(self, story: Story) -> dict[str, str]:
@@ -152,6 +152,28 @@ def test_nobody_can_tell_by_what_they_see(place: Place, name: str) -> None:
 def test_nobody_can_tell_by_what_is_left_on_disk(place: Place, name: str) -> None:
     """Whoever gets the folder later, from a backup or a seized machine, would see who was in a slot that is over."""
     assert_none({kind: text for kind, text in place.result(STORIES[name]).items() if kind.startswith("file")})
+
+
+@pytest.fixture(scope="module")
+def relay_place() -> Iterator[Place]:
+    """The same with servers that pass records on."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Place(Path(folder), scheme=RELAY)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_nobody_can_tell_where_records_are_passed_on(relay_place: Place, name: str) -> None:
+    """Records, what is forwarded, the state of all servers and the smoothed history are new places for x to show."""
+    assert_none(relay_place.result(STORIES[name]))
+
+
+def test_the_smoothed_history_is_looked_at(relay_place: Place) -> None:
+    """If readers were refused there, or got nothing, the test above would compare nothing."""
+    record = observe(relay_place.files, relay_place.folder, STORIES["x comes alone"], x=True)
+    status, _, body = record.of("answer to GET /v1/estimates?smoothed=true")[-1].content  # type: ignore[misc]
+    assert status == 200
+    assert body.count(b'"slot"') > 2
 
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])

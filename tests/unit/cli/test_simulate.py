@@ -16,7 +16,7 @@ from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
 
 KEYS = {
     *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "epsilon_paid"),
-    *("coverage95", "server_slots_per_second"),
+    *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
 }
 RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag"}
 ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample"}
@@ -143,8 +143,10 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
     assert lines[0].split()[9:12] == ["–", "–", "–"], "no privacy, nothing paid"
     assert lines[3] == "promise of non-private: none, exact counts are shared."
     assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
-    assert lines[5].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
-    assert len(lines) == 6
+    heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
+    assert lines[5].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
+    assert lines[6].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
+    assert len(lines) == 7
 
 
 def test_every_cell_of_the_table_is_a_figure_of_the_object(

@@ -26,6 +26,7 @@ from dpcrowd.client import (
     Budget,
     Neighbour,
     Network,
+    NetworkServer,
     NodeBusy,
     NodeFailed,
     NodeUnreachable,
@@ -136,6 +137,19 @@ def test_estimates_over_pages_and_of_some_regions() -> None:
     assert len(use(FakeService(), READ, lambda client: client.latest())) == 0
 
 
+def test_the_smoothed_history() -> None:
+    """Both clients ask for it, over all pages; a network without records answers with a reason for programs."""
+    service = FakeService(slots=range(5))
+    table = use(service, READ, lambda client: client.estimates(1, regions="south", smoothed=True))
+    assert table.slot.tolist() == [1, 2, 3]
+    assert table.estimate.tolist() == [11.75, 12.75, 13.75]
+    service.smoothed_slots = None
+    error = failing(lambda client: client.estimates(smoothed=True), service, READ)
+    assert isinstance(error, RequestRefused)
+    assert (error.status, error.reason) == (400, "no-records")
+    assert len(use(service, READ, lambda client: client.estimates())) == 15
+
+
 def CLOCK_TIME(slot: int) -> datetime:  # noqa: N802
     return datetime.fromtimestamp(CLOCK.opens(slot) // 10**9, UTC)
 
@@ -170,6 +184,7 @@ def test_state() -> None:
         (Budget, views.BudgetView),
         (Network, views.NetworkStatus),
         (Neighbour, views.NeighbourStatus),
+        (NetworkServer, views.ServerStatus),
         (RefusedCheckins, views.SlotRefusals),
         (Ready, views.Readiness),
     ],
@@ -353,6 +368,7 @@ def test_the_client_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
                 sender.counts(10, {"north": 1})
         with dpcrowd.Client(served.url + "/", READ) as reader:
             assert reader.estimates(2).slot.tolist() == [2, 2, 2]
+            assert reader.estimates(smoothed=True).slot.tolist() == [1, 1, 1]
             assert reader.latest("south").slot.tolist() == [2]
             assert reader.budget().epsilon == 1.0
             assert reader.network().server == "a"

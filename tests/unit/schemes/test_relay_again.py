@@ -111,6 +111,18 @@ def test_a_clock_that_comes_back_keeps_the_estimate_and_counts_nothing_twice() -
     assert np.abs(release.estimate - estimate).max() < 100.0, "and the estimate was kept"
 
 
+def test_slots_from_before_are_not_smoothed_any_more() -> None:
+    """After the clock came back all slots in memory hold the latest estimate; stored as the past, it would be wrong."""
+    server = make()
+    run_slots(server, range(LENGTH + 2))
+    assert server.smoothed().slots.tolist() == list(range(LENGTH + 2 - LAG, LENGTH + 2))
+    server.begin_again(8)
+    assert server.smoothed().slots.tolist() == []
+    run_slots(server, range(9, 11))
+    assert server.smoothed().slots.tolist() == [9, 10]
+    assert np.isfinite(server.smoothed().estimate).all()
+
+
 def test_it_survives_a_restart_after_both() -> None:
     """What is not in the saved state would begin the old horizon, or accept old records, again."""
     server = make()

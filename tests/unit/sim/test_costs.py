@@ -142,6 +142,29 @@ def test_relay_pays_for_every_record_on_every_link(
         assert record.latency_ms[run] == pytest.approx(latest[BURN_IN:][latest[BURN_IN:] > 0].mean(), rel=1e-6)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("scheme", [dpcrowd.DPCrowd(), dpcrowd.Relay(samples=12)], ids=["dpcrowd", "relay"])
+def test_heartbeats_are_the_messages_of_servers_without_a_sample(
+    monkeypatch: pytest.MonkeyPatch, scheme: Scheme, dynamic: bool
+) -> None:
+    """A live server sends every neighbour one message per slot: who counts packets alone orders too small a line."""
+    record, graphs, spoke = _observed(monkeypatch, scheme, dynamic=dynamic)
+    for run in range(RUNS):
+        silent = [
+            sum(graphs[slot][run].degree(server) for server in range(SERVERS) if not spoke[slot, run, server])
+            for slot in range(BURN_IN, SLOTS)
+        ]
+        assert record.heartbeats_per_slot[run] == pytest.approx(np.mean(silent), rel=1e-12)
+    assert (record.heartbeats_per_slot > 0).all()
+
+
+def test_schemes_that_do_not_run_live_have_no_heartbeats() -> None:
+    """There is no live network of them whose messages could be counted; 0 would be a claim."""
+    result = simulate("dfast,central,fast,non-private", **TINY)
+    assert all(np.isnan(record.heartbeats_per_slot).all() for record in result.records.values())
+    assert all(row["heartbeats_per_slot"] is None for row in result.summary())
+
+
 def test_a_server_alone_costs_nothing_and_has_no_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     """No message is no packet, no byte; a latency of 0 ms would be a message that arrives at once."""
     for scheme in (dpcrowd.FAST(), dpcrowd.Uniform()):

@@ -37,8 +37,8 @@ def test_the_summary_has_the_keys_of_the_json_object(result: SimulationResult) -
     """Programs read these names; one that is renamed breaks them without a word."""
     for row in result.summary():
         assert list(row) == [
-            *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms"),
-            *("epsilon_paid", "coverage95", "server_slots_per_second"),
+            *("scheme", "are", "ace", "frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot"),
+            *("latency_ms", "epsilon_paid", "coverage95", "server_slots_per_second"),
         ]
         assert list(row["are"]) == list(row["ace"]) == ["mean", "ci95"]
         assert list(row["epsilon_paid"]) == ["server", "moving", "roaming"]

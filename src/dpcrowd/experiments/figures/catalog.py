@@ -339,9 +339,10 @@ FIGURES: tuple[Figure, ...] = (
         # These are sweeps of figures 2 and 3: no further simulation is needed.
         lambda plan: [*_density_sweeps(plan, ("linear",), (plan.default_epsilon,)), *_interval_sweeps(plan)],
         _communication_panels,
-        "A packet is one message over one link. Latency: the last arrival in a slot, links of 50 to 150 ms; flooding "
-        "takes the fastest paths. The central filter has one packet per sample and no network; Uniform and Sample send "
-        "nothing; their frequency, and that of relay, is how often they sample. Relay sends nothing back to where a "
+        "A packet is one message with data over one link; the heartbeats of live servers are not counted. Latency: the "
+        "last arrival in a slot, links of 50 to 150 ms; flooding takes the fastest paths. The central filter has "
+        "one packet per sample and no network; Uniform and Sample send nothing; their frequency, and that of relay, is "
+        "how often they sample. Relay sends nothing back to where a "
         f"record came from, and all records that cross a link in one round are one packet. {ABOUT_RELAY}",
     ),
     Figure(

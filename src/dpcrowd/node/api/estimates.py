@@ -24,11 +24,22 @@ __all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "route
 
 DEFAULT_ROWS, MOST_ROWS = 100_000, 250_000
 _NUMBER = re.compile(r"[0-9]+")
+_NOT_SMOOTHED = (
+    "smoothed: the scheme of this network keeps no records, so past slots cannot be estimated again; leave smoothed "
+    "out for the values that were released, or run the network with the scheme relay."
+)
 _LOST_PLUS = re.compile(r"(?<=[0-9]) (?=[0-9]{2}:[0-9]{2}$)")
 
 
 class QueryRefused(Exception):
-    """A query that cannot be answered; the text does not quote it."""
+    """A query that cannot be answered; the text does not quote it.
+
+    reason  a word for programs
+    """
+
+    def __init__(self, text: str, reason: str = "query") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def routes(context: Context) -> list[BaseRoute]:
@@ -43,13 +54,17 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def many(request: Request) -> Response:
         query = request.query_params
-        _check_names(query, {"from", "to", "region", "limit"})
+        _check_names(query, {"from", "to", "region", "limit", "smoothed"})
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
         width = len(regions) if regions is not None else len(context.service.regions)
         most = max(_limit(query) // max(width, 1), 1)
-        releases = list(await context.service.estimates(first, last, regions, most + 1))
+        read = context.service.smoothed if _smoothed(query) else context.service.estimates
+        slots = await read(first, last, regions, most + 1)
+        if slots is None:
+            raise QueryRefused(_NOT_SMOOTHED, "no-records")
+        releases = list(slots)
         headers = {}
         if len(releases) > most:
             headers["link"] = f'<{_next_page(request, releases[most].slot)}>; rel="next"'
@@ -76,7 +91,7 @@ def _refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
         try:
             return await endpoint(request)
         except QueryRefused as error:
-            return refusal(400, "query", str(error))
+            return refusal(400, error.reason, str(error))
 
     return answered
 
@@ -153,6 +168,14 @@ def _limit(query: QueryParams) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_ROWS:
         raise QueryRefused(f"limit: allowed: 1 to {MOST_ROWS} rows.")
     return int(text)
+
+
+def _smoothed(query: QueryParams) -> bool:
+    """Return whether a query asks for the smoothed history."""
+    values = query.getlist("smoothed")
+    if values not in ([], ["true"], ["false"]):
+        raise QueryRefused("smoothed: allowed, once: true or false.")
+    return values == ["true"]
 
 
 def _next_page(request: Request, first: int) -> str:

@@ -82,6 +82,18 @@ The counts of one slot are taken all or none; sending them again replaces them. 
 403, `off`): a sum of counts and check-ins could count a person twice."""
 
 
+_SMOOTHED = """\
+If there are more, the header Link has the address of the next page.
+
+With `smoothed=true` the answer has the same slots, estimated again with the records that came later, at no cost in \
+privacy: errors are smaller, and intervals narrower. A slot changes after each release, for `lag` slots; then it is \
+final. Slots from before a revision of the network are final when it takes over. Only slots that were smoothed are in \
+the answer, so that it never mixes both kinds: slots from before the network ran relay are left out, and slots that \
+the server has missed are there if it was back within the lag (`sampled` is false then). Ask without `smoothed` for \
+what was released, which never changes. In a network whose scheme keeps no records, and never did, the request is \
+refused (400, `no-records`)."""
+
+
 @lru_cache(maxsize=8)
 def document(regions: tuple[str, ...] | None = None) -> Part:
     """Return the description of every path; `regions` are those that a request may name, if they are known."""
@@ -142,6 +154,7 @@ def _estimates() -> Part:
         parameter(
             "limit", "Upper bound on the number of rows per page, rounded to complete slots, at least one.", _Limit
         ),
+        parameter("smoothed", "Return the smoothed history instead of the values that were released.", bool),
     ]
     after = parameter("after", "The slot that was received last; Last-Event-ID does the same.", _Slot)
     refusals = errors(400, 401, 403, 406)
@@ -168,7 +181,7 @@ def _estimates() -> Part:
             "get": operation(
                 "estimates",
                 "Get the releases of a range of slots, oldest first",
-                "If there are more, the header Link has the address of the next page.",
+                _SMOOTHED,
                 {"200": {**rows_answer(), "headers": {"Link": {"schema": schema_of(str)}}}, **refusals},
                 span,
             )

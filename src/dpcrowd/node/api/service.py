@@ -60,6 +60,14 @@ class Service(Protocol):
     ) -> Sequence[SlotRelease]:
         """Return at most `limit` releases from the slot `first` to `last`, both included, oldest first."""
 
+    async def smoothed(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotRelease] | None:
+        """Return slots as `estimates` does, estimated again with later records, as far as they were smoothed.
+
+        None: the network's scheme keeps no records, and none of its slots was ever smoothed.
+        """
+
     def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         """Subscribe to the releases from now on; see `Broadcast`."""
 

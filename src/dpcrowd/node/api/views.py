@@ -28,6 +28,7 @@ __all__ = [
     "NetworkStatus",
     "Readiness",
     "RefusedRow",
+    "ServerStatus",
     "SlotRefusals",
     "Taken",
 ]
@@ -117,6 +118,54 @@ class NeighbourStatus(Struct, frozen=True, kw_only=True):
     last_heard: Time | None = None
     refused: Annotated[dict[str, int], Meta(description="Number of its messages that were not used, by reason.")] = {}
     refused_last: Annotated[dict[str, Time], Meta(description="When the last of them arrived, by reason.")] = {}
+    records_received: Annotated[
+        int,
+        Meta(description="Number of records, of any server, that it was the first to bring and that were accepted."),
+    ] = 0
+    records_forwarded: Annotated[int, Meta(description="Number of records that were sent to it.")] = 0
+    records_late: Annotated[
+        int, Meta(description="Number of records that it brought after their slot was final; they are not used.")
+    ] = 0
+
+
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """A server of the network, neighbour or not, as its records show it. Numbers count since the start of this node."""
+
+    name: str
+    last_record: Annotated[
+        int | None, Meta(description="Slot of its last record that this node has; null: none of the last `lag` slots.")
+    ] = None
+    overdue: Annotated[
+        int | None,
+        Meta(
+            description="Slot in which it should have sampled next, by the public schedule, and of which no record has "
+            "arrived; null: nothing is overdue."
+        ),
+    ] = None
+    missing: Annotated[
+        bool,
+        Meta(description="Whether that record is overdue by more than `lag` slots, so that it would come too late."),
+    ] = False
+    suspected_since: Annotated[
+        int | None,
+        Meta(
+            description="Slot since which its records count less here, because they have disagreed with those of the "
+            "others; learned from slots that are final, and null if it is not suspected."
+        ),
+    ] = None
+    equivocation: Annotated[
+        int | None,
+        Meta(
+            description="Last slot for which it has signed two different records, neither of which counts; null: none "
+            "is known."
+        ),
+    ] = None
+    records: Annotated[int, Meta(description="Number of its records that were accepted.")] = 0
+    records_late: Annotated[int, Meta(description="Number of its records that came after their slot was final.")] = 0
+    records_refused: Annotated[
+        dict[str, int],
+        Meta(description="Number of records that were refused and for which it is at fault, by reason."),
+    ] = {}
 
 
 class SlotRefusals(Struct, frozen=True, kw_only=True):
@@ -151,6 +200,32 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     refused_checkins: Annotated[
         list[SlotRefusals], Meta(description="Reasons in the last slots; only for tokens with the right 'admin'.")
     ] = []
+    scheme: Annotated[str, Meta(description="Name of the scheme that the revision in force runs.")] = ""
+    lag: Annotated[
+        int | None,
+        Meta(description="By how many slots a record may be late; null: the scheme does not pass records on."),
+    ] = None
+    servers: Annotated[
+        list[ServerStatus],
+        Meta(
+            description="All servers of the network, this one included; empty if the scheme does not pass records on."
+        ),
+    ] = []
+    messages_sent: Annotated[
+        dict[str, int],
+        Meta(
+            description="Number of messages that were sent to neighbours since the start: `data` with a sample of this "
+            "server, `heartbeat` without one, `forward` with records of others."
+        ),
+    ] = {}
+    joined_from: Annotated[
+        list[str],
+        Meta(
+            description="Neighbours whose word the estimate began with, because this node had no records of its own "
+            "from before; empty: it began with none."
+        ),
+    ] = []
+    joined_slot: Annotated[int | None, Meta(description="Slot of the state that they have sent.")] = None
 
 
 def _describe_row_reasons() -> str:

@@ -399,6 +399,7 @@ class Executor:
             complete_until=instruction.complete_until,
             records=[_row(record) for record in instruction.records],
             final_until=instruction.final_until,
+            smoothed=instruction.smoothed,
         )
         self._refusals -= refused
 

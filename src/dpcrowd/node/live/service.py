@@ -126,13 +126,30 @@ class NodeService:
     async def estimates(
         self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
     ) -> Sequence[SlotRelease]:
-        from_ns = self.clock.opens(0 if first is None else first)
-        until_ns = self._wall.now() if last is None else self.clock.opens(last + 1)
+        from_ns, until_ns = self._span(first, last)
 
         def read() -> list[SlotRelease]:
             return list(self._storage.releases.between(from_ns, until_ns, regions=regions, limit=limit))
 
         return await asyncio.to_thread(read)
+
+    async def smoothed(
+        self, first: int | None, last: int | None, regions: Sequence[str] | None, limit: int
+    ) -> Sequence[SlotRelease] | None:
+        from_ns, until_ns = self._span(first, last)
+        releases, keeps_records = self._storage.releases, self.executor.machine.server.keeps_records
+
+        def read() -> list[SlotRelease] | None:
+            if not keeps_records and not releases.has_smoothed():
+                return None
+            return list(releases.smoothed(from_ns, until_ns, regions=regions, limit=limit))
+
+        return await asyncio.to_thread(read)
+
+    def _span(self, first: int | None, last: int | None) -> tuple[int, int]:
+        """Return when the slots from `first` to `last` open, and when the one after them does."""
+        from_ns = self.clock.opens(0 if first is None else first)
+        return from_ns, self._wall.now() if last is None else self.clock.opens(last + 1)
 
     def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[SlotRelease | Lost]]:
         return self.broadcast.subscribe()
@@ -159,6 +176,8 @@ class NodeService:
             now,
             self.following,
             self.executor.refused_last,
+            machine.records,
+            self.executor.sent_by_kind,
         )
 
     def ready(self) -> tuple[bool, Sequence[str]]:
@@ -210,6 +229,7 @@ class NodeService:
         read_process(gauges, self.started_ns)
         gauges.set(families.READY, self.ready()[0])
         gauges.set(families.MESSAGES_SENT, self.executor.sent)
+        gauges.set(families.SENT_BYTES, self.executor.sent_bytes)
         gauges.set(families.MESSAGES_LATE, self.executor.late)
         for reason, count in self._transport.refused_connections().items():
             gauges.set(families.CONNECTIONS_REFUSED, count, port="transport", reason=reason)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from dpcrowd.__about__ import __version__
-from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, SlotRefusals
+from dpcrowd.node.api.views import BudgetView, NeighbourStatus, NetworkStatus, ServerStatus, SlotRefusals
 from dpcrowd.node.build import load_account
 from dpcrowd.node.config import NetworkConfig, digest
+from dpcrowd.node.machine.instructions import SendKind
+from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.trust import Trust, distrust, needs_operator
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.node.storage import Storage
@@ -79,12 +81,16 @@ def network_status(
     now_ns: int,
     following: NetworkConfig | None = None,
     refused_last: Mapping[tuple[str, str], int] | None = None,
+    records: Records | None = None,
+    sent: Mapping[SendKind, int] | None = None,
 ) -> NetworkStatus:
     """Return the state of a node and of its neighbours.
 
     heard     name -> (slot, time) of the last message that was used
     checkins  slot -> reasons for which check-ins were refused in it
     refused_last  (name, reason) -> time of the last message that was refused
+    records   of all servers; None: the scheme does not pass records on
+    sent      kind -> number of messages that were sent
     """
     clock = network.clock()
     slot = clock.slot_of(now_ns)
@@ -98,6 +104,9 @@ def network_status(
             refused_last={
                 reason: rfc3339(at) for (sender, reason), at in (refused_last or {}).items() if sender == name
             },
+            records_received=0 if records is None else _total(records.received_by, sender=name),
+            records_forwarded=0 if records is None else records.forwarded_to[name],
+            records_late=0 if records is None else _total(records.late_by, sender=name),
         )
         for name in network.neighbours(server, max(slot, 0))
     ]
@@ -121,4 +130,29 @@ def network_status(
         neighbours=neighbours,
         refused_messages=dict(reasons),
         refused_checkins=[SlotRefusals(slot=at, reasons=sorted(why)) for at, why in sorted(checkins.items())],
+        scheme=network.method.name,
+        lag=None if records is None else records.terms.lag,
+        servers=[] if records is None else [_server_status(records, name) for name in records.view.names],
+        messages_sent={} if sent is None else {kind: sent.get(kind, 0) for kind in get_args(SendKind)},
     )
+
+
+def _server_status(records: Records, name: str) -> ServerStatus:
+    """Return what the records of a server show of it."""
+    overdue = records.overdue(name)
+    return ServerStatus(
+        name=name,
+        last_record=records.last_slot(name),
+        overdue=overdue,
+        missing=overdue is not None and records.is_final(overdue),
+        suspected_since=records.suspects.get(name),
+        equivocation=records.equivocators.get(name),
+        records=_total(records.received_by, origin=name),
+        records_late=_total(records.late_by, origin=name),
+        records_refused={reason: count for (who, reason), count in sorted(records.refused.items()) if who == name},
+    )
+
+
+def _total(counts: Counter[tuple[str, str]], *, sender: str | None = None, origin: str | None = None) -> int:
+    """Return how many records a neighbour has brought, or how many there are of an origin; by (sender, origin)."""
+    return sum(count for (who, of), count in counts.items() if sender in (None, who) and origin in (None, of))

@@ -53,7 +53,7 @@ from dpcrowd.node.machine.neighbours import (
 from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.wire import (
     FORMAT_1,
     VERSION,
@@ -540,8 +540,9 @@ class Machine:
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
         if self.records is not None:
-            final = exchange.slot - self.records.terms.lag
-            store = replace(store, records=self.records.store(), final_until=final)
+            final, smoothed = exchange.slot - self.records.terms.lag, SmoothedSlots.of(self.server, view.first_slot)
+            store = replace(store, records=self.records.store(), final_until=final, smoothed=smoothed)
+            refusals += self.records.suspect(self.server.suspects(), exchange.slot)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
         if self.records is not None and forget and exchange.expected:

@@ -56,6 +56,12 @@ from dpcrowd.schemes.server import Server
 __all__ = ["Key", "Outgoing", "Records", "Schedules"]
 
 
+_SUSPECT = (
+    "records of {name} disagree with those of the other servers, and count less from slot {slot} on: its operator "
+    "should know that its feed may have stopped, count people twice, or name the wrong regions."
+)
+
+
 class Key(NamedTuple):
     """The slot of a record, and the name of its origin, which is the same in all revisions."""
 
@@ -103,10 +109,11 @@ class Records:
 
     For those who show it, and nobody else changes it:
 
-    received, forwarded  how many records were accepted, and how many were sent on, counted per neighbour
-    late                 how many arrived after their slot was final
+    received_by, late_by by (neighbour, origin): how many records were accepted, or arrived after their slot was final
+    forwarded_to         by neighbour: how many records were sent to it
     refused              how many were refused, by the name of who is at fault and the reason
     equivocators         by name: the last slot for which an origin has signed different records
+    suspects             by name: the slot since which an origin's records count less, because they disagree with others
     schedules            who samples when, and who is missing
     """
 
@@ -120,7 +127,11 @@ class Records:
         self._checks: Counter[str] = Counter()
         self._unstored: dict[_Item, None] = {}
         self._storing: dict[_Item, None] = {}
-        self.received = self.forwarded = self.late = 0
+        self.received_by: Counter[tuple[str, str]] = Counter()
+        self.late_by: Counter[tuple[str, str]] = Counter()
+        self.forwarded_to: Counter[str] = Counter()
+        self.suspects: dict[str, int] = {}
+        self._released: tuple[int, int] | None = None  # the first and the last slot that this run has released
         self.refused: Counter[tuple[str, str]] = Counter()
         self.equivocators: dict[str, int] = {}
         for one in sorted(stored, key=lambda one: one.slot):
@@ -145,6 +156,42 @@ class Records:
     @property
     def me(self) -> str:
         return self.view.names[self.view.me]
+
+    @property
+    def received(self) -> int:
+        """How many records were accepted."""
+        return self.received_by.total()
+
+    @property
+    def late(self) -> int:
+        """How many records arrived after their slot was final."""
+        return self.late_by.total()
+
+    @property
+    def forwarded(self) -> int:
+        """How many records were sent on, counted per neighbour."""
+        return self.forwarded_to.total()
+
+    def overdue(self, origin: str) -> int | None:
+        """Return the slot in which an origin should have sampled next and of which there is no record; None: none.
+
+        Why this server itself has no sample, it knows better (`NotSampled`).
+        """
+        number = self.view.number(origin)
+        if number is None or number == self.view.me or self._released is None:
+            return None
+        return self.schedules.overdue(number, *self._released)
+
+    def is_final(self, slot: int) -> bool:
+        """Whether a record of a slot would come too late."""
+        return self._released is not None and slot <= self._released[1] - self.terms.lag
+
+    def suspect(self, numbers: Iterable[int], slot: int) -> list[Instruction]:
+        """Note whose records the filter gives less weight after a slot; return what an operator should know of it."""
+        names = [self.view.names[number] for number in numbers]
+        new = [name for name in names if name not in self.suspects]
+        self.suspects = {name: self.suspects.get(name, slot) for name in names}
+        return [Report("suspect", _SUSPECT.format(name=name, slot=slot)) for name in new]
 
     def last_slot(self, origin: str) -> int | None:
         """Return the slot of the last record of an origin that is kept; None: none of the last L slots."""
@@ -192,6 +239,8 @@ class Records:
 
     def clear(self) -> None:
         """Forget all records: slots begin again, with other numbers."""
+        self._released = None
+        self.suspects.clear()
         self._held.clear()
         self._proofs.clear()
         self._known.clear()
@@ -239,6 +288,7 @@ class Records:
 
     def end_slot(self, slot: int) -> None:
         """Note who is missing when a slot is released."""
+        self._released = slot if self._released is None else self._released[0], slot
         for name in self.awaited(slot):
             number = self.view.number(name)
             assert number is not None
@@ -345,7 +395,7 @@ class Records:
             text = f"{sender} sent a record of slot {record.slot}, which is not over yet."
             return [self._refuse(now, sender, "wrong-slot", text)]
         if record.slot <= now - self.terms.lag or number is None:
-            self.late += 1
+            self.late_by[sender, key.origin] += 1
             return []
         held = self._held.get(key)
         if key in self._proofs or (held is not None and same_sample(held.record, record)):
@@ -363,7 +413,7 @@ class Records:
         waiting = self._waiting.get(key.origin, ())
         obstacle = server.record_obstacle(number, record.slot, record.nano, record.hops, now, waiting)
         if obstacle == "late":
-            self.late += 1
+            self.late_by[sender, key.origin] += 1
             return []
         if obstacle is None and values.is_grouped:
             text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
@@ -378,7 +428,7 @@ class Records:
         self._unstored["record", key] = None
         self._known.setdefault(sender, set()).add(("record", key))
         self.schedules.hear(number, key.slot)
-        self.received += 1
+        self.received_by[sender, key.origin] += 1
         return []
 
     def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
@@ -485,7 +535,7 @@ class Records:
                 records = tuple(_sent(self._held[key].record) for kind, key in part if kind == "record")
                 proofs = tuple(self._proofs[key].proof for kind, key in part if kind == "proof")
                 messages.append(Outgoing(tuple(names), records, proofs))
-                self.forwarded += len(records) * len(names)
+                self.forwarded_to.update(dict.fromkeys(names, len(records)))
         return messages
 
     def has_outgoing(self, neighbours: Iterable[str]) -> bool:
@@ -574,6 +624,19 @@ class Schedules:
     def miss(self, number: int) -> None:
         """Note that the record of an origin that was due has not arrived."""
         self.missing.add(number)
+
+    def overdue(self, number: int, since: int, now: int) -> int | None:
+        """Return the first slot up to `now` in which an origin should have sampled after its last record; None: none.
+
+        since  the first slot from which on records of all slots were taken
+        """
+        terms, last = self.terms, self.last.get(number)
+        interval = -(-terms.length // terms.samples)
+        first, shift = since if last is None else last + 1, self.shift.get(number, 0)
+        slots = range(first, min(now + 1, first + interval, now + 1 if terms.ends is None else terms.ends))
+        if last is None and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
+            return slots[-1] if len(slots) == interval else None
+        return next((slot for slot in slots if self._due(number, slot, shift)), None)
 
     def expected(self, slot: int) -> list[int]:
         """Return who is waited for in a slot."""

@@ -29,6 +29,7 @@ class RecordTerms:
     reach            how many links it may travel; None: any number
     offsets          of the servers' schedules, by number
     moves            whether a missed sample moves the schedule: users are pinned
+    ends             the first slot after the network's finite horizon; None: a window
     least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
     """
 
@@ -40,6 +41,7 @@ class RecordTerms:
     moves: bool
     least: float
     most: float
+    ends: int | None = None
 
     @property
     def expected(self) -> int:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dpcrowd.node.machine.instructions import Unsampled
+from dpcrowd.node.machine.instructions import SendKind, Unsampled
 
 __all__ = ["FAMILIES", "Audience", "Family", "Kind", "table"]
 
@@ -105,6 +105,17 @@ MESSAGE_DELAY = Family(
 MESSAGES_SENT = Family(
     "dpcrowd_messages_sent_total", "counter", "Number of messages that this process sent to neighbours."
 )
+MESSAGES_BY_KIND = Family(
+    "dpcrowd_messages_sent_by_kind_total",
+    "counter",
+    "Number of those messages by kind: with a sample of this server (data), without one (heartbeat), or with records "
+    "of others (forward).",
+    labels=("kind",),
+    known=get_args(SendKind),
+)
+SENT_BYTES = Family(
+    "dpcrowd_messages_sent_bytes_total", "counter", "Size of those messages, without the transport's own, in bytes."
+)
 MESSAGES_LATE = Family(
     "dpcrowd_messages_late_total",
     "counter",
@@ -116,6 +127,48 @@ MESSAGES_REFUSED = Family(
     "counter",
     "Number of messages of neighbours that were not used.",
     labels=("reason",),
+)
+RECORDS_RECEIVED = Family(
+    "dpcrowd_records_received_total",
+    "counter",
+    "Number of records, of any server, that the neighbour was the first to bring and that were accepted.",
+    labels=("neighbour",),
+)
+RECORDS_FORWARDED = Family(
+    "dpcrowd_records_forwarded_total",
+    "counter",
+    "Number of records that were sent to the neighbour.",
+    labels=("neighbour",),
+)
+RECORDS_LATE = Family(
+    "dpcrowd_records_late_total",
+    "counter",
+    "Number of records that the neighbour brought after their slot was final; they are not used.",
+    labels=("neighbour",),
+)
+RECORDS_REFUSED = Family(
+    "dpcrowd_records_refused_total",
+    "counter",
+    "Number of records that were refused, by reason; /v1/network says which server is at fault.",
+    labels=("reason",),
+)
+SERVER_MISSING = Family(
+    "dpcrowd_server_missing",
+    "gauge",
+    "Whether a record of the server is overdue by more than the lag, by the public schedule (1), or not (0).",
+    labels=("server",),
+)
+SERVER_SUSPECTED = Family(
+    "dpcrowd_server_suspected",
+    "gauge",
+    "Whether records of the server count less, because they have disagreed with those of the others (1), or not (0).",
+    labels=("server",),
+)
+SERVER_EQUIVOCATES = Family(
+    "dpcrowd_server_equivocates",
+    "gauge",
+    "Whether the server is known to have signed two different records for one slot (1), or not (0).",
+    labels=("server",),
 )
 CONNECTIONS_REFUSED = Family(
     "dpcrowd_connections_refused_total",
@@ -217,8 +270,17 @@ FAMILIES = (
     EXCHANGES,
     MESSAGE_DELAY,
     MESSAGES_SENT,
+    MESSAGES_BY_KIND,
+    SENT_BYTES,
     MESSAGES_LATE,
     MESSAGES_REFUSED,
+    RECORDS_RECEIVED,
+    RECORDS_FORWARDED,
+    RECORDS_LATE,
+    RECORDS_REFUSED,
+    SERVER_MISSING,
+    SERVER_SUSPECTED,
+    SERVER_EQUIVOCATES,
     CONNECTIONS_REFUSED,
     API_LIMITED,
     NEIGHBOUR_UP,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,6 +44,26 @@ def set_network(registry: Registry, status: NetworkStatus, offsets: Mapping[str,
         registry.set(families.NEIGHBOUR_UP, neighbour.connected, neighbour=neighbour.name)
         if neighbour.name in offsets:
             registry.set(families.CLOCK_OFFSET, offsets[neighbour.name], neighbour=neighbour.name)
+    for kind, count in status.messages_sent.items():
+        registry.set(families.MESSAGES_BY_KIND, count, kind=kind)
+    if status.lag is not None:
+        _set_records(registry, status)
+
+
+def _set_records(registry: Registry, status: NetworkStatus) -> None:
+    """Set the metrics of a network whose servers pass records on."""
+    for neighbour in status.neighbours:
+        registry.set(families.RECORDS_RECEIVED, neighbour.records_received, neighbour=neighbour.name)
+        registry.set(families.RECORDS_FORWARDED, neighbour.records_forwarded, neighbour=neighbour.name)
+        registry.set(families.RECORDS_LATE, neighbour.records_late, neighbour=neighbour.name)
+    refused: Counter[str] = Counter()
+    for server in status.servers:
+        refused.update(server.records_refused)
+        registry.set(families.SERVER_MISSING, server.missing, server=server.name)
+        registry.set(families.SERVER_SUSPECTED, server.suspected_since is not None, server=server.name)
+        registry.set(families.SERVER_EQUIVOCATES, server.equivocation is not None, server=server.name)
+    for reason, count in refused.items():
+        registry.set(families.RECORDS_REFUSED, count, reason=reason)
 
 
 def set_storage(registry: Registry, failure: StorageError | None, free: int | None) -> None:

@@ -155,6 +155,20 @@ LEDGER_STEPS: tuple[Step, ...] = (
             content BLOB NOT NULL,
             PRIMARY KEY (network, slot, origin)) WITHOUT ROWID""",
     ),
+    (
+        # Past slots, estimated again with later records. Slots that a server has missed have no release, so a smoothed
+        # slot names its own regions and times; and what was released stays as it was.
+        """CREATE TABLE smoothed (
+            network TEXT NOT NULL,
+            opens_ns INTEGER NOT NULL,
+            closes_ns INTEGER NOT NULL,
+            slot INTEGER NOT NULL,
+            regions INTEGER NOT NULL REFERENCES regions (id),
+            factor REAL NOT NULL,
+            estimate BLOB NOT NULL,
+            variance BLOB NOT NULL)""",
+        "CREATE UNIQUE INDEX one_smoothed ON smoothed (network, opens_ns)",
+    ),
 )
 
 

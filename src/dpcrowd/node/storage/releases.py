@@ -1,4 +1,8 @@
-"""Releases on disk: what was published for each slot, as vectors over the regions that were configured then."""
+"""Releases on disk: what was published for each slot, as vectors over the regions that were configured then.
+
+Beside them are smoothed slots (`Server.smoothed`): the same slots, estimated again with the records that came later. A
+smoothed slot is replaced after each release until it is older than the lag; a release never changes.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,21 @@ from typing import Any
 import numpy as np
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import SlotTaken
 from dpcrowd.privacy.units import utc_text
 
-__all__ = ["Releases", "put_release"]
+__all__ = ["Releases", "put_release", "put_smoothed"]
 
 _PAGE = 500
 _NEVER = (1 << 63) - 1
-_COLUMNS = "slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor"
+_RELEASES = """SELECT slot, opens_ns, closes_ns - opens_ns, names, estimate, variance, sampled, nano, heard, factor
+    FROM release JOIN regions ON regions.id = release.regions"""
+# A slot that the server has missed was not released: it was not sampled, either.
+_SMOOTHED = """SELECT smoothed.slot, opens_ns, smoothed.closes_ns - opens_ns, names,
+    smoothed.estimate, smoothed.variance, coalesce(sampled, 0), coalesce(nano, 0), coalesce(heard, 0), smoothed.factor
+    FROM smoothed JOIN regions ON regions.id = smoothed.regions LEFT JOIN release USING (network, opens_ns)"""
 
 
 class Releases:
@@ -32,8 +41,7 @@ class Releases:
     def latest(self, before_ns: int = _NEVER) -> SlotRelease | None:
         """Return the latest release of the slots that open before a time."""
         row = self._reader.row(
-            f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
-            "WHERE network = ? AND opens_ns < ? ORDER BY opens_ns DESC LIMIT 1",
+            f"{_RELEASES} WHERE network = ? AND opens_ns < ? ORDER BY opens_ns DESC LIMIT 1",
             (self._network, before_ns),
         )
         return None if row is None else _release(row)
@@ -45,8 +53,23 @@ class Releases:
 
         They are read in pages, so that a slow reader keeps no lock.
         """
+        return self._read(_RELEASES, from_ns, until_ns, regions, limit)
+
+    def smoothed(
+        self, from_ns: int, until_ns: int, *, regions: Sequence[str] | None = None, limit: int | None = None
+    ) -> Iterator[SlotRelease]:
+        """Yield the smoothed slots in the same way; slots that have never been smoothed are left out."""
+        return self._read(_SMOOTHED, from_ns, until_ns, regions, limit)
+
+    def has_smoothed(self) -> bool:
+        """Whether any slot of this network was smoothed."""
+        return self._reader.row("SELECT 1 FROM smoothed WHERE network = ? LIMIT 1", (self._network,)) is not None
+
+    def _read(
+        self, query: str, from_ns: int, until_ns: int, regions: Sequence[str] | None, limit: int | None
+    ) -> Iterator[SlotRelease]:
         while limit is None or limit > 0:
-            page = self._page(from_ns, until_ns, _PAGE if limit is None else min(limit, _PAGE))
+            page = self._page(query, from_ns, until_ns, _PAGE if limit is None else min(limit, _PAGE))
             for release in page:
                 yield release if regions is None else release.only(regions)
             if len(page) < _PAGE:
@@ -54,10 +77,9 @@ class Releases:
             from_ns = page[-1].opens_ns + 1
             limit = None if limit is None else limit - len(page)
 
-    def _page(self, from_ns: int, until_ns: int, size: int) -> list[SlotRelease]:
+    def _page(self, query: str, from_ns: int, until_ns: int, size: int) -> list[SlotRelease]:
         rows = self._reader.rows(
-            f"SELECT {_COLUMNS} FROM release JOIN regions ON regions.id = release.regions "
-            "WHERE network = ? AND opens_ns >= ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?",
+            f"{query} WHERE network = ? AND opens_ns >= ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?",
             (self._network, from_ns, until_ns, size),
         )
         return [_release(row) for row in rows]
@@ -87,6 +109,27 @@ def put_release(connection: sqlite3.Connection, network: str, release: SlotRelea
             np.asarray(release.estimate, dtype="<f8").tobytes(),
             np.asarray(release.variance, dtype="<f8").tobytes(),
         ),
+    )
+
+
+def put_smoothed(connection: sqlite3.Connection, network: str, release: SlotRelease, smoothed: SmoothedSlots) -> None:
+    """Store past slots as they are estimated after a release, inside a transaction, instead of what was stored."""
+    d = len(release.regions)
+    shape = len(smoothed.slots), d
+    if smoothed.estimate.shape != shape or smoothed.variance.shape != shape:
+        given = smoothed.estimate.shape
+        raise BadInput(f"{shape[0]} smoothed slots of {d} regions need as many numbers; given {given}.")
+    regions = _regions_id(connection, release.regions)
+    rows = []
+    for slot, estimate, variance in zip(smoothed.slots.tolist(), smoothed.estimate, smoothed.variance, strict=True):
+        opens_ns = release.opens_ns + (slot - release.slot) * release.length_ns
+        vectors = (np.asarray(vector, dtype="<f8").tobytes() for vector in (estimate, variance))
+        rows.append((network, opens_ns, opens_ns + release.length_ns, slot, regions, release.factor, *vectors))
+    connection.executemany(
+        "INSERT INTO smoothed VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (network, opens_ns) DO UPDATE SET "
+        "closes_ns = excluded.closes_ns, slot = excluded.slot, regions = excluded.regions, factor = excluded.factor, "
+        "estimate = excluded.estimate, variance = excluded.variance",
+        rows,
     )
 
 

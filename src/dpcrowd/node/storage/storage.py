@@ -1,7 +1,8 @@
 """A node's storage as one object: the folder lock, the ledger's database, the journal, and larger transactions.
 
     commit_sample    {payment, noisy values, record, state}: a message may leave only after it has returned
-    commit_release   {releases, state, reports and records of others, refusals}: published only after it has returned
+    commit_release   {releases, smoothed slots, state, reports and records of others, refusals}: published only after it
+                     has returned
 
 Both store everything or nothing, whatever crashes.
 """
@@ -14,7 +15,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.storage.database import Database, sync_folder
 from dpcrowd.node.storage.failures import RESTORE, StorageError, translated
 from dpcrowd.node.storage.journal import NEVER, Journal, erase
@@ -33,7 +34,7 @@ from dpcrowd.node.storage.notes import (
     put_refusals,
 )
 from dpcrowd.node.storage.records import RecordRow, Records, forget_records, put_records
-from dpcrowd.node.storage.releases import Releases, put_release
+from dpcrowd.node.storage.releases import Releases, put_release, put_smoothed
 
 __all__ = ["Storage", "forget_journal"]
 
@@ -44,6 +45,8 @@ _VITAL = ("account", "ledger", "noisy", "promise", "paid_windows", "horizon", "s
 _STEP = 500
 _OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
     SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
+_OLD_SMOOTHED = """DELETE FROM smoothed WHERE rowid IN (
+    SELECT rowid FROM smoothed WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
 _OLD_NOISY = """DELETE FROM noisy WHERE counter IN (
     SELECT counter FROM noisy JOIN ledger USING (counter) WHERE network = ? AND opens_ns < ? LIMIT ?)"""
 
@@ -159,6 +162,7 @@ class Storage:
         complete_until: int | None = None,
         records: Iterable[RecordRow] = (),
         final_until: int | None = None,
+        smoothed: SmoothedSlots | None = None,
     ) -> None:
         """Store the releases of one slot, or of several slots that were caught up, and the state after them.
 
@@ -167,10 +171,13 @@ class Storage:
         complete_until  the slot up to which the ledger is now known to be complete; None: as before
         records         records and proofs that have arrived since the last commit
         final_until     the last slot whose records are not needed any more; None: all stay
+        smoothed        past slots up to the last release, estimated again: they replace what was stored of them
         """
         with self._database.transaction() as connection:
             for release in releases:
                 put_release(connection, self._network, release)
+            if releases and smoothed is not None:
+                put_smoothed(connection, self._network, releases[-1], smoothed)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
@@ -186,7 +193,10 @@ class Storage:
         complete_until  the last slot before them up to which the ledger was known to be complete
         """
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM release WHERE network = ? AND opens_ns >= ?", (self._network, again_ns))
+            for table in ("release", "smoothed"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE network = ? AND opens_ns >= ?", (self._network, again_ns)
+                )
             forget_records(connection, self._network)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_complete(connection, self._network, complete_until)
@@ -223,17 +233,20 @@ class Storage:
             self._journal.check_folder()
 
     def retention(self, before_ns: int) -> int:
-        """Delete releases, noisy values and refusals of slots that opened before a time; payments stay for ever.
+        """Delete releases, smoothed slots, noisy values and refusals from before a time; payments stay for ever.
 
         It works in small steps, so that the commit of a slot never waits long. Return how many releases were deleted.
         """
         releases = 0
         while deleted := self._database.write(_OLD_RELEASES, (self._network, before_ns, _STEP)):
             releases += deleted
-        while self._database.write(_OLD_NOISY, (self._network, before_ns, _STEP)):
-            pass
+        for statement in (_OLD_SMOOTHED, _OLD_NOISY):
+            while self._database.write(statement, (self._network, before_ns, _STEP)):
+                pass
         self._database.write("DELETE FROM refusal WHERE network = ? AND opens_ns < ?", (self._network, before_ns))
-        self._database.write("DELETE FROM regions WHERE id NOT IN (SELECT regions FROM release)")
+        self._database.write(
+            "DELETE FROM regions WHERE id NOT IN (SELECT regions FROM release UNION SELECT regions FROM smoothed)"
+        )
         return releases
 
     def backup(self, to_path: Path) -> int:

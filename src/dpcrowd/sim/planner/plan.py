@@ -119,6 +119,7 @@ class NetworkPlan:
                 **vars(self.traffic),
                 "packets_per_day": None if day is None else day[0],
                 "bytes_per_day": None if day is None else day[1],
+                "heartbeats_per_day": None if slot is None else self.traffic.heartbeats_per_day(slot),
             },
             "by_epsilon": [_plain(row) for row in self.by_epsilon],
             "by_reach": [_plain(row) for row in self.by_reach],

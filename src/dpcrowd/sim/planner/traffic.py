@@ -32,15 +32,23 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True)
 class PlannedTraffic:
-    """What all servers together send per slot; heartbeats are not counted."""
+    """What all servers together send per slot: packets with records, their bytes, and heartbeats in addition.
+
+    A live server sends every neighbour one message per slot; it is a heartbeat if the server has not sampled.
+    """
 
     packets_per_slot: float
     records_per_slot: float
     bytes_per_slot: float
+    heartbeats_per_slot: float
 
     def per_day(self, slot: float) -> tuple[float, float]:
         """Return packets and bytes per day, for slots of this many seconds."""
         return self.packets_per_slot * _DAY / slot, self.bytes_per_slot * _DAY / slot
+
+    def heartbeats_per_day(self, slot: float) -> float:
+        """Return the number of heartbeats per day, for slots of this many seconds."""
+        return self.heartbeats_per_slot * _DAY / slot
 
 
 def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraffic:
@@ -57,7 +65,7 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
     intervals = max(1, min(samples, slots * samples // guarantee.length))
     period = -(-intervals * guarantee.length // samples)
     warm_up = scheme.lag if spread is not None else 0
-    packets = records = 0
+    packets = records = heartbeats = 0
     for slot in range(warm_up + period):
         graph = networks.at(slot).graph
         speaks = samples_due(slot, samples, guarantee.length, offsets)
@@ -70,10 +78,11 @@ def planned_traffic(request: PlanRequest, prediction: Prediction) -> PlannedTraf
         if slot >= warm_up:
             packets += int(traffic.packets[0])
             records += int(traffic.records[0])
+            heartbeats += int(graph.degree[~speaks].sum())
     each = _value_bytes(request, prediction)
     per_slot = np.array([packets, records]) / period
     size = relayed_bytes(per_slot[:1], per_slot[1:], per_slot[1:] * each)
-    return PlannedTraffic(float(per_slot[0]), float(per_slot[1]), float(size[0]))
+    return PlannedTraffic(float(per_slot[0]), float(per_slot[1]), float(size[0]), heartbeats / period)
 
 
 def _value_bytes(request: PlanRequest, prediction: Prediction) -> float:

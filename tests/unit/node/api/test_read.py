@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from dpcrowd.node.api.estimates import accepted
 from dpcrowd.node.api.prometheus import Metric, render
+from dpcrowd.node.api.rows import ENCODERS
 from dpcrowd.node.config.tokens import TokensSection
 from node_support_api import ADMIN, CHECKIN, CLOCK, READ, REGIONS, Client, FakeService, app_of, bearer, estimates_of
 
@@ -111,6 +113,8 @@ def test_pages_follow_one_another() -> None:
         "limit=99999999",
         "region=west",
         "form=2",
+        "smoothed=yes",
+        "smoothed=true&smoothed=true",
         "from=1" + "0" * 20,
         f"from={LAST_SLOT + 1}",
         f"to={LAST_SLOT + 1}",
@@ -122,6 +126,60 @@ def test_wrong_queries(query: str) -> None:
     assert (response.status_code, reason(response)) == (400, "query")
     assert "west" not in response.text
     assert "allowed" in response.text
+
+
+@pytest.mark.parametrize("kind", list(ENCODERS))
+def test_the_smoothed_history_in_every_format(kind: str) -> None:
+    """Slots as estimated with later records: a format that gave the released values would be believed all the same."""
+    client, headers = client_of(FakeService(slots=[3, 4, 5])), {**READER, "Accept": kind}
+    smoothed = client.get("/v1/estimates?smoothed=true&region=north", headers=headers)
+    released = client.get("/v1/estimates?smoothed=false&region=north", headers=headers)
+    assert smoothed.headers["content-type"].startswith(kind)
+    numbers = {"estimate": [0.0, 1.0], "low": [-1.0, 0.0], "high": [1.0, 2.0]}
+    assert columns_of(smoothed, kind) == {"slot": [3, 4], **numbers}
+    assert columns_of(released, kind)["slot"] == [3, 4, 5]
+    assert columns_of(released, kind)["estimate"] == [-0.5, 0.5, 1.5]
+
+
+def columns_of(response: Any, kind: str) -> dict[str, list[Any]]:
+    """The numbers of an answer in any format."""
+    if kind == "application/json":
+        rows = response.json()
+    elif kind == "text/csv":
+        texts = csv.DictReader(io.StringIO(response.text))
+        rows = [{name: json.loads(row[name]) for name in ("slot", *LIMITS)} for row in texts]
+    else:
+        import pyarrow
+
+        source = pyarrow.BufferReader(response.content)
+        table = pyarrow.ipc.open_stream(source).read_all() if "arrow" in kind else _parquet(source)
+        rows = table.to_pylist()
+    return {name: [row[name] for row in rows] for name in ("slot", "estimate", "low", "high")}
+
+
+def _parquet(source: Any) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(source).read()
+
+
+def test_pages_of_the_smoothed_history() -> None:
+    """A next page without the parameter would go on with released values, in the same table."""
+    response = client_of(FakeService(slots=range(5))).get("/v1/estimates?smoothed=true&limit=6", headers=READER)
+    assert slots_in(response) == [0, 1]
+    assert "smoothed=true" in response.headers["link"]
+    assert "from=2" in response.headers["link"]
+
+
+def test_a_network_without_records_has_no_smoothed_history() -> None:
+    """An empty answer would look as if nothing had been estimated yet; the text says what to do instead."""
+    service = FakeService(slots=[3])
+    service.smoothed_slots = None
+    response = client_of(service).get("/v1/estimates?smoothed=true", headers=READER)
+    assert (response.status_code, reason(response)) == (400, "no-records")
+    assert "leave smoothed out" in response.text
+    assert "relay" in response.text
+    assert slots_in(client_of(service).get("/v1/estimates?smoothed=false", headers=READER)) == [3]
 
 
 def test_csv() -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,17 @@ from dpcrowd.node.config import load_node
 from dpcrowd.node.live.open import open_node
 from dpcrowd.node.live.process import STORAGE, run_node
 from dpcrowd.node.live.status import distrust, network_status
+from dpcrowd.node.machine.instructions import SendKind
+from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.trust import Trust
+from dpcrowd.node.metrics.registry import Registry, render_all
+from dpcrowd.node.metrics.state import set_network
 from dpcrowd.node.slots import rfc3339
 from dpcrowd.node.storage import StorageError
 from dpcrowd.node.storage import lock as locks
 from node_support_config import changed, network_of, tables
 from node_support_doctor import change
+from node_support_relay import facts_of, make_network
 
 FUTURE = "2199-01-01T00:00:00Z"
 
@@ -170,3 +176,55 @@ def test_a_start_on_a_full_disk_is_a_matter_of_storage(
     assert "broke" not in capsys.readouterr().err
     with open_node(node):  # there is room again
         pass
+
+
+def records_of_a_line() -> Records:
+    """What b knows of a, b, c, d and e."""
+    view = make_network(facts_of()).nodes[1].view
+    return Records(replace(view, names=tuple("abcde")))
+
+
+def test_what_records_show_of_servers_is_told() -> None:
+    """Each number under its own name: what an origin is to blame for must not be held against a neighbour."""
+    records = records_of_a_line()
+    records.received_by.update({("a", "d"): 3, ("c", "d"): 1, ("c", "e"): 2})
+    records.late_by["c", "e"] = 5
+    records.forwarded_to["a"] = 7
+    records.refused.update({("d", "above-account"): 2, ("c", "bad-signature"): 1})
+    records.equivocators["e"], records.suspects["d"] = 17, 12
+    network, sent = network_of(tables(5)), Counter[SendKind]({"data": 4, "heartbeat": 20})
+    now = network.clock().opens(30)
+    status = network_status(network, "b", set(), {}, Counter(), {}, now, records=records, sent=sent)
+    assert {one.name: (one.records_received, one.records_forwarded, one.records_late) for one in status.neighbours} == {
+        "a": (3, 7, 0),
+        "c": (3, 0, 5),
+    }
+    assert [one.name for one in status.servers] == list("abcde")
+    assert [one.records for one in status.servers] == [0, 0, 0, 4, 2]
+    assert [one.records_late for one in status.servers] == [0, 0, 0, 0, 5]
+    refused = {one.name: one.records_refused for one in status.servers if one.records_refused}
+    assert refused == {"c": {"bad-signature": 1}, "d": {"above-account": 2}}
+    assert [one.suspected_since for one in status.servers] == [None, None, None, 12, None]
+    assert [one.equivocation for one in status.servers] == [None, None, None, None, 17]
+    assert status.messages_sent == {"heartbeat": 20, "data": 4, "forward": 0}
+    assert status.lag == 5
+
+
+def test_metrics_of_records_are_those_of_the_status() -> None:
+    """An alert on a gauge that is never set never fires."""
+    records = records_of_a_line()
+    records.refused.update({("d", "bad-signature"): 2, ("c", "bad-signature"): 1})
+    records.equivocators["e"], records.suspects["d"] = 17, 12
+    network = network_of(tables(5))
+    status = network_status(network, "b", set(), {}, Counter(), {}, network.clock().opens(30), records=records)
+    registry = Registry()
+    set_network(registry, status, {})
+    lines = render_all([registry], "reader").splitlines()
+    assert 'dpcrowd_records_refused_total{reason="bad-signature"} 3' in lines
+    for name, family, value in [
+        ("d", "suspected", 1),
+        ("e", "suspected", 0),
+        ("e", "equivocates", 1),
+        ("a", "missing", 0),
+    ]:
+        assert f'dpcrowd_server_{family}{{server="{name}"}} {value}' in lines

@@ -1,4 +1,4 @@
-"""Releases, refusals and retention."""
+"""Releases, smoothed slots, refusals and retention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.release import SlotRelease
+from dpcrowd.node.release import SlotRelease, SmoothedSlots
 from dpcrowd.node.storage import Refusal, SlotTaken
 from dpcrowd.schemes.base import Release
 from node_support_storage import LENGTH, draw, open_storage, opens, release
@@ -158,3 +158,85 @@ def test_more_than_one_step_of_retention(tmp_path: Path) -> None:
     with open_storage(tmp_path) as storage:
         storage.commit_release([release(slot, ("all",)) for slot in range(1201)], b"")
         assert storage.retention(opens(1200)) == 1200
+
+
+# ------------------------------------------------------------------------------------------- smoothed slots
+
+
+def smoothed(first: int, last: int, add: float = 0.5, regions: int = 2) -> SmoothedSlots:
+    """Slots with numbers that differ from the released ones by `add`."""
+    slots = np.arange(first, last + 1)
+    estimate = slots[:, None] + np.arange(regions) / 3 + add
+    return SmoothedSlots(slots, estimate, estimate + 2)
+
+
+def test_smoothed_slots_replace_one_another_and_never_a_release(tmp_path: Path) -> None:
+    """A slot is estimated again after each release for as long as the lag; what was published must not change."""
+    with open_storage(tmp_path) as storage:
+        assert not storage.releases.has_smoothed()
+        for slot in range(4):
+            storage.commit_release([release(slot)], b"", smoothed=smoothed(max(0, slot - 1), slot, add=slot))
+    with open_storage(tmp_path) as storage:
+        found = list(storage.releases.smoothed(0, opens(99)))
+        assert storage.releases.has_smoothed()
+        assert [one.slot for one in found] == [0, 1, 2, 3]
+        assert [one.estimate[0] for one in found] == [0 + 1, 1 + 2, 2 + 3, 3 + 3], "slot 3 may still change"
+        assert [one.variance[0] for one in found] == [3, 5, 7, 8]
+        assert [one.opens_ns for one in found] == [opens(slot) for slot in range(4)]
+        assert all(one.sampled and one.nano == 7 and one.length_ns == LENGTH for one in found)
+        assert [one.estimate[0] for one in storage.releases.between(0, opens(99))] == [0, 1, 2, 3]
+        assert [one.slot for one in storage.releases.smoothed(opens(1), opens(9), limit=2)] == [1, 2]
+        (chosen,) = storage.releases.smoothed(opens(1), opens(2), regions=["south", "gone"])
+        assert (chosen.regions, chosen.estimate.tolist()) == (("south",), [1 + 1 / 3 + 2])
+
+
+def test_slots_that_the_server_has_missed_can_be_smoothed(tmp_path: Path) -> None:
+    """It was away and has no release of them; records that came later tell what they were."""
+    with open_storage(tmp_path) as storage:
+        storage.commit_release([release(7)], b"", smoothed=smoothed(4, 7))
+        found = list(storage.releases.smoothed(0, opens(99)))
+        assert [one.slot for one in found] == [4, 5, 6, 7]
+        assert [(one.sampled, one.nano) for one in found] == [(False, 0)] * 3 + [(True, 7)]
+        assert [one.slot for one in storage.releases.between(0, opens(99))] == [7]
+
+
+def test_smoothed_slots_are_stored_with_their_release_or_not_at_all(tmp_path: Path) -> None:
+    """Half of a commit would tell more than was released."""
+    with open_storage(tmp_path) as storage:
+        storage.commit_release([release(1)], b"first", smoothed=smoothed(0, 1))
+        with pytest.raises(SlotTaken):
+            storage.commit_release([release(1)], b"second", smoothed=smoothed(0, 1, add=9))
+        with pytest.raises(BadInput, match="2 smoothed slots of 2 regions need as many numbers"):
+            storage.commit_release([release(2)], b"third", smoothed=smoothed(1, 2, regions=3))
+        assert [one.estimate[0] for one in storage.releases.smoothed(0, opens(99))] == [0.5, 1.5]
+        assert storage.state() == b"first"
+
+
+def test_retention_takes_smoothed_slots_too(tmp_path: Path) -> None:
+    """The disk would fill with the history of years; names of regions stay as long as any slot has them."""
+    with open_storage(tmp_path) as storage:
+        storage.commit_release([release(3, ("old",))], b"", smoothed=smoothed(0, 3, regions=1))
+        storage.commit_release([release(4, ("new",))], b"", smoothed=smoothed(4, 4, regions=1))
+        assert storage.retention(opens(2)) == 0
+        assert [one.slot for one in storage.releases.smoothed(0, opens(99))] == [2, 3, 4]
+        assert storage.retention(opens(4)) == 1
+        assert [one.slot for one in storage.releases.smoothed(0, opens(99))] == [4]
+        assert storage._reader.rows("SELECT names FROM regions") == [('["new"]',)]
+
+
+def test_smoothed_slots_of_a_clock_that_was_ahead_are_deleted(tmp_path: Path) -> None:
+    """Their slots begin again: the old values would stand beside the new ones."""
+    with open_storage(tmp_path) as storage:
+        storage.commit_release([release(9)], b"", smoothed=smoothed(5, 9))
+        storage.accept_clock(opens(7), opens(7), b"again", 6, "the clock was ahead")
+        assert [one.slot for one in storage.releases.smoothed(0, opens(99))] == [5, 6]
+
+
+def test_two_networks_on_one_ledger_have_their_own_history(tmp_path: Path) -> None:
+    """A join over times alone would mix the slots of two networks."""
+    shared = tmp_path / "a"
+    with open_storage(shared, "a") as a, open_storage(tmp_path / "b", "b", ledger=shared) as b:
+        a.commit_release([release(0)], b"", smoothed=smoothed(0, 0))
+        b.commit_release([release(0, sampled=False)], b"", smoothed=smoothed(0, 0, add=3))
+        assert [(one.estimate[0], one.sampled) for one in a.releases.smoothed(0, opens(9))] == [(0.5, True)]
+        assert [(one.estimate[0], one.sampled) for one in b.releases.smoothed(0, opens(9))] == [(3.0, False)]

@@ -50,6 +50,7 @@ def test_traffic_is_that_of_a_simulation(reach: Any) -> None:
     record = dpcrowd.simulate({"relay": scheme}, linear, runs=4, jobs=1, **common)["relay"]
     assert planned.traffic.packets_per_slot == pytest.approx(record.packets_per_slot.mean(), rel=0.1)
     assert planned.traffic.bytes_per_slot == pytest.approx(record.bytes_per_slot.mean(), rel=0.1)
+    assert planned.traffic.heartbeats_per_slot == pytest.approx(record.heartbeats_per_slot.mean(), rel=0.1)
 
 
 def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
@@ -57,6 +58,7 @@ def test_the_summary_is_json_and_complete(small: NetworkPlan) -> None:
     summary = json.loads(json.dumps(small.summary()))
     assert [region["region"] for region in summary["regions"]] == ["north", "old town"]
     assert summary["traffic"]["packets_per_day"] == pytest.approx(96 * small.traffic.packets_per_slot)
+    assert summary["traffic"]["heartbeats_per_day"] == pytest.approx(96 * small.traffic.heartbeats_per_slot)
     assert [row["epsilon"] for row in summary["by_epsilon"]] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
     assert summary["by_reach"][-1]["reach"] == "all"
     errors = [row["error"] for row in summary["by_epsilon"]]

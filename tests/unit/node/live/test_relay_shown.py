@@ -1,0 +1,153 @@
+"""What five live servers that pass records on tell at the API: all servers, messages, and the smoothed history."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcrowd.node.api.views import NetworkStatus
+from node_support_deployed import RELAY, World, make_files
+from node_support_virtual import VirtualLoop, run_virtually
+
+pytestmark = pytest.mark.slow
+
+FIVE = ("a", "b", "c", "d", "e")
+RING = [*pairwise(FIVE), ("e", "a")]
+LAG: int = RELAY["lag"]
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield make_files(Path(folder) / "ring", FIVE, scheme=RELAY, links=RING)
+
+
+async def status_of(world: World, name: str) -> NetworkStatus:
+    return await world.lives[name].live.network()
+
+
+async def smoothed_of(world: World, name: str) -> dict[int, bytes]:
+    slots = await world.lives[name].live.smoothed(None, None, None, 1000)
+    assert slots is not None
+    return {one.slot: one.estimate.tobytes() for one in slots}
+
+
+def metrics_in(text: str) -> dict[str, float]:
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_all_servers_and_messages_are_told(files: Path) -> None:
+    """An operator sees servers that are not neighbours, too; and the metrics are those of the same numbers."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files, loop, FIVE) as world:
+            await world.sleep_until(14, 1.0)
+            status = await status_of(world, "a")
+            assert (status.scheme, status.lag) == ("relay", LAG)
+            assert [server.name for server in status.servers] == list(FIVE)
+            assert status.servers[0].records == 0, "nobody brings a server its own records"
+            for server in status.servers[1:]:
+                assert server.last_record is not None
+                assert server.last_record >= status.slot - 6
+                assert (server.overdue, server.missing, server.equivocation) == (None, False, None)
+                assert server.records >= 2
+                assert server.records_refused == {}
+            neighbours = {one.name: one for one in status.neighbours}
+            assert neighbours.keys() == {"b", "e"}
+            brought = sum(one.records_received for one in status.neighbours)
+            assert brought == sum(server.records for server in status.servers)
+            assert all(one.records_forwarded > 0 and one.records_late == 0 for one in status.neighbours)
+            sent = status.messages_sent
+            assert sent.keys() == {"heartbeat", "data", "forward"}
+            assert sent["data"] == 2 * len(world.spent["a"])
+            assert sent["heartbeat"] > 0 and sent["forward"] > 0  # noqa: PT018
+            metrics = metrics_in(await world.lives["a"].live.metrics())
+            for kind, count in sent.items():
+                assert metrics[f'dpcrowd_messages_sent_by_kind_total{{kind="{kind}"}}'] == count
+            assert metrics["dpcrowd_messages_sent_total"] == sum(sent.values())
+            assert metrics["dpcrowd_messages_sent_bytes_total"] > 100 * sum(sent.values())
+            for name, neighbour in neighbours.items():
+                assert metrics[f'dpcrowd_records_received_total{{neighbour="{name}"}}'] == neighbour.records_received
+                assert metrics[f'dpcrowd_records_forwarded_total{{neighbour="{name}"}}'] == neighbour.records_forwarded
+            for name in FIVE:
+                assert metrics[f'dpcrowd_server_missing{{server="{name}"}}'] == 0
+
+    run_virtually(story)
+
+
+def test_a_server_that_is_down_becomes_missing_and_comes_back(files: Path) -> None:
+    """Two links away nobody notices otherwise: the neighbours of this server are all there."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files, loop, FIVE) as world:
+            await world.sleep_until(9, 1.0)
+            await world.end("c")
+            seen: list[tuple[Any, bool]] = []
+            for slot in range(10, 10 + 3 * LAG):
+                await world.sleep_until(slot, 1.0)
+                (server,) = [one for one in (await status_of(world, "a")).servers if one.name == "c"]
+                seen.append((server.overdue, server.missing))
+            overdue = {slot for slot, _ in seen} - {None}
+            assert len(overdue) == 1
+            assert seen[-1] == (overdue.pop(), True)
+            assert [missing for _, missing in seen] == sorted(missing for _, missing in seen)
+            metrics = metrics_in(await world.lives["a"].live.metrics())
+            assert metrics['dpcrowd_server_missing{server="c"}'] == 1
+            await world.start("c")
+            await world.sleep_until(10 + 3 * LAG + 8, 1.0)
+            (server,) = [one for one in (await status_of(world, "a")).servers if one.name == "c"]
+            assert (server.overdue, server.missing) == (None, False)
+
+    run_virtually(story)
+
+
+def test_the_smoothed_history_is_stored_and_final_after_the_lag(files: Path) -> None:
+    """It survives a restart; slots that a server has missed are there if it was back within the lag."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files, loop, FIVE) as world:
+            await world.sleep_until(12, 1.0)
+            first = await smoothed_of(world, "a")
+            released = {one.slot: one for one in await world.lives["a"].live.estimates(None, None, None, 1000)}
+            assert first.keys() == released.keys()
+            assert [slot for slot in first if first[slot] != released[slot].estimate.tobytes()]
+            last = max(first)
+            world.kill("a")
+            await world.sleep_until(last + 3, 1.0)
+            await world.start("a")
+            await world.sleep_until(last + 10, 1.0)
+            second, other = await smoothed_of(world, "a"), await smoothed_of(world, "b")
+            for slot in range(min(first), last - LAG + 2):
+                assert second[slot] == first[slot], "final"
+            missed = set(range(last + 1, last + 9)) - {
+                one.slot for one in await world.lives["a"].live.estimates(None, None, None, 1000)
+            }
+            assert missed
+            assert missed <= second.keys()
+            recent = [slot for slot in second if slot > last]
+            assert [slot for slot in recent if second[slot] != other[slot]] == []
+
+    run_virtually(story)
+
+
+def test_a_network_that_passes_no_records_on_has_no_history(tmp_path: Path) -> None:
+    """Neither smoothed slots, nor servers that nobody has heard; the messages are counted all the same."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(make_files(tmp_path / "three"), loop) as world:
+            await world.sleep_until(6, 1.0)
+            live, status = world.lives["a"].live, await status_of(world, "a")
+            assert await live.smoothed(None, None, None, 1000) is None
+            assert (status.servers, status.lag, status.scheme) == ([], None, "dpcrowd-plus")
+            assert status.messages_sent["data"] == 2 * len(world.spent["a"])
+            assert status.messages_sent["heartbeat"] > 0
+            assert status.messages_sent["forward"] == 0
+            assert "dpcrowd_records" not in await live.metrics()
+
+    run_virtually(story)

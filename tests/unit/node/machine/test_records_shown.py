@@ -1,0 +1,137 @@
+"""What machines that pass records on show: records and messages, servers that are missing or broken, smoothed slots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpcrowd.node.machine import instructions as do
+from dpcrowd.node.machine.records import Records
+from dpcrowd.privacy import Guarantee
+from node_support import Network, Node
+from node_support_relay import RING, counts_of, facts_of, make_network, simulate
+from schemes_support import bits
+
+SLOTS = 24
+# With the variances that noise and counts of these tests really have: honest servers are not suspected.
+FACTS = replace(facts_of(), guarantee=Guarantee.window(8, 0.3), observation="binomial")
+COUNTS = counts_of(FACTS, 60)
+
+
+def play(network: Network, slots: range, counts: NDArray[np.int64] = COUNTS) -> Network:
+    for slot in slots:
+        network.slot(slot, counts[slot])
+    return network
+
+
+def records_of(node: Node) -> Records:
+    assert node.machine.records is not None
+    return node.machine.records
+
+
+def stores(node: Node) -> list[do.StoreRelease]:
+    return [one for one in node.told if isinstance(one, do.StoreRelease)]
+
+
+def test_every_record_is_counted_once_by_who_brought_it_and_whose_it_is() -> None:
+    """If copies that come the other way round the ring counted as well, numbers of servers could not be compared."""
+    network = play(make_network(FACTS, RING), range(SLOTS))
+    made = {node.view.names[node.view.me]: len(node.disk.samples) for node in network.nodes}
+    for node in network.nodes:
+        records, me = records_of(node), node.view.names[node.view.me]
+        by_origin: Counter[str] = Counter()
+        for (sender, origin), count in records.received_by.items():
+            assert node.view.number(sender) in RING[node.view.me]
+            by_origin[origin] += count
+        assert by_origin == {name: count for name, count in made.items() if name != me}
+        assert records.received == by_origin.total()
+        assert [*records.late_by, *records.refused, *records.suspects, *records.equivocators] == []
+        assert [records.overdue(name) for name in node.view.names] == [None] * 5
+        passed_on = [one for one in node.told if isinstance(one, do.Send) and one.kind == "forward"]
+        assert records.forwarded >= len(passed_on) > 0
+        assert set(records.forwarded_to) <= {node.view.names[number] for number in RING[node.view.me]}
+
+
+def test_heartbeats_are_those_that_a_simulation_predicts() -> None:
+    """If heartbeats counted as data, a server would seem to sample all the time."""
+    network = play(make_network(FACTS, RING), range(SLOTS))
+    sent: Counter[str] = Counter()
+    for node in network.nodes:
+        for one in node.told:
+            if isinstance(one, do.Send):
+                sent[one.kind] += len(one.to)
+    sampled = sum(int(release.speaks.sum()) for release in simulate(FACTS, COUNTS[:SLOTS]))
+    assert sent["data"] == 2 * sampled
+    assert sent["heartbeat"] == 2 * (5 * SLOTS - sampled)
+    assert sent["forward"] > 0
+
+
+def test_a_server_that_is_down_is_overdue_then_missing_then_back() -> None:
+    """The schedule is public: nobody has to wait for a neighbour of the server to say that it is down."""
+    network = play(make_network(FACTS, RING), range(10))
+    network.down = {3}
+    shown = []
+    for slot in range(10, 10 + 3 + 2 * FACTS.lag):
+        play(network, range(slot, slot + 1))
+        records = records_of(network.nodes[0])
+        overdue = records.overdue("server-3")
+        shown.append((overdue, overdue is not None and records.is_final(overdue)))
+        assert all(records.overdue(name) is None for name in ("server-1", "server-2", "server-4"))
+    first = next(overdue for overdue, _ in shown if overdue is not None)
+    assert FACTS.due(first, 3), "the first sample that it has missed, by the public schedule"
+    expected = [(first if slot >= first else None, slot >= first + FACTS.lag) for slot in range(10, 10 + len(shown))]
+    assert shown == expected
+    network.down = set()
+    play(network, range(10 + len(shown), 10 + len(shown) + 2))
+    assert records_of(network.nodes[0]).overdue("server-3") is None
+
+
+@pytest.mark.slow
+def test_a_broken_origin_is_named_once_with_the_slot() -> None:
+    """Its records count less by themselves; its operator learns of it only if somebody is told."""
+    broken = counts_of(FACTS, 60)
+    broken[12:, 3] *= 4
+    network = play(make_network(FACTS, RING), range(55), broken)
+    for node in network.nodes:  # the broken server, too
+        suspects = records_of(node).suspects
+        assert suspects.keys() == {"server-3"}
+        assert 12 + FACTS.lag <= suspects["server-3"] < 55
+        (report,) = [one for one in node.reports if one.event == "suspect"]
+        assert "server-3" in report.text
+        assert str(suspects["server-3"]) in report.text
+
+
+def test_smoothed_slots_are_stored_with_every_release() -> None:
+    """In the same transaction; all servers have all records here, so they store the same bits."""
+    network = play(make_network(FACTS, RING), range(SLOTS))
+    history: list[dict[int, bytes]] = []
+    for node in network.nodes:
+        mine: dict[int, bytes] = {}
+        for one in stores(node):
+            assert one.smoothed is not None
+            slots = one.smoothed.slots.tolist()
+            assert slots == list(range(max(0, one.release.slot - FACTS.lag + 1), one.release.slot + 1))
+            assert bits(one.smoothed.estimate[-1]) == bits(one.release.estimate)
+            mine |= {slot: row.tobytes() for slot, row in zip(slots, one.smoothed.estimate, strict=True)}
+        history.append(mine)
+    assert all(mine == history[0] for mine in history)
+    released = {one.release.slot: one.release.estimate.tobytes() for one in stores(network.nodes[0])}
+    assert [slot for slot in range(SLOTS - 1) if history[0][slot] == released[slot]] == [], "all but the last changed"
+
+
+@pytest.mark.parametrize("first", [7, 12])
+def test_slots_before_a_revision_are_final(first: int) -> None:
+    """They may have had other regions, and their values would stand under wrong names."""
+    network = make_network(FACTS, RING)
+    for node in network.nodes:
+        view = node.machine.view
+        object.__setattr__(view, "first_slot", first)
+    play(network, range(SLOTS))
+    for one in stores(network.nodes[1]):
+        assert one.smoothed is not None
+        last = one.release.slot
+        assert one.smoothed.slots.tolist() == list(range(max(first, last - FACTS.lag + 1), last + 1))
