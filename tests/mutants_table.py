@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "late-message-accepted",
         "node/machine/machine.py",
-        "if exchange is None or message_slot < exchange.slot:",
+        "if exchange is None or slot < exchange.slot:",
         "if exchange is None:",
         "What a neighbour said of an earlier slot is fused into the present one.",
         ("unit/node/machine/test_messages.py",),

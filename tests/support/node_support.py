@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.machine import check_message
 from dpcrowd.node.machine.neighbours import Remembered
+from dpcrowd.node.machine.revision import RecordTerms
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.slots import SECOND, SlotClock
 from dpcrowd.node.wire import Body, CheckedMessage
@@ -60,6 +61,7 @@ def make_view(
     regions: int,
     form: str = "diagonal",
     send_offset_ns: int = 0,
+    records: RecordTerms | None = None,
 ) -> NetworkView:
     """Slots of one second from the year 1970 on."""
     return NetworkView(
@@ -75,6 +77,7 @@ def make_view(
         links=links,
         sign=fake_sign(number),
         verify=fake_verify,
+        records=records,
     )
 
 
@@ -90,6 +93,7 @@ class Disk:
     since: dict[str, int] = field(default_factory=dict)
     complete_until: int | None = None
     releases: dict[int, SlotRelease] = field(default_factory=dict)
+    records: dict[tuple[int, str], do.StoredRecord] = field(default_factory=dict)
     full: bool = False
     refuses: tuple[type, ...] = STORING
     lost_until: int = -1  # slots that the operator has declared lost: never drawn again
@@ -141,6 +145,7 @@ class Node:
         self.refused: list[do.RefuseMessage] = []
         self.reports: list[do.Report] = []
         self.deadlines: dict[int, int] = {}
+        self.forward_at: int | None = None
         self.told: list[do.Instruction] = []
         self.crash_in: int | None = None
         self.counts: NDArray[np.int64] | None = None
@@ -161,6 +166,7 @@ class Node:
             heard=heard,
             vouched=vouched,
             complete_until=self.disk.complete_until,
+            stored=tuple(self.disk.records.values()),
         )
 
     def make_server(self, account: Account | None) -> Server:
@@ -183,6 +189,7 @@ class Node:
     def restart(self, at_ns: int, *, vouched: bool = False) -> None:
         """Killed and started again: only the disk is left."""
         self.deadlines.clear()
+        self.forward_at = None
         self.outbox.clear()
         self.waiting.clear()
         self.crash_in = None
@@ -214,12 +221,14 @@ class Node:
 
     def _carry_out(self, instruction: do.Instruction, at_ns: int) -> on.Stimulus | None:
         match instruction:
-            case do.StoreSample(slot, nano, counter, noisy, state):
+            case do.StoreSample(slot, nano, counter, noisy, state, record):
+                self._store_records(() if record is None else (record,))
                 assert slot not in self.disk.samples, "a second draw for one slot"
                 self.disk.samples[slot] = nano, noisy
                 self.disk.counter, self.disk.state, self.disk.complete_until = counter, state, slot
                 return on.SampleStored(at_ns, counter)
-            case do.StoreRelease(release, state, _, counters, complete_until):
+            case do.StoreRelease(release, state, _, counters, complete_until, records, final_until):
+                self._store_records(records, final_until)
                 self.disk.releases[release.slot], self.disk.state = release, state
                 self.disk.complete_until = complete_until
                 self._remember(counters)
@@ -228,11 +237,17 @@ class Node:
             case do.Send(_, payload, _, leaves_ns):
                 for record in body_of(payload).records:
                     assert self._is_paid(record.origin, body_of(payload).slot), "sent before it was paid for"
+                for relayed in body_of(payload).relayed:
+                    if relayed.origin == self.view.me:
+                        assert self._is_paid(relayed.origin, relayed.slot), "sent before it was paid for"
+                        assert (relayed.slot, self.view.names[self.view.me]) in self.disk.records
                 for number, (_, counter) in body_of(payload).heard.items():
                     assert self.disk.heard[self.view.names[number]][1] >= counter, "echoed before it was stored"
                 (self.outbox if leaves_ns is None else self.waiting).append(instruction)
             case do.ScheduleDeadline(slot, due_ns):
                 self.deadlines[slot] = due_ns
+            case do.ScheduleForward(due_ns):
+                self.forward_at = due_ns
             case do.Publish(release):
                 assert not release.sampled or release.slot in self.disk.samples, "published before it was paid"
                 self.published.append(release)
@@ -258,6 +273,17 @@ class Node:
                 return on.ClockReturned(at_ns)
         return None
 
+    def _store_records(self, records: Sequence[do.StoredRecord], final_until: int | None = None) -> None:
+        self.disk.records |= {(one.slot, one.origin): one for one in records}
+        if final_until is not None:
+            self.disk.records = {key: one for key, one in self.disk.records.items() if key[0] > final_until}
+
+    def forward(self) -> None:
+        """The time has come to pass on records."""
+        if self.forward_at is not None:
+            due_ns, self.forward_at = self.forward_at, None
+            self.give(on.ForwardDue(due_ns))
+
     def leave(self, at_ns: int | None = None) -> None:
         """The time of the messages that wait has come, or a later one."""
         waiting, self.waiting = self.waiting, []
@@ -275,6 +301,8 @@ class Node:
         if origin != self.view.me or slot not in self.disk.samples:
             return False
         sample = self.machine.server.open_sample()
+        if slot != self.machine.server.slot:
+            return True
         return sample is None or sample[1].tobytes() == self.disk.samples[slot][1]
 
 
@@ -290,6 +318,8 @@ class Network:
         """One slot of everybody: seal, exchange, deadline."""
         for node in self._up():
             node.give(on.SlotSealed(node.view.seals(slot), slot, counts[node.view.me]))
+        for node in self._up():
+            node.leave()
         self.deliver()
         for node in self._up():
             node.give(on.DeadlinePassed(node.view.ends(slot), slot))
@@ -297,7 +327,9 @@ class Network:
 
     def deliver(self) -> None:
         """Until nobody has anything more to send."""
-        while any(node.outbox for node in self._up()):
+        while any(node.outbox or node.forward_at is not None for node in self._up()):
+            for node in self._up():
+                node.forward()
             for sender in self._up():
                 sent, sender.outbox = sender.outbox, []
                 for message in sent:

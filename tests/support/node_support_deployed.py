@@ -35,7 +35,7 @@ from node_support_live import write_network
 from node_support_virtual import SECOND, SetClock, VirtualLoop
 from node_support_world import NoSockets
 
-__all__ = ["EPSILON", "LENGTH", "NAMES", "WINDOW", "Fault", "World", "make_files"]
+__all__ = ["EPSILON", "LENGTH", "NAMES", "RELAY", "WINDOW", "Fault", "World", "make_files"]
 
 NAMES = ("a", "b", "c")
 LENGTH = 2.0
@@ -46,18 +46,32 @@ _BACK_AFTER = 1.3
 Kind = Literal["full", "lying", "kill", "kill after"]
 
 
-def make_files(folder: Path, names: Sequence[str] = NAMES) -> Path:
+GREEDY: dict[str, Any] = {
+    "name": "dpcrowd-plus",
+    "process_var": 100.0,
+    "tuning": {"phi": 9.0, "p_max": 0.9, "epsilon_max": 0.9},
+}
+RELAY: dict[str, Any] = {"name": "relay", "process_var": 100.0, "samples": 1, "lag": 4}
+
+
+def make_files(
+    folder: Path,
+    names: Sequence[str] = NAMES,
+    *,
+    scheme: dict[str, Any] = GREEDY,
+    links: Sequence[tuple[str, str]] | None = None,
+) -> Path:
     """Servers that all hear each other, made once, since keys take time. Nearly the whole budget at once: whoever
     samples again too early has broken the promise."""
     folder.mkdir(parents=True)
     files = write_network(
         folder,
         dict.fromkeys(names, 0.3),
-        list(itertools.combinations(names, 2)),
+        list(itertools.combinations(names, 2) if links is None else links),
         epoch_ns=EPOCH,
         regions=["north", "south"],
         guarantee={"kind": "window", "length": WINDOW, "epsilon": "2"},
-        scheme={"name": "dpcrowd-plus", "process_var": 100.0, "tuning": {"phi": 9.0, "p_max": 0.9, "epsilon_max": 0.9}},
+        scheme=scheme,
     )
     for name, path in files.items():
         debug = f'max_downtime = "1900ms"\n\n[debug]\nrecord = "data-{name}/recording.jsonl"\n'
@@ -346,6 +360,13 @@ class World:
             said = record.info_vec + record.info_mat
             assert self.told.setdefault((name, body.slot), said) == said, f"two draws of {name}, slot {body.slot}"
             self.spent[name].setdefault(body.slot, (self.slot, sample.nano))
+        for relayed in body.relayed:
+            if relayed.origin == machine.view.me:
+                sample = life.storage.ledger.sample(clock.opens(relayed.slot))
+                assert sample is not None, "sent before it was paid for"
+                said = relayed.values
+                assert self.told.setdefault((name, relayed.slot), said) == said, f"two draws of {name}"
+                self.spent[name].setdefault(relayed.slot, (self.slot, sample.nano))
         on_disk = life.storage.memory.remembered()
         for number, (_, counter) in body.heard.items():
             assert on_disk[machine.view.names[number]][1] >= counter, "echoed before it was stored"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpcrowd.node.wire import VERSION, Body, CheckedMessage, Record, decode, record_of
+from dpcrowd.node.wire import FORMAT_1, Body, CheckedMessage, Record, decode, record_of
 from dpcrowd.schemes.messages import InfoMessages
 from node_support import DIGEST, fake_sign, fake_verify
 
@@ -38,7 +38,7 @@ def signed_record(message: InfoMessages, origin: int = SENDER, slot: int = SLOT,
 def body(message: InfoMessages | None = None, **other: Any) -> Body:
     """Of the sender in the open slot: a heartbeat, or with a sample."""
     fields: dict[str, Any] = {
-        "version": VERSION,
+        "version": FORMAT_1,
         "digest": DIGEST,
         "server": SENDER,
         "slot": SLOT,

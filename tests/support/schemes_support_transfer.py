@@ -74,7 +74,7 @@ class Live:
 
 def _cases() -> list[Live]:
     cases = []
-    for name in (name for name, scheme in SCHEMES.items() if scheme.live):
+    for name in (name for name, scheme in SCHEMES.items() if scheme.live and scheme.reach != "relay"):
         for form in ("diagonal", "matrix"):
             ways = (None, "fixed", "staggered", "lockstep") if takes_interval(SCHEMES[name]) else (None,)
             cases += [Live(name, form, way) for way in ways]

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.filters.kalman import update
 from dpcrowd.filters.observation import ROUNDING, Observation
 from dpcrowd.kernels.engine import Engine, compiled
@@ -62,11 +62,14 @@ class RecordTable:
     noisy   (O, d)
     var     (O,) alpha times the variance of the noise; 0: there is no record
     shares  (O,)
+    groups  (O, d) the lowest region of each region's group, or None if every region is by itself. No sum over records
+            looks at it yet: a record with groups must not get this far
     """
 
     noisy: Floats
     var: Floats
     shares: Floats
+    groups: Ints | None = None
 
 
 @dataclass(frozen=True)

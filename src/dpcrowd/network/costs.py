@@ -46,7 +46,10 @@ RECORD_BYTES = 75
 """Bytes besides the values that a packet carries: their origin and its signature."""
 
 RELAYED_RECORD_BYTES = 90
-"""Bytes of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature."""
+"""Bytes of a record that is passed on, besides its integers: origin, slot, epsilon, hops, groups and a signature.
+
+Groups take one byte of them where every region is by itself, as in all records so far.
+"""
 
 DENSE_SERVERS = 300
 """Up to this many servers per run, all shortest paths are found at once in a dense table."""

@@ -10,11 +10,13 @@ from dpcrowd.node.config import NetworkConfig, NodeConfig, digest
 from dpcrowd.node.keys.files import read_private_key
 from dpcrowd.node.keys.signing import signer, verifier
 from dpcrowd.node.machine import Machine, NetworkView, Revision
-from dpcrowd.node.machine.revision import begin_horizon, go_on
+from dpcrowd.node.machine.instructions import StoredRecord
+from dpcrowd.node.machine.revision import RecordTerms, begin_horizon, go_on
 from dpcrowd.node.storage import Storage
-from dpcrowd.node.wire import Sign
+from dpcrowd.node.wire import DEVIATIONS, TIMES_POPULATION, Sign
 from dpcrowd.privacy import Noise
 from dpcrowd.privacy.account import Account
+from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.privacy.network_guarantee import Slots
 from dpcrowd.privacy.units import NANO
 from dpcrowd.schemes.server import Server, saved_slot
@@ -54,6 +56,26 @@ def view_of(network: NetworkConfig, server: str, sign: Sign, expires: int = 0) -
         expires=expires,
         revision=network.revision,
         first_slot=network.valid_from_slot,
+        records=_record_terms(network),
+    )
+
+
+def _record_terms(network: NetworkConfig) -> RecordTerms | None:
+    """Return the public facts about records, if servers pass them on."""
+    relay, guarantee = network.relay, network.guarantee()
+    if relay is None:
+        return None
+    samples = relay.samples_per(guarantee.length)
+    noise = DEVIATIONS * math.sqrt(2.0) * guarantee.sensitivity / (per_sample(guarantee.total, samples) / NANO)
+    return RecordTerms(
+        samples=samples,
+        length=guarantee.length,
+        lag=relay.lag,
+        reach=relay.max_hops,
+        offsets=network.offsets,
+        moves=guarantee.users == "pinned",
+        least=-noise,
+        most=TIMES_POPULATION * network.population * guarantee.sensitivity + noise,
     )
 
 
@@ -123,8 +145,18 @@ def make_machine(
         vouched=len(view.names) == 1,
         complete_until=last if complete_until is None else complete_until,  # version 0.1 did not keep it
         following=None if following is None else (following.revision, following.valid_from_slot),
+        stored=_stored_records(storage, server.slot),
     )
     return machine, text
+
+
+def _stored_records(storage: Storage, last: int) -> list[StoredRecord]:
+    """Return the records on disk, up to the last slot that the server knows."""
+    return [
+        StoredRecord(row.slot, row.origin, "proof" if row.kind == "proof" else "record", row.content)
+        for row in storage.records.all()
+        if row.slot <= last
+    ]
 
 
 def load_account(storage: Storage, network: NetworkConfig, slot: int) -> Account:

@@ -13,6 +13,11 @@ A proof of "I sent counter c in slot s" is (head, hash of the rest, signature): 
 its sender can check with its own pinned keys. Nothing else in it has to be known any more: neither the digest of a
 revision that is over nor the number that the server had in it. It is the key, which one server has, that says who.
 
+Format 1 carries one record, of the sender, as information vectors, with the sender's prior. Format 2 is that of
+networks whose servers pass records on (`wire_records`): records hold integers and there is no prior. Its first round is
+the message of a slot; later rounds, in the same envelope, forward records of others. Each network has one format, so
+the bytes of format 1 stay what they were.
+
 A message without a record is the heartbeat: under 200 bytes, and nobody waits for a silent server. Only what proves
 something to a neighbour that seems to have lost it, or was not heard of in the last slot, comes on top.
 
@@ -39,9 +44,13 @@ from msgspec.structs import astuple
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
+from dpcrowd.node.wire_records import Equivocation, SignedRecord, most_record_bytes
 from dpcrowd.schemes.messages import InfoMessages
 
 __all__ = [
+    "DEVIATIONS",
+    "FORMAT_1",
+    "TIMES_POPULATION",
     "VERSION",
     "Body",
     "CheckedMessage",
@@ -54,6 +63,7 @@ __all__ = [
     "encode",
     "most_bytes",
     "peek",
+    "peek_round",
     "plausible",
     "proof_digest",
     "proven",
@@ -62,7 +72,9 @@ __all__ = [
     "written_after",
 ]
 
-VERSION = 1
+VERSION = 2
+FORMAT_1 = 1
+"""The format of networks whose servers exchange estimates."""
 
 Sign = Callable[..., bytes]
 """sign(*parts) -> signature, for one network"""
@@ -76,8 +88,8 @@ _MOST_SLOTS = _MOST_SAMPLES = 1 << 62
 """Nothing reaches them; numbers beyond could neither be stored nor counted on from."""
 _LARGEST, _LEAST_INFORMATION, _MOST_INFORMATION = 1e24, 1e-60, 1e100
 """Counts stay below 2^52 and epsilon above 1e-9: nothing honest is beyond these, and nothing within them overflows."""
-_TIMES_POPULATION = 10.0
-_DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
+TIMES_POPULATION = 10.0
+DEVIATIONS = 40.0  # of Laplace noise: one draw in 10^24
 _MOST_IN_MATRIX = 1e8  # a variance of 1e-8 people
 
 _BODY, _RECORD = b"dpcrowd message", b"dpcrowd record"
@@ -131,6 +143,8 @@ class Body(_Head, array_like=True, frozen=True):
     expires  when the sender's certificate expires, in seconds since 1970; 0: it does not say
     after    whether it was written again after the exchange of its slot, while the next slot was open: then what it
              echoes was heard by then; since 0.2
+    relayed  records of format 2: the own one of the slot, or, in later rounds, those that are passed on
+    equivocations  proofs that are passed on, of format 2
     """
 
     heard: dict[int, CounterEcho]
@@ -141,6 +155,8 @@ class Body(_Head, array_like=True, frozen=True):
     since: dict[int, int] = {}
     expires: int = 0
     after: bool = False
+    relayed: tuple[SignedRecord, ...] = ()
+    equivocations: tuple[Equivocation, ...] = ()
 
 
 def _without_head(body: type[Body]) -> Any:
@@ -166,6 +182,7 @@ class _Envelope(msgspec.Struct, array_like=True, frozen=True):
 # A few thousand nested arrays end the decoder's recursion: RecursionError is not an error of msgspec's.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError)
 _IN_HEAD = len(_Head.__struct_fields__)
+_IN_FORMAT_1 = Body.__struct_fields__.index("relayed")
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(_Envelope)
 _heads = msgspec.msgpack.Decoder(_Head)
@@ -181,7 +198,10 @@ def record_of(message: InfoMessages, *, digest: bytes, origin: int, slot: int, s
 def encode(body: Body, sign: Sign) -> bytes:
     """Return the payload that travels."""
     fields = astuple(body)
-    head, rest = _encoder.encode(fields[:_IN_HEAD]), _encoder.encode(fields[_IN_HEAD:])
+    last = _IN_FORMAT_1 if body.version == FORMAT_1 else len(fields)
+    while last > _IN_FORMAT_1 and not fields[last - 1]:
+        last -= 1
+    head, rest = _encoder.encode(fields[:_IN_HEAD]), _encoder.encode(fields[_IN_HEAD:last])
     return _encoder.encode(_Envelope(head, rest, sign(_BODY, head, _hash_of(rest))))
 
 
@@ -197,8 +217,13 @@ def _signed_parts(digest: bytes, origin: int, slot: int, info_vec: bytes, info_m
     return _RECORD, digest, origin.to_bytes(8, "little"), slot.to_bytes(8, "little"), info_vec, info_mat
 
 
-def most_bytes(servers: int, regions: int, form: str) -> int:
-    """Return an upper bound on the size of a message of a network, with room for what later versions add."""
+def most_bytes(servers: int, regions: int, form: str, records: int = 0) -> int:
+    """Return an upper bound on the size of a message of a network, with room for what later versions add.
+
+    records  how many records one message has room for, in format 2
+    """
+    if records:
+        return records * most_record_bytes(regions) + 512 * servers + 8192
     vectors = 3 * 8 * regions + regions if form == "diagonal" else 2 * 8 * regions + 8 * regions**2 + regions
     return 2 * vectors + 512 * servers + 8192
 
@@ -213,6 +238,14 @@ def peek(payload: bytes) -> tuple[int, bytes]:
         return head.slot, head.digest
     except _UNREADABLE:
         raise MessageRefused("malformed", "not a message of dpcrowd.") from None
+
+
+def peek_round(payload: bytes) -> int:
+    """Return the round that a payload names, 1 if it cannot be read; nothing of it has been checked."""
+    try:
+        return int(_heads.decode(_envelopes.decode(payload).head).round)
+    except _UNREADABLE:
+        return 1
 
 
 def written_after(payload: bytes) -> bool:
@@ -236,7 +269,7 @@ def same_content(payload: bytes, other: bytes) -> bool:
 
 def _content(payload: bytes) -> tuple[object, ...]:
     body = _body_of(_envelopes.decode(payload))
-    return body.slot, body.round, body.prior, body.prior_known, body.records
+    return body.slot, body.round, body.prior, body.prior_known, body.records, body.relayed
 
 
 # ----------------------------------------------------------------------------------------------------------- the checks
@@ -246,13 +279,22 @@ def _content(payload: bytes) -> tuple[object, ...]:
 class CheckedMessage:
     """A message that has passed every check.
 
-    message  what a scheme can use of it; None: a heartbeat
+    message  what a scheme can use of it; None: a heartbeat, or a message of format 2, whose records are to be checked
+             one by one
     proof    that its sender has sent this counter in this slot
     """
 
     body: Body
     message: InfoMessages | None
     proof: bytes
+
+    @property
+    def has_sample(self) -> bool:
+        """Whether it says that its sender has sampled its slot."""
+        body = self.body
+        return bool(body.records) or any(
+            (record.origin, record.slot) == (body.server, body.slot) for record in body.relayed
+        )
 
 
 def decode(
@@ -266,11 +308,12 @@ def decode(
     names: Mapping[int, str],
     population: int | None = None,
     coarsest: float = 0.0,
+    relays: bool = False,
 ) -> CheckedMessage:
     """Check a payload from the neighbour `sender`, of whatever slot: whether that is open is up to the caller.
 
     `MessageRefused` says what is wrong with it. For `population` and `coarsest` see `plausible`; without a population
-    no sample is too large.
+    no sample is too large. `relays`: the network's servers pass records on, so its messages are of format 2.
     """
     who = names[sender]
     try:
@@ -298,14 +341,7 @@ def decode(
         body = _body_of(envelope)
     except _UNREADABLE:
         raise MessageRefused("malformed", f"{who} sent something that is not a message of dpcrowd.") from None
-    if not VERSION - 1 <= body.version <= VERSION + 1:
-        text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
-        raise MessageRefused("version", text)
-    if not 0 <= body.slot <= _MOST_SLOTS:
-        raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot}; allowed: 0 to {_MOST_SLOTS}.")
-    counters = [body.counter, *(2 * echo.counter for echo in body.heard.values())]  # an echo may be counted on from
-    if body.round < 1 or min(counters) < 0 or max(counters) > _MOST_SAMPLES or len(body.records) > _MOST_RECORDS:
-        raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
+    _check_body(body, who, relays)
     proof = _encoder.encode(_Envelope(envelope.head, rest_hash, envelope.signature))
     message = _sample(body, digest, regions, form, verify, who)
     if message is not None:
@@ -316,6 +352,29 @@ def decode(
         if population is not None and not plausible(message, population, coarsest):
             raise MessageRefused("absurd", f"{who} sent a sample of far more people than there are.")
     return CheckedMessage(body, message, proof)
+
+
+def _check_body(body: Body, who: str, relays: bool) -> None:
+    """Refuse a version that is not understood, and numbers that no server has."""
+    if not VERSION - 1 <= body.version <= VERSION + 1:
+        text = f"{who} speaks version {body.version}; this node speaks {VERSION} and its neighbours."
+        raise MessageRefused("version", text)
+    if relays != bool(body.version > FORMAT_1):
+        text = f"{who} speaks format {body.version}; this network has format {VERSION if relays else FORMAT_1}."
+        if relays or body.relayed or body.equivocations:
+            raise MessageRefused("version", text)
+    if not 0 <= body.slot <= _MOST_SLOTS:
+        raise MessageRefused("wrong-slot", f"{who} sent slot {body.slot}; allowed: 0 to {_MOST_SLOTS}.")
+    counters = [body.counter, *(2 * echo.counter for echo in body.heard.values())]  # an echo may be counted on from
+    if (
+        body.round < 1
+        or min(counters) < 0
+        or max(counters) > _MOST_SAMPLES
+        or max(len(body.records), len(body.relayed), len(body.equivocations)) > _MOST_RECORDS
+    ):
+        raise MessageRefused("malformed", f"{who} sent a round, counter or number of records that cannot be.")
+    if relays and (body.records or body.prior or body.prior_known):
+        raise MessageRefused("malformed", f"{who} sent vectors; records of this network hold integers.")
 
 
 def _sample(body: Body, digest: bytes, regions: int, form: str, verify: Verify, who: str) -> InfoMessages | None:
@@ -369,7 +428,7 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
 
     coarsest  standard deviation of the noisiest honest sample
     """
-    info_mat, most = message.info_mat, _TIMES_POPULATION * population
+    info_mat, most = message.info_mat, TIMES_POPULATION * population
     diagonal = info_mat.ndim == 2
     information = info_mat if diagonal else np.diagonal(info_mat, axis1=1, axis2=2)
     above, below = np.maximum(info_mat, 0.0), np.maximum(-info_mat, 0.0)
@@ -377,10 +436,10 @@ def plausible(message: InfoMessages, population: int, coarsest: float) -> bool:
         if information.max(initial=0.0) > _MOST_IN_MATRIX:
             return False
         above, below = above.sum(axis=2), below.sum(axis=2)
-    noise = _DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
+    noise = DEVIATIONS * np.sqrt(np.maximum(information, 0.0))
     if (message.info_vec > above * most + noise).any() or (message.info_vec < -below * most - noise).any():
         return False
-    return bool((np.abs(message.prior[message.prior_known]) <= most + _DEVIATIONS * coarsest).all())
+    return bool((np.abs(message.prior[message.prior_known]) <= most + DEVIATIONS * coarsest).all())
 
 
 # ----------------------------------------------------------------------------------------------------------- proofs

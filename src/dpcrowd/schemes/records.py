@@ -9,15 +9,24 @@ on its own has a mailbox: the records of the last L slots that it has received, 
   per w slots, evenly spread, any w slots hold at most n. The account is the moment until which an origin's records have
   paid (the virtual scheduling algorithm, GCRA), in units of 1/n slot: a record of slot s is allowed if
   n s >= paid_until - (n - 1), since slots are integers, and then paid_until = max(paid_until, n s) + w. An origin that
-  names a large epsilon, or samples too often, gains no weight by it.
+  names a large epsilon, or samples too often, gains no weight by it,
+- that is not grouped.
 
 No record of an origin that respects its account is ever refused, whatever its phase and however often that has moved:
 its k-th sample is due when n t reaches k w + offset, later by less than n, and every delay moves all later samples.
+
+An origin that signs two different records for one slot has no record in that slot: it is void (`RecordMessages`), at
+whichever of the two a server had before. Void slots count in the account, since they were sampled.
+
+`Mailbox.obstacle` says whether a record would be accepted, and changes nothing: a live node asks when a record arrives,
+so that it keeps and passes on only what it will use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +36,10 @@ from dpcrowd.errors import BadInput
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.messages import Messages
 
-__all__ = ["Mailbox", "RecordMessages"]
+__all__ = ["Mailbox", "Obstacle", "RecordMessages", "ungrouped"]
 
+Obstacle = Literal["unknown-origin", "wrong-slot", "late", "void", "hops", "price", "account"]
+"""Why a record is not accepted."""
 
 _LARGEST = 2.0**53
 _NOTHING_PAID = np.iinfo(np.int64).min // 4
@@ -40,9 +51,10 @@ class RecordMessages(Messages):
 
     origin  number of the server that has paid for the record
     slot    slot of its counts
-    nano    nano-epsilon that it has cost
+    nano    nano-epsilon that it has cost; 0: the origin has signed different records for this slot, and none counts
     hops    how many links it has travelled, including the one to the receiver
-    noisy   (M, d) noisy counts
+    noisy   (M, d) noisy counts: of a group, the noisy sum, at the place of its lowest region; 0 at its other regions
+    groups  (M, d) the lowest region of the group in which each region is; a region by itself has its own number
     """
 
     origin: Ints
@@ -50,11 +62,21 @@ class RecordMessages(Messages):
     nano: Ints
     hops: Ints
     noisy: NDArray[np.float64]
+    groups: Ints
 
     @classmethod
-    def of(cls, origin: Ints, slot: Ints, nano: Ints, hops: Ints, noisy: NDArray[np.float64]) -> RecordMessages:
-        """Return a message with these records."""
-        return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy)
+    def of(
+        cls,
+        origin: Ints,
+        slot: Ints,
+        nano: Ints,
+        hops: Ints,
+        noisy: NDArray[np.float64],
+        groups: Ints | None = None,
+    ) -> RecordMessages:
+        """Return a message with these records; without `groups`, every region is by itself."""
+        groups = np.tile(ungrouped(noisy.shape[1]), (len(origin), 1)) if groups is None else groups
+        return cls(np.ones(len(origin), dtype=np.bool_), origin, slot, nano, hops, noisy, groups)
 
     def check_values(self, sender: str) -> None:
         if not (np.abs(self.noisy) <= _LARGEST).all() or (self.noisy != np.floor(self.noisy)).any():
@@ -62,6 +84,26 @@ class RecordMessages(Messages):
         for name in ("origin", "slot", "nano", "hops"):
             if (getattr(self, name) < 0).any():
                 raise BadInput(f"{sender} sent a record whose {name} is below 0.")
+        self._check_groups(sender)
+
+    def _check_groups(self, sender: str) -> None:
+        """Refuse regions in a group that is not named by its lowest region, and values at other places than that."""
+        own = ungrouped(self.groups.shape[1])
+        in_range = (self.groups >= 0) & (self.groups <= own)
+        names = np.where(in_range, self.groups, own)
+        wrong = ~in_range | (np.take_along_axis(names, names, axis=1) != names)
+        if wrong.any():
+            row, region = np.argwhere(wrong)[0]
+            raise BadInput(
+                f"{sender} sent a record whose region {region} is in a group named {self.groups[row, region]}; "
+                "allowed: the lowest region of the group, which is itself in that group."
+            )
+        if (misplaced := (names != own) & (self.noisy != 0)).any():
+            row, region = np.argwhere(misplaced)[0]
+            raise BadInput(
+                f"{sender} sent a record with a value for region {region} alone, which is in the group of region "
+                f"{names[row, region]}; allowed: one value per group, for its lowest region, and 0 for the others."
+            )
 
     def check_shapes(self, own: Messages, sender: int) -> None:
         for f in fields(self):
@@ -73,23 +115,30 @@ class RecordMessages(Messages):
                 )
 
 
+def ungrouped(regions: int) -> Ints:
+    """Return the groups of a record in which every region is by itself, (d,)."""
+    return np.arange(regions, dtype=np.int64)
+
+
 @dataclass
 class Mailbox:
     """The records of one server in a network of m, of the last `lag` slots; slot t is at place t mod lag.
 
     number       number of the server
     held, fresh  (lag, m) whether it has a record, and whether it has not passed it on yet
+    void         (lag, m) whether the origin has signed different records for the slot
     hops         (lag, m) links that the records have travelled
     nano         (lag, m) nano-epsilon that they have cost
     paid_until   (m,) the account of each origin, after its records that are final
     late, unknown, refused  how many records came too late, named an origin that does not exist, or (m,) were above the
-                            account of their origin or of a slot that has not begun
+                            account of their origin, of a slot that has not begun, or grouped
     since        the first slot of the accounts: records of earlier slots are too late
     """
 
     number: int
     held: NDArray[np.bool_]
     fresh: NDArray[np.bool_]
+    void: NDArray[np.bool_]
     hops: Ints
     nano: Ints
     paid_until: Ints
@@ -101,10 +150,10 @@ class Mailbox:
     @classmethod
     def start(cls, number: int, servers: int, lag: int) -> Mailbox:
         """Return an empty mailbox."""
-        flags, numbers = np.zeros((2, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
+        flags, numbers = np.zeros((3, lag, servers), dtype=np.bool_), np.zeros((2, lag, servers), dtype=np.int64)
         account = np.full(servers, _NOTHING_PAID)
         return cls(
-            number, flags[0].copy(), flags[1].copy(), numbers[0].copy(), numbers[1].copy(), account,
+            number, flags[0].copy(), flags[1].copy(), flags[2].copy(), numbers[0].copy(), numbers[1].copy(), account,
             np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64), np.zeros(servers, dtype=np.int64),
             np.zeros((), dtype=np.int64),
         )  # fmt: skip
@@ -117,10 +166,11 @@ class Mailbox:
     def open(self, slot: int, samples: int, length: int) -> None:
         """Let a new slot take the place of the one that is final now, whose records are booked for good."""
         place = slot % self.lag
-        rows = np.flatnonzero(self.held[place]) if slot - self.lag >= self.since else np.zeros(0, dtype=np.int64)
+        used = self.held[place] | self.void[place]
+        rows = np.flatnonzero(used) if slot - self.lag >= self.since else np.zeros(0, dtype=np.int64)
         spent = np.maximum(self.paid_until[rows], (slot - self.lag) * samples) + length
         self.paid_until[rows] = spent
-        self.held[place] = False
+        self.held[place] = self.void[place] = False
         self.hops[place] = self.nano[place] = 0
         self.fresh = np.zeros_like(self.fresh)  # all records were passed on
 
@@ -143,40 +193,92 @@ class Mailbox:
     def accept(self, message: RecordMessages, now: int, price: int, samples: int, length: int) -> NDArray[np.bool_]:
         """Return which of the records are new and allowed; these are in the mailbox from now on."""
         accepted = np.zeros(len(message.origin), dtype=np.bool_)
+        grouped = (message.groups != ungrouped(message.groups.shape[1])).any(axis=1)
         for row, (origin, slot, nano, hops) in enumerate(
-            zip(message.origin, message.slot, message.nano, message.hops, strict=True)
+            zip(
+                message.origin.tolist(),
+                message.slot.tolist(),
+                message.nano.tolist(),
+                message.hops.tolist(),
+                strict=True,
+            )
         ):
-            if not 0 <= origin < self.held.shape[1]:
+            obstacle = self.obstacle(origin, slot, nano, hops, now, now, price, samples, length)
+            if obstacle == "unknown-origin":
                 self.unknown += 1
-                continue
-            if slot > now:
-                self.refused[origin] += 1
-                continue
-            if slot <= now - self.lag or slot < self.since:
+            elif obstacle == "late":
                 self.late += 1
-                continue
-            place = slot % self.lag
-            if self.held[place, origin] or origin == self.number:
-                continue
-            if not 0 < hops < self.held.shape[1]:  # every server passes a record on once: no path is longer
+            elif obstacle is None:
+                place = slot % self.lag
+                if origin == self.number or self.held[place, origin]:
+                    continue
+                if grouped[row]:  # no filter fuses sums of several regions yet
+                    self.refused[origin] += 1
+                    continue
+                self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True
+                self.hops[place, origin], self.nano[place, origin] = hops, nano
+            elif obstacle != "void":
                 self.refused[origin] += 1
-                continue
-            if not 0 < nano <= price or not self._allowed(int(origin), int(slot), now, samples, length):
-                self.refused[origin] += 1
-                continue
-            self.held[place, origin] = self.fresh[place, origin] = accepted[row] = True
-            self.hops[place, origin], self.nano[place, origin] = hops, nano
         return accepted
 
-    def _allowed(self, origin: int, slot: int, now: int, samples: int, length: int) -> bool:
-        """Whether the origin's records, with one more in this slot, are within its account."""
+    def cancel(self, origin: int, slot: int, now: int) -> bool:
+        """Let no record of this origin and slot count; return whether one has counted until now."""
+        if not 0 <= origin < self.held.shape[1] or not max(now - self.lag + 1, int(self.since)) <= slot <= now:
+            return False
+        place = slot % self.lag
+        counted = bool(self.held[place, origin])
+        self.held[place, origin] = self.fresh[place, origin] = False
+        self.void[place, origin] = True
+        return counted
+
+    def obstacle(
+        self,
+        origin: int,
+        slot: int,
+        nano: int,
+        hops: int,
+        now: int,
+        last: int,
+        price: int,
+        samples: int,
+        length: int,
+        waiting: Collection[int] = (),
+    ) -> Obstacle | None:
+        """Return why a record is not acceptable in slot `now`; None: it is, or it is in the mailbox already.
+
+        last     the slot for which the mailbox was opened last
+        waiting  slots of this origin's records that were found acceptable, and are to be put into the mailbox
+        """
+        if not 0 <= origin < self.held.shape[1]:
+            return "unknown-origin"
+        if slot > now:
+            return "wrong-slot"
+        if slot <= now - self.lag or slot < self.since:
+            return "late"
+        if slot <= last:
+            place = slot % self.lag
+            if self.void[place, origin]:
+                return "void"
+            if self.held[place, origin]:
+                return None
+        if origin == self.number:
+            return None
+        if not 0 < hops < self.held.shape[1]:  # every server passes a record on once: no path is longer
+            return "hops"
+        if not 0 < nano <= price:
+            return "price"
+        first = max(int(self.since), last - self.lag + 1, 0)
+        used = {one for one in range(first, last + 1) if self._used(one, origin)}
         until = int(self.paid_until[origin])
-        for one in range(max(int(self.since), now - self.lag + 1), now + 1):
-            if one == slot or self.held[one % self.lag, origin]:
-                if one * samples < until - (samples - 1):
-                    return False
-                until = max(until, one * samples) + length
-        return True
+        for one in sorted(used.union(waiting, (slot,))):
+            if one * samples < until - (samples - 1):
+                return "account"
+            until = max(until, one * samples) + length
+        return None
+
+    def _used(self, slot: int, origin: int) -> bool:
+        place = slot % self.lag
+        return bool(self.held[place, origin] or self.void[place, origin])
 
     def holdings(self, slot: int) -> Holdings:
         """Return the records of a slot as `Spread.holdings` does, for one receiver."""

@@ -1,7 +1,7 @@
 """Relay: servers pass on records, never estimates, and each runs an exact filter over the records that it has.
 
-A record is what a server pays for: (origin, slot, epsilon, noisy counts). Each record counts once per receiver, so
-nothing is counted twice, there is no consensus step to tune, and intervals are exact given the model.
+A record is what a server pays for: (origin, slot, epsilon, groups, noisy counts). Each record counts once per
+receiver, so nothing is counted twice, there is no consensus step to tune, and intervals are exact given the model.
 
     schedule  n samples per window or horizon, epsilon/n each, in slots that public facts fix (`sampling.schedule`)
     spread    records travel one hop per round, K rounds per slot, up to `reach` hops (`network.spread`)
@@ -21,6 +21,7 @@ that allows it, and all later samples move with it; in lockstep it stays missed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,17 +32,17 @@ from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.network.hearing import Hearing
 from dpcrowd.network.spread import Traffic, one_hop_holdings, record_totals
-from dpcrowd.privacy import Noise, noise_var
+from dpcrowd.privacy import Guarantee, Noise, noise_var
 from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import check_interval, samples_due
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import perturb_counts
-from dpcrowd.schemes.records import RecordMessages
+from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
 from dpcrowd.schemes.relay_state import RelayState, start_state
 
-__all__ = ["Relay", "RelayState"]
+__all__ = ["Relay", "RelayState", "schedule_offsets"]
 
 Hops = int | Literal["all"]
 
@@ -73,6 +74,7 @@ class Relay(Scheme):
         "both",
     )
     reach = "relay"
+    live = True
     may_skip = True
 
     def __init__(
@@ -149,17 +151,19 @@ class Relay(Scheme):
         mailbox = state.mailbox
         if mailbox is None:
             return RecordsMade(reading.charge[:, 0] > 0)
+        assert state.groups is not None
         place, origin = mailbox.outgoing(self.max_hops)
         slot = state.last - (state.last - place) % self.lag
         in_time = slot > plan.slot - self.lag  # slots may have been skipped since the last one
         place, origin, slot = place[in_time], origin[in_time], slot[in_time]
         rows = [origin, slot, mailbox.nano[place, origin], mailbox.hops[place, origin] + 1]
-        noisy = state.noisy[place, origin]
+        noisy, groups = state.noisy[place, origin], state.groups[place, origin]
         if reading.charge.any():
             own = np.array([mailbox.number]), np.array([plan.slot]), reading.charge[0], np.ones(1, dtype=np.int64)
             rows = [np.concatenate([one, column]) for one, column in zip(own, rows, strict=True)]
             noisy = np.concatenate([reading.noisy, noisy])
-        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy)
+            groups = np.concatenate([ungrouped(noisy.shape[1])[None], groups])
+        return RecordMessages.of(rows[0], rows[1], rows[2], rows[3], noisy, groups)
 
     # ----------------------------------------------------------------------------------------------------- fuse
 
@@ -216,24 +220,40 @@ class Relay(Scheme):
         oldest = slot
         if reading.charge.any():
             mailbox.put_own(slot, int(reading.charge.max()))
-            self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy)
+            own = ungrouped(setting.regions)[None]
+            self._write(state, np.array([slot]), np.array([mailbox.number]), reading.charge[0], reading.noisy, own)
+        for number, of in zip(messages.origin[messages.nano == 0], messages.slot[messages.nano == 0], strict=True):
+            if mailbox.cancel(int(number), int(of), slot):
+                state.noisy[of % self.lag, number], state.var[of % self.lag, number] = 0.0, 0.0
+                oldest = min(oldest, int(of))
         accepted = mailbox.accept(messages, slot, int(state.amount.max()), samples, guarantee.length)
         if accepted.any():
-            slots = messages.slot[accepted]
-            self._write(state, slots, messages.origin[accepted], messages.nano[accepted], messages.noisy[accepted])
+            slots, origins, groups = messages.slot[accepted], messages.origin[accepted], messages.groups[accepted]
+            self._write(state, slots, origins, messages.nano[accepted], messages.noisy[accepted], groups)
             oldest = min(oldest, int(slots.min()))
         return np.array([oldest])
 
-    def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats) -> None:
+    def _write(self, state: RelayState, slots: Ints, origins: Ints, nano: Ints, noisy: Floats, groups: Ints) -> None:
         setting = state.setting
         place = slots % self.lag
         state.noisy[place, origins] = noisy
+        assert state.groups is not None
+        state.groups[place, origins] = groups
         var = noise_var(nano, setting.need_guarantee().sensitivity)
         state.var[place, origins] = self._record_var(state, var)
 
     def _record_var(self, state: RelayState, var: Floats) -> Floats:
         """Return alpha times the variance of the noise; above 0, which means "no record", even at a huge epsilon."""
         return np.maximum(state.setting.tuning.alpha * var, _LEAST_VAR)
+
+    def obstacle(
+        self, state: RelayState, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int]
+    ) -> Obstacle | None:
+        """Return why a server on its own would not accept a record in slot `now`; see `Mailbox.obstacle`."""
+        assert state.mailbox is not None
+        price, length = int(state.amount.max()), state.setting.need_guarantee().length
+        terms = price, self.samples_in(state.setting), length
+        return state.mailbox.obstacle(origin, slot, nano, hops, now, int(state.last), *terms, waiting)
 
     def release(self, state: RelayState, plan: Plan, reading: Reading) -> Release:
         place = plan.slot % self.lag
@@ -254,6 +274,17 @@ class Relay(Scheme):
         if state.scores is None:
             return np.zeros((state.setting.servers, state.servers), dtype=np.bool_)
         return state.scores.penalty() > 1.0
+
+
+def schedule_offsets(phases: Callable[[int], Ints], guarantee: Guarantee, samples: int) -> Ints | None:
+    """Return the offsets of all servers' schedules; None: one phase, for users who roam.
+
+    phases  gives, for an interval, phases that are spread over the graph
+    """
+    if guarantee.users == "roaming":
+        return None
+    interval = -(-guarantee.length // samples)
+    return phases(interval) * guarantee.length // interval
 
 
 def _check_phases(setting: Setting) -> None:

@@ -21,6 +21,7 @@ from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
+from dpcrowd.schemes.records import ungrouped
 from dpcrowd.schemes.relay_state import RelayState
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
@@ -41,7 +42,11 @@ def begin_slot(state: RelayState, slot: int, samples: int, engine: Engine) -> No
     _finalise(state, slot, engine)
     place = slot % state.lag
     state.noisy[place], state.var[place] = 0.0, 0.0
+    if state.groups is not None:
+        state.groups[place] = ungrouped(state.setting.regions)
     if state.mailbox is not None:
+        assert state.setting.peers is not None
+        state.shares[place] = state.setting.peers.shares
         state.mailbox.open(slot, samples, state.setting.need_guarantee().length)
 
 

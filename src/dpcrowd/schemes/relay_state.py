@@ -20,7 +20,7 @@ from dpcrowd.network.sparse_spread import SparseSpread
 from dpcrowd.network.spread import Holdings, OneHop, Spread, Traffic
 from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Setting
-from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.records import Mailbox, ungrouped
 
 __all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
 
@@ -41,6 +41,9 @@ class RelayState:
     spread, links         which server has which record, in a simulation: over several hops, or over one
     mailbox               the records of a server on its own
     noisy, var, shares    (L, origins, d), (L, origins): the records; a variance of 0: there is none
+    groups                (L, origins, d) of the records, as in `RecordMessages`; None: every region of every record is
+                          by itself, as in simulations. They name regions by number: a transfer to other regions would
+                          have to rename them, if grouped records were accepted
     y, info               (L, N, d) sums of their information
     mean, mean_var, known (L, N, d), (L, N, d) or (L, N, d, d), (L, N): posteriors
     level, level_var      (L, N, d): the finalised state, predicted for the slot
@@ -61,6 +64,7 @@ class RelayState:
     spread: Spread | None
     mailbox: Mailbox | None
     noisy: Floats
+    groups: Ints | None
     var: Floats
     shares: Floats
     y: Floats
@@ -108,7 +112,8 @@ class RelayState:
     def table(self, slot: int) -> RecordTable:
         """The records of a slot."""
         place = slot % self.lag
-        return RecordTable(self.noisy[place], self.var[place], self.shares[place])
+        groups = None if self.groups is None else self.groups[place]
+        return RecordTable(self.noisy[place], self.var[place], self.shares[place], groups)
 
 
 def servers_per_run(setting: Setting) -> int:
@@ -146,6 +151,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         spread=spread,
         mailbox=None if peers is None else Mailbox.start(peers.number, servers, lag),
         noisy=np.zeros((lag, origins, regions)),
+        groups=None if peers is None else np.tile(ungrouped(regions), (lag, origins, 1)),
         var=np.zeros((lag, origins)),
         shares=np.zeros((lag, origins)) if peers is None else np.tile(peers.shares, (lag, 1)),
         y=np.zeros((lag, receivers, regions)),

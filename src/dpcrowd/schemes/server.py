@@ -17,7 +17,7 @@ after a clock that was ahead has been corrected (`begin_again`); the account ens
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,11 +35,12 @@ from dpcrowd.schemes.base import Peers, Plan, Reading, Release, Scheme, Setting,
 from dpcrowd.schemes.history import recent_posteriors
 from dpcrowd.schemes.messages import Messages
 from dpcrowd.schemes.perturb import check_counts
-from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.records import Mailbox, Obstacle
 from dpcrowd.schemes.relay import Relay
-from dpcrowd.schemes.relay_state import RelayState, back_in_time, with_fresh_schedule
+from dpcrowd.schemes.relay_state import RelayState, back_in_time, servers_per_run, with_fresh_schedule
+from dpcrowd.schemes.relay_transfer import transfer_relay
 from dpcrowd.schemes.snapshot import fingerprint, from_bytes, load_into, pack, to_bytes, unpack
-from dpcrowd.schemes.transfer import Run, estimates_only, measured, silent_on, transfer, without_prior
+from dpcrowd.schemes.transfer import Run, check_transfer, estimates_only, measured, silent_on, transfer, without_prior
 
 __all__ = ["Server", "ServerHistory", "saved_slot"]
 
@@ -125,6 +126,13 @@ class Server:
         mailbox = self._relay()[1].mailbox
         assert mailbox is not None
         return mailbox
+
+    def record_obstacle(
+        self, origin: int, slot: int, nano: int, hops: int, now: int, waiting: Collection[int] = ()
+    ) -> Obstacle | None:
+        """Return why a record would not be accepted in slot `now`; nothing changes. For `waiting` see `Mailbox`."""
+        scheme, state = self._relay()
+        return scheme.obstacle(state, origin, slot, nano, hops, now, waiting)
 
     @property
     def account(self) -> Account | None:
@@ -387,11 +395,18 @@ class Server:
         if any(name.startswith("plan.") for name in arrays):
             self._pending = unpack(Plan, arrays, "plan"), unpack(Reading, arrays, "reading")
 
-    def take_over(self, saved: bytes, before: Server, places: Sequence[int | None]) -> None:
+    def take_over(
+        self,
+        saved: bytes,
+        before: Server,
+        places: Sequence[int | None],
+        origins: Sequence[int | None] | None = None,
+    ) -> None:
         """Continue from what this server saved under an older setting of the same scheme and guarantee.
 
         before  a server with the older setting, share and number; it cannot be used afterwards
         places  for each region its number in the older order; None: a new region, without information
+        origins the same for each server of the network, where servers pass records on; default: they are the same
 
         Slots must be counted from the same epoch, in the same length. A slot that was open is released without messages
         first. What was spent stays spent; a state that does not fit is refused and changes nothing.
@@ -401,10 +416,24 @@ class Server:
         before.restore(saved)
         if before.open_slot is not None:
             before.hear()
-        self._state, self._blank = transfer(before._state, before._blank, before._run, self._run, places)
+        if isinstance(before._state, RelayState):
+            self._state = self._take_over_records(before, places, origins)
+        else:
+            self._state, self._blank = transfer(before._state, before._blank, before._run, self._run, places)
         self._slot, self._horizon = before.slot, before.horizon
         if self._ledger is not None:
             self._ledger.go_to(self._slot)
+
+    def _take_over_records(
+        self, before: Server, places: Sequence[int | None], origins: Sequence[int | None] | None
+    ) -> RelayState:
+        check_transfer(before._run, self._run, places)
+        scheme, fresh = self._relay()
+        old_scheme, state = before._relay()
+        if origins is None:
+            origins = range(servers_per_run(self.setting))
+        samples = old_scheme.samples_in(before.setting), scheme.samples_in(self.setting)
+        return transfer_relay(state, fresh, places, origins, samples)
 
 
 def _deprecated(what: str, instead: str, stacklevel: int = 3) -> None:

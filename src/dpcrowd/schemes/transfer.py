@@ -31,7 +31,7 @@ from dpcrowd.schemes.filtering import FilterState
 from dpcrowd.schemes.messages import InfoMessages, Messages
 from dpcrowd.schemes.snapshot import Arrays, load_into, pack
 
-__all__ = ["Run", "estimates_only", "measured", "silent_on", "transfer", "without_prior"]
+__all__ = ["Run", "check_transfer", "estimates_only", "measured", "silent_on", "transfer", "without_prior"]
 
 Places = Sequence[int | None]
 
@@ -73,8 +73,7 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
 
     places  for each region of `new` its number in `old`; None: a new region
     """
-    _check_runs(old, new)
-    _check_places(places, old.setting.regions, new.setting.regions)
+    check_transfer(old, new, places)
     saved, began, fresh = pack(state, "state"), old.arrays(), new.arrays()
     wider = new.arrays(more_regions=1)
     if saved.keys() != fresh.keys():
@@ -144,6 +143,12 @@ def without_prior(message: Messages) -> Messages:
     """Return the message with a prior that takes no part in the consensus, because one of its regions is blank."""
     assert isinstance(message, InfoMessages)
     return replace(message, prior_known=np.zeros_like(message.prior_known))
+
+
+def check_transfer(old: Run, new: Run, places: Places) -> None:
+    """Refuse a state that cannot go on under the new setting."""
+    _check_runs(old, new)
+    _check_places(places, old.setting.regions, new.setting.regions)
 
 
 def _check_runs(old: Run, new: Run) -> None:

@@ -24,7 +24,7 @@ from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.prediction import TOLERANCE, PublicFacts, best_choice, best_samples, predicted_error
-from dpcrowd.schemes.relay import Hops, Relay
+from dpcrowd.schemes.relay import Hops, Relay, schedule_offsets
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.data.checkins import CheckIns
 from dpcrowd.sim.data.seeds import Purpose, generator
@@ -51,10 +51,7 @@ _RECEIVERS, _BEGINNINGS, _CELLS = 12, 3, 1 << 22
 
 def relay_phases(networks: Networks, guarantee: Guarantee, samples: int) -> Ints | None:
     """Return the offsets of all servers' schedules, (runs x servers,); None: one phase, for users who roam."""
-    if guarantee.users == "roaming":
-        return None
-    interval = -(-guarantee.length // samples)
-    return networks.phases(interval) * guarantee.length // interval
+    return schedule_offsets(networks.phases, guarantee, samples)
 
 
 def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> int:

@@ -32,8 +32,8 @@ def test_every_name_makes_its_scheme() -> None:
 
 
 def test_who_may_run_live() -> None:
-    """A live node runs the three schemes of the paper's own kind; a baseline or NonPrivate there would be a mistake."""
-    assert [name for name in NAMES if SCHEMES[name].live] == ["dpcrowd", "dpcrowd-w", "dpcrowd-plus"]
+    """A live node runs the three schemes of the paper's own kind and relay; a baseline there would be a mistake."""
+    assert [name for name in NAMES if SCHEMES[name].live] == ["dpcrowd", "dpcrowd-w", "dpcrowd-plus", "relay"]
 
 
 def test_who_hears_whom() -> None:

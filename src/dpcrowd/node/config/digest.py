@@ -36,6 +36,12 @@ def canonical(network: NetworkConfig) -> bytes:
     general = network.general
     if general.send_offset == usual_send_offset(len(general.regions), general.deadline):
         del plain["network"]["send_offset"]  # not known to version 0.1.0
+    for name in ("samples", "reach", "lag", "guard"):
+        if plain["scheme"][name] is None:
+            del plain["scheme"][name]  # not known to earlier versions
+    if network.relay is not None:
+        # Whoever computes another number, on another machine say, must not take part with another price.
+        plain["scheme"]["samples"] = network.relay.samples_per(network.guarantee().length)
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
         if server["keep"] == 1.0:

@@ -79,6 +79,24 @@ class Links:
         """Return the servers that never have a neighbour."""
         return [number for number, around in enumerate(self._of) if not around]
 
+    def hops(self, most: int | None = None) -> NDArray[np.int64]:
+        """Return how many links a record travels between two servers, (servers, servers); -1: it does not arrive.
+
+        A link counts whenever it holds: records wait for it.
+
+        most  the reach
+        """
+        servers = len(self._of)
+        hops = np.full((servers, servers), -1, dtype=np.int64)
+        for origin in range(servers):
+            hops[origin, origin], frontier, step = 0, [origin], 0
+            while frontier and (most is None or step < most):
+                step += 1
+                near = {other for one in frontier for other, _ in self._of[one] if hops[origin, other] < 0}
+                frontier = sorted(near)
+                hops[origin, frontier] = step
+        return hops
+
     def phases(self, interval: int) -> NDArray[np.int64]:
         """Return the public phases of staggered sampling, as the simulator: by the graph, or by number if it varies."""
         servers = len(self._of)

@@ -16,8 +16,10 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from msgspec import field
 
+from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import ProcessModel, check_gain
+from dpcrowd.network.arrivals import NEVER
 from dpcrowd.node.config.kinds import InvalidValue, Section, about
 from dpcrowd.node.config.links import Links, TimedLink, refuse_duplicates
 from dpcrowd.node.config.sections import (
@@ -31,8 +33,10 @@ from dpcrowd.node.config.sections import (
 from dpcrowd.node.slots import SlotClock
 from dpcrowd.privacy import Guarantee
 from dpcrowd.privacy.units import from_nano
-from dpcrowd.schemes.base import Scheme, Setting
+from dpcrowd.schemes.base import Peers, Scheme, Setting
+from dpcrowd.schemes.prediction import PublicFacts, best_samples
 from dpcrowd.schemes.registry import SCHEMES, make_scheme, staggered_interval
+from dpcrowd.schemes.relay import Relay, schedule_offsets
 
 __all__ = ["NetworkConfig"]
 
@@ -44,6 +48,8 @@ LONGEST_WINDOW = 1_000_000
 LARGEST_MEMORY = 10_000_000
 """Regions times remembered values, of the controllers and of the grouping."""
 WEAK_EPSILON = 10
+PREDICTED = 36
+"""Servers whose accuracy is predicted, if the file does not give the number of samples."""
 
 Servers = Annotated[
     tuple[ServerSection, ...],
@@ -139,15 +145,73 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
 
     def scheme(self) -> Scheme:
         """Return a new scheme with the options of the file."""
-        method = self.method
-        options = {name: getattr(method, name) for name in ("sampling", "interval", "blocks", "grouping", "split")}
-        return make_scheme(method.name, **options)
+        return make_scheme(self.method.name, **self._options()) if self.relay is None else self.relay
+
+    def _options(self) -> dict[str, Any]:
+        names = ("sampling", "interval", "blocks", "grouping", "split", "samples", "reach", "lag", "guard")
+        return {name: getattr(self.method, name) for name in names}
+
+    @cached_property
+    def relay(self) -> Relay | None:
+        """The scheme with a number of samples, if servers pass records on; None: it is another one.
+
+        A number that the file does not say is computed from what it says: every server finds the same.
+        """
+        if self.method.name != Relay.name:
+            return None
+        options = self._options()
+        scheme = make_scheme(Relay.name, **options)
+        assert isinstance(scheme, Relay)
+        if scheme.samples is not None or scheme.interval is not None:
+            return scheme
+        return Relay(
+            best_samples(self._public_facts(scheme)), None, options["reach"] or "all", 1, scheme.lag, scheme.guard
+        )
+
+    def _public_facts(self, scheme: Relay) -> PublicFacts:
+        """Return the facts from which the accuracy follows; records arrive in their own slot, if they arrive at all."""
+        # Servers that get the same records have the same accuracy: one of them stands for all.
+        delays = np.unique(np.where(self.timed.hops(scheme.max_hops) < 0, NEVER, 0), axis=0)
+        if len(delays) > PREDICTED:
+            delays = delays[np.linspace(0, len(delays) - 1, PREDICTED).astype(np.int64)]
+        return PublicFacts(
+            guarantee=self.guarantee(),
+            model=self.model(),
+            shares=self.shares,
+            delays=delays,
+            phases=self._offsets,
+            alpha=self.method.tuning.alpha,
+            observation=self.method.observation,
+            form=self.method.form,
+            level=np.full(len(self.regions), self.population / len(self.regions)),
+        )
+
+    @property
+    def shares(self) -> Floats:
+        """The part of the population that each server counts, by number."""
+        return np.array([server.counted_share for server in self.servers])
+
+    def _offsets(self, samples: int) -> Ints:
+        """Return the offsets of all servers' schedules, with this number of samples per window or horizon."""
+        offsets = schedule_offsets(self.timed.phases, self.guarantee(), samples)
+        return np.zeros(len(self.servers), dtype=np.int64) if offsets is None else offsets
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The offsets of all servers' schedules, by number, where they pass records on."""
+        assert self.relay is not None
+        return tuple(self._offsets(self.relay.samples_per(self.guarantee().length)).tolist())
 
     def setting(self, server: str) -> Setting:
         """Return what `dpcrowd.schemes.server.Server` needs to run as this server."""
         number = self.number_of(server)
         interval = staggered_interval(self.scheme())
         phases = None if interval is None else self.timed.phases(interval)[number : number + 1]
+        peers = None
+        if self.relay is not None:
+            peers = Peers(number, self.shares)
+            if self.guarantee_section.users == "pinned":
+                phases = np.array(self.offsets[number : number + 1], dtype=np.int64)
         return Setting(
             servers=1,
             model=self.model(),
@@ -156,6 +220,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             observation=self.method.observation,
             form=self.method.form,
             phases=phases,
+            peers=peers,
         )
 
     @cached_property
@@ -282,9 +347,20 @@ def _check_scheme(network: NetworkConfig) -> None:
     _with_path("scheme", network.scheme)
     first = network.servers[0].name  # all servers start alike, except for the phase
     _with_path("scheme", lambda: network.scheme().start(network.setting(first)))
+    _check_lag(network)
     if method.beta is not None:
         beta = method.beta
         _with_path("scheme.beta", lambda: check_gain(beta, network.max_degree(), model.growth))
+
+
+def _check_lag(network: NetworkConfig) -> None:
+    """Refuse to keep more records than a state may hold."""
+    records = len(network.servers) * len(network.regions)
+    if network.relay is not None and network.relay.lag * records > LARGEST_MEMORY:
+        size = f"{len(network.servers)} servers and {len(network.regions)} regions"
+        raise InvalidValue(
+            "scheme.lag", f"given {network.relay.lag}; allowed: at most {LARGEST_MEMORY // records} with {size}."
+        )
 
 
 def _with_path(path: str, make: Callable[[], T]) -> T:

@@ -2,8 +2,10 @@
 
 The next revision may change servers, links, shares, population, regions, keys, grace, deadline and send offset, and
 with the regions the model (Q, A) and the consensus step. It must not move the slots or change the guarantee or the
-scheme: state and ledger of the running network would mean something else. There is one exception: it may begin a new
-horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot.
+scheme: state and ledger of the running network would mean something else. There are two exceptions. It may begin a new
+horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot. And it may change
+the scheme to relay: estimates begin anew, what was spent stays spent. A network that runs relay may change how often
+servers sample and how far and how long records travel.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dpcrowd.node.config.network import NetworkConfig
 __all__ = ["check_member", "check_next"]
 
 _FREE_IN_SCHEME = {"process_var", "transition", "beta"}
+_FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard"}
 _NAMED = 24
 
 
@@ -70,8 +73,11 @@ def _check(current: NetworkConfig, following: NetworkConfig) -> None:
             f"given {start}; allowed: {present}, where the present horizon began, or {following.valid_from_slot} "
             "(valid_from_slot), to begin a new one with this revision.",
         )
+    free = _FREE_IN_SCHEME
+    if following.relay is not None:
+        free = _FREE_IN_SCHEME | _FREE_IN_RELAY if current.relay is not None else set(current.method.__struct_fields__)
     for name in current.method.__struct_fields__:
-        if name not in _FREE_IN_SCHEME:
+        if name not in free:
             _check_same(f"scheme.{name}", getattr(current.method, name), getattr(following.method, name))
 
 

@@ -43,6 +43,7 @@ _MOST = 2**53
 _LONGEST_NAME = 200
 _MILLISECOND = SECOND // 1_000
 _MANY_REGIONS = 500
+_LONGEST_LAG = 1_000
 
 Regions = Annotated[
     tuple[str, ...],
@@ -174,7 +175,7 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
 class SchemeSection(Section, frozen=True, kw_only=True):
     """[scheme]: what the servers compute; options that are omitted have the scheme's own defaults."""
 
-    name: Annotated[str, about("The name of the scheme.", '"dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
+    name: Annotated[str, about("The name of the scheme.", '"relay", "dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
     process_var: Annotated[
         Numbers,
         about(
@@ -209,6 +210,26 @@ class SchemeSection(Section, frozen=True, kw_only=True):
         about("When a server samples (`dpcrowd`, `dpcrowd-w`).", '"adaptive", "fixed", "staggered" or "lockstep"'),
     ] = None
     interval: Annotated[int | None, about("Slots from sample to sample, unless sampling is adaptive.", _WHOLE)] = None
+    samples: Annotated[
+        int | None,
+        about(
+            "Samples per window or horizon, at equal parts of epsilon (`relay`); default: the fewest with nearly the "
+            "least predicted error.",
+            _WHOLE,
+        ),
+    ] = None
+    reach: Annotated[
+        int | Literal["all"] | None,
+        about('How many links a record travels (`relay`); default: "all".', f'{_WHOLE}, or "all"'),
+    ] = None
+    lag: Annotated[
+        int | None,
+        about("How many slots a record may be late, and is kept (`relay`); default: 16.", "1 to 1000"),
+    ] = None
+    guard: Annotated[
+        bool | None,
+        about("Whether records that are far off count less (`relay`); default: true.", "true or false"),
+    ] = None
     blocks: Annotated[
         Literal["half", "full"] | None,
         about("What a block of w slots may spend of epsilon (`dpcrowd-w`).", '"half" or "full"'),
@@ -222,6 +243,10 @@ class SchemeSection(Section, frozen=True, kw_only=True):
         about("How a group's sum is divided among its regions (`dpcrowd-plus`).", '"even" or "proportional"'),
     ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
+
+    def __post_init__(self) -> None:
+        if self.lag is not None and not 1 <= self.lag <= _LONGEST_LAG:
+            raise InvalidValue("lag", f"given {self.lag}; allowed: 1 to {_LONGEST_LAG} slots.")
 
 
 Share = Annotated[

@@ -21,7 +21,7 @@ from dpcrowd.node.keys.signing import verifier
 from dpcrowd.node.transport.base import Peer
 from dpcrowd.node.transport.zenoh import ZenohTransport
 from dpcrowd.node.transport.zenoh_settings import TlsFiles
-from dpcrowd.node.wire import Body, MessageRefused, Verify, decode, peek, proven
+from dpcrowd.node.wire import Body, MessageRefused, Verify, decode, peek, peek_round, proven
 
 __all__ = ["Received", "check_messages"]
 
@@ -112,6 +112,7 @@ def _decode(network: NetworkConfig, name: str, payload: bytes) -> Body:
         form=network.setting(name).form,
         verify=_verify(network),
         names={number: one.name for number, one in enumerate(network.servers)},
+        relays=network.relay is not None,
     ).body
 
 
@@ -137,7 +138,8 @@ async def _listen(
     received = Received()
 
     def on_message(sender: str, payload: bytes) -> None:
-        received.messages[sender] = payload, time.time_ns()
+        if peek_round(payload) == 1:  # others pass records on, at any time
+            received.messages[sender] = payload, time.time_ns()
 
     def on_neighbour(neighbour: str, up: bool) -> None:
         if up:

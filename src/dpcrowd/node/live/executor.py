@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.metrics.slot_meter import SlotMeter
 from dpcrowd.node.recording.recorder import Recorder
 from dpcrowd.node.release import SlotRelease
-from dpcrowd.node.storage import Refusal, Storage, StorageError
+from dpcrowd.node.storage import RecordRow, Refusal, Storage, StorageError
 from dpcrowd.node.transport.base import Transport, TransportFailed
 from dpcrowd.privacy.units import NANO
 
@@ -114,6 +114,8 @@ class Executor:
         self.refused_last: dict[tuple[str, str], int] = {}  # when the last one came
         self.last: SlotRelease | None = None
         self.sent = 0
+        self.sent_by_kind: Counter[do.SendKind] = Counter()
+        self.sent_bytes = 0
         self.late = 0  # of those
         self.may_be_late = True  # the next one: after a start, a standstill or a clock that was set
         self._timers: set[asyncio.Task[None]] = set()  # messages whose time has not come
@@ -252,9 +254,10 @@ class Executor:
             case do.CountSlot(slot):
                 self._meter.sealing(slot, self.machine.server.slot)
                 return await self._outside.counting.count(instruction, at_ns)
-            case do.StoreSample(slot, nano, _, noisy, state):
+            case do.StoreSample(slot, nano, _, noisy, state, record):
                 call, opens = self._storage.commit_sample, clock.opens(slot)
-                counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state)
+                row = () if record is None else (_row(record),)
+                counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state, *row)
                 return on.SampleStored(at_ns, counter)
             case do.StoreRelease():
                 await self._store_release(instruction)
@@ -266,15 +269,15 @@ class Executor:
             case do.Send(at_ns=None):
                 await self._send(instruction)
             case do.Send():
-                timer = asyncio.create_task(self._send_in_time(instruction))
-                self._timers.add(timer)
-                timer.add_done_callback(self._timer_ended)
+                self._start_timer(self._send_in_time(instruction))
             case do.ForgetCheckIns(slot):
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                 await self.in_thread(self._storage.journal.forget_before, clock.closes(slot))
             case do.ScheduleDeadline(slot, due_ns):
                 self._outside.schedule(slot, due_ns)
+            case do.ScheduleForward(due_ns):
+                self._start_timer(self._tell_forward_due(due_ns))
             case do.RefuseMessage():
                 self._refuse(instruction)
             case do.Report() | do.NotSampled():
@@ -321,6 +324,8 @@ class Executor:
         if reached:
             await self._transport.send(message.payload, reached)
         self.sent += len(reached)
+        self.sent_by_kind[message.kind] += len(reached)
+        self.sent_bytes += len(message.payload) * len(reached)
         return len(reached)
 
     async def _send_in_time(self, message: do.Send) -> None:
@@ -337,6 +342,15 @@ class Executor:
             log.warning(text, message.slot, extra={"event": "sent-late"})
         self.may_be_late = False
         self.give(on.MessageSent(self._clock.now(), message.slot))
+
+    async def _tell_forward_due(self, at_ns: int) -> None:
+        await self._clock.sleep_until(at_ns)
+        self.give(on.ForwardDue(self._clock.now()))
+
+    def _start_timer(self, work: Coroutine[Any, Any, None]) -> None:
+        timer = asyncio.create_task(work)
+        self._timers.add(timer)
+        timer.add_done_callback(self._timer_ended)
 
     def _timer_ended(self, timer: asyncio.Task[None]) -> None:
         self._timers.discard(timer)
@@ -383,8 +397,14 @@ class Executor:
             heard=instruction.counters,
             refused=[replace(one, count=count) for one, count in refused.items()],
             complete_until=instruction.complete_until,
+            records=[_row(record) for record in instruction.records],
+            final_until=instruction.final_until,
         )
         self._refusals -= refused
+
+
+def _row(record: do.StoredRecord) -> RecordRow:
+    return RecordRow(record.slot, record.origin, record.kind, record.content)
 
 
 def _handle_recorded(machine: Machine, recorder: Recorder, stimulus: on.Stimulus) -> list[do.Instruction]:

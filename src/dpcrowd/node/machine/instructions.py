@@ -40,17 +40,33 @@ __all__ = [
     "RefuseMessage",
     "Report",
     "ScheduleDeadline",
+    "ScheduleForward",
     "Send",
+    "SendKind",
     "StoreCounters",
     "StoreRelease",
     "StoreReturn",
     "StoreSample",
+    "StoredRecord",
     "TakeOver",
     "Unsampled",
 ]
 
 Unsampled = Literal["downtime", "feed", "limit", "ledger", "storage", "budget", "revision", "schedule"]
 """Why a sealed slot has no sample."""
+
+SendKind = Literal["heartbeat", "data", "forward"]
+"""What a message is sent for: to be heard of, to tell a sample, or to pass on records of others."""
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """A record of the last L slots, or a proof that its origin has signed two of them, as it is stored."""
+
+    slot: int
+    origin: str
+    kind: Literal["record", "proof"]
+    content: bytes
 
 
 @dataclass(frozen=True)
@@ -81,13 +97,17 @@ class CountSlot:
 
 @dataclass(frozen=True)
 class StoreSample:
-    """Store, in one durable transaction, what the slot cost, its noisy values and the complete state."""
+    """Store, in one durable transaction, what the slot cost, its noisy values and the complete state.
+
+    record  the same as a signed record, where servers pass records on
+    """
 
     slot: int
     nano_epsilon: int
     counter: int
     noisy: bytes
     state: bytes
+    record: StoredRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +141,7 @@ class Send:
     payload: bytes
     to: tuple[str, ...]
     at_ns: int | None = None
+    kind: SendKind = "data"
 
 
 @dataclass(frozen=True)
@@ -132,12 +153,21 @@ class ScheduleDeadline:
 
 
 @dataclass(frozen=True)
+class ScheduleForward:
+    """Tell the machine when this time has come (`ForwardDue`): what arrives until then is passed on together."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True)
 class StoreRelease:
     """Store the release and the state after it.
 
     heard           names of the neighbours whose messages are in it
     counters        what neighbours said of their own ledgers since the last time, by name
     complete_until  the last slot up to which the own ledger was known to be complete
+    records         records and proofs that have arrived since the last time; a proof takes the place of its record
+    final_until     the last slot whose records are not needed any more; None: no records are kept
     """
 
     release: SlotRelease
@@ -145,6 +175,8 @@ class StoreRelease:
     heard: tuple[str, ...]
     counters: Mapping[str, Remembered] = field(default_factory=dict)
     complete_until: int = -1
+    records: tuple[StoredRecord, ...] = ()
+    final_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -262,6 +294,7 @@ Instruction = (
     | ForgetCheckIns
     | Send
     | ScheduleDeadline
+    | ScheduleForward
     | StoreRelease
     | Publish
     | StoreCounters

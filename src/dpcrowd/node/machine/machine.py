@@ -16,6 +16,13 @@ anything else is handled. So the end of a slot (`SlotEnded`) leads to `CountSlot
 the operator confirms (`LossConfirmed`) leads to `BookLoss`, and only when that is durable (`LossBooked`) does the
 machine trust its ledger again.
 
+Where servers pass records on (`records`), the message of a slot carries the own record. What arrives is forwarded at
+once to the neighbours that do not have it, together with what arrives within a few milliseconds, until the deadline;
+later records go with the next slot. A slot is released when all neighbours have sent their messages and the records of
+all servers that sample in it have arrived, or at the deadline. Nothing is forwarded between the seal and the own
+message, since counting takes its time then, and check-ins are forgotten after the deadline: the moment at which a
+record is passed on depends on other servers alone.
+
 The next revision of the network takes over between two slots: the exchange that is open is closed, what the revision
 promises is declared, and the server's estimates go on under it (`go_on`). If that fails, a full disk say, the revision
 in use stays in use, and it is tried again with the next slot.
@@ -27,7 +34,7 @@ an old copy (`Trust`) or cannot be written, a raw count in an instruction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dpcrowd.errors import BadInput
@@ -35,11 +42,20 @@ from dpcrowd.node.machine import instructions as do
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.machine.clock_return import check_acceptable, wait_text
 from dpcrowd.node.machine.instructions import Instruction, Report, Unsampled
-from dpcrowd.node.machine.neighbours import Early, Exchange, NeighbourMemory, Newcomers, Remembered
+from dpcrowd.node.machine.neighbours import (
+    Early,
+    Exchange,
+    NeighbourMemory,
+    Newcomers,
+    Remembered,
+    fuse_records,
+)
+from dpcrowd.node.machine.records import Records
 from dpcrowd.node.machine.revision import NetworkView, Revision, begin_horizon, go_on
 from dpcrowd.node.machine.trust import Trust, distrust
 from dpcrowd.node.release import SlotRelease
 from dpcrowd.node.wire import (
+    FORMAT_1,
     VERSION,
     Body,
     CheckedMessage,
@@ -48,6 +64,7 @@ from dpcrowd.node.wire import (
     decode,
     encode,
     peek,
+    peek_round,
     proven,
     record_of,
     same_content,
@@ -58,6 +75,7 @@ from dpcrowd.schemes.server import Server
 
 __all__ = ["Machine", "check_message"]
 
+_BATCH_NS = 3_000_000  # how long records wait for others that are passed on with them
 _MOST_MISSED = 100_000  # slots that are caught up one by one; after a longer absence nothing is known anyway
 
 
@@ -73,6 +91,7 @@ def check_message(view: NetworkView, number: int, payload: bytes) -> CheckedMess
         names=dict(enumerate(view.names)),
         population=view.population,
         coarsest=view.coarsest,
+        relays=view.records is not None,
     )
 
 
@@ -86,6 +105,7 @@ class Machine:
     vouched   whether the ledger is known to be complete, so that no neighbour has to say so first
     complete_until  the last slot up to which it was known to be complete; None: as far as the server's state goes
     following the next revision, if there is one: its number and its first slot
+    stored    records of the last slots that are on disk
 
     What others may read, and nobody else changes:
 
@@ -95,6 +115,7 @@ class Machine:
     used       by name: slot and time of the last message that was used
     expires    by name: when the neighbour's certificate expires, as it says itself
     went_back  when the clock was set, and by how much, if that was back
+    records    of all servers, where they are passed on; None: the scheme exchanges estimates
     """
 
     def __init__(
@@ -107,8 +128,12 @@ class Machine:
         vouched: bool = False,
         complete_until: int | None = None,
         following: tuple[int, int] | None = None,
+        stored: Sequence[do.StoredRecord] = (),
     ) -> None:
         self.revision, self.following = revision, following
+        self.records = None if revision.view.records is None else Records(revision.view, stored)
+        self._forward_planned = False
+        self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
         self.trust = Trust(counter, vouched, complete_until=server.slot if complete_until is None else complete_until)
         self.linked: frozenset[str] = frozenset()
@@ -151,9 +176,13 @@ class Machine:
         """
         if isinstance(stimulus, on.StorageFailed):
             self._memory.storing_failed()
+            if self.records is not None:
+                self.records.storing_failed()
         elif not isinstance(stimulus, on.SampleStored | on.LinksClosed | on.LinksOpened):
             # Those come in the middle of instructions, some of which are still to be carried out.
             self._memory.storing_done()
+            if self.records is not None:
+                self.records.storing_done()
         match stimulus:
             case on.SlotEnded(at_ns, slot):
                 return self._end_slot(at_ns, slot)
@@ -164,9 +193,12 @@ class Machine:
             case on.MessageArrived(at_ns, sender, payload):
                 return self._hear(at_ns, sender, payload)
             case on.MessageSent(at_ns, slot):
-                return [*self._sent(slot), *self._tell_newcomers(at_ns)]
+                return [*self._sent(at_ns, slot), *self._tell_newcomers(at_ns)]
             case on.DeadlinePassed(at_ns, slot):
                 return self._pass_deadline(at_ns, slot)
+            case on.ForwardDue(at_ns):
+                self._forward_planned = False
+                return self._forward(at_ns)
             case on.NeighbourUp() | on.NeighbourDown() | on.LinksExpired() | on.LinksClosed() | on.LinksOpened():
                 return self._change_links(stimulus)
             case on.KeyRenewed(at_ns):
@@ -241,6 +273,8 @@ class Machine:
         self._newcomers.missed()
         self._early, self._last_payloads, self._before = Early(), {}, None
         self._memory.last.clear()
+        if self.records is not None:
+            self.records.clear()
         alone, text = len(self.view.names) == 1, looked_up.text
         self.trust.begin_again(looked_up.known, self.view.next_seal(at_ns), alone=alone)
         report = Report("clock-accepted", f"the clock is accepted: {text}")
@@ -260,8 +294,18 @@ class Machine:
         self._early.check_again()
         self._last_payloads, self._own, self._before = {}, (-1, None), None
         self._newcomers = Newcomers()
+        self._revise_records()
         report = Report("revision", f"revision {self.view.revision} took over: {text}")
         return [report, do.Link(stimulus.slot), do.CountSlot(stimulus.slot, self.view.regions)]
+
+    def _revise_records(self) -> None:
+        """Keep the records that there are, if the revision that has taken over passes records on, too."""
+        if self.view.records is None:
+            self.records = None
+        elif self.records is None:
+            self.records = Records(self.view)
+        else:
+            self.records.take_over(self.view)
 
     def _last_slot(self, at_ns: int) -> int:
         """Return the last slot that was observed, or, if there was none, the last one that is over."""
@@ -275,7 +319,7 @@ class Machine:
             case on.NeighbourUp(at_ns, neighbour, session) if session == self.session:
                 self.present.add(neighbour)
                 self._newcomers.waiting.add(neighbour)
-                return [*self._send_again(neighbour), *self._tell_newcomers(at_ns)]
+                return [*self._send_again(neighbour), *self._catch_up_with(neighbour), *self._tell_newcomers(at_ns)]
             case on.NeighbourDown(at_ns, neighbour, session) if session == self.session:
                 self.present.discard(neighbour)
                 self._newcomers.waiting.discard(neighbour)
@@ -299,6 +343,8 @@ class Machine:
             return []
         (_, renewed), self._renewed = self._renewed, None
         self.revision = replace(self.revision, view=replace(self.view, sign=renewed.sign, expires=renewed.expires))
+        if self.records is not None:
+            self.records.use_key(self.view)
         return [do.Link(max(self.view.next_seal(at_ns), 0), anew=True, rest=True)]
 
     # ------------------------------------------------------------------------------------------------- the slot
@@ -324,6 +370,9 @@ class Machine:
     def _pass_deadline(self, at_ns: int, slot: int) -> list[Instruction]:
         """Release a slot with what was heard by now, and do what had to wait for the end of its exchange."""
         instructions = self._fuse() if self._exchange is not None and self._exchange.slot == slot else []
+        if self._forgettable is not None and self._unsent is None:
+            instructions = [*instructions, do.ForgetCheckIns(self._forgettable)]
+            self._forgettable = None
         if self._renewed is not None and slot >= self._renewed[0]:
             instructions = [*instructions, *self._use_renewed_key(at_ns)]
         if self._links_change_after(slot):  # before the next seal, so that its message finds them
@@ -347,6 +396,10 @@ class Machine:
             instructions += [one for one in self._fuse() if not isinstance(one, do.ForgetCheckIns)]
         instructions += self._catch_up(slot)
         self._newcomers.sealed(slot)
+        self._forgettable = None  # its check-ins are forgotten with those of this slot
+        self._forward_planned = False  # a clock that was set back would keep it waiting
+        if self.records is not None:
+            self.records.begin_slot(slot)
         obstacle, text = self._obstacle(slot, why if counts is None else None)
         if obstacle is not None:
             counts = None
@@ -358,7 +411,11 @@ class Machine:
         if sample is not None:
             nano, noisy = sample
             counter = self.trust.add_payment(slot)
-            instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), self.server.save()))
+            record = None
+            if self.records is not None:
+                record = do.StoredRecord(slot, self.records.me, "record", self.records.add_own(slot, nano, noisy))
+            state = self.server.save()
+            instructions.append(do.StoreSample(slot, nano, counter, noisy.astype("<f8").tobytes(), state, record))
         else:
             instructions.append(do.NotSampled(slot, obstacle or why or "schedule", text))
         return [*instructions, *self._open_exchange(at_ns, slot, message)]
@@ -383,9 +440,10 @@ class Machine:
         last = self.server.slot
         if last < 0 or slot == last + 1:
             return []
-        for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
-            self.server.observe(absent, None)
-            self.server.hear()
+        if self.records is None:  # a server that keeps records passes such slots by itself
+            for absent in range(max(last + 1, slot - _MOST_MISSED), slot):
+                self.server.observe(absent, None)
+                self.server.hear()
         text = f"slots {last + 1} to {slot - 1} ended while this node was not there: no samples of them."
         if slot == last + 2:
             text = f"slot {last + 1} ended while this node was not there: no sample of it."
@@ -402,16 +460,27 @@ class Machine:
             instructions.append(do.StoreCounters(self._memory.store()))
         self._own = slot, message if isinstance(message, InfoMessages) else None
         waits = view.send_offset_ns > 0 and not (again and at_ns >= view.sends(slot))
+        to = tuple(view.names[number] for number in sorted(expected))
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
+        if self.records is not None:
+            self._exchange.awaited = self.records.awaited(slot)
+            self.records.told(slot, to)
         self.trust.note_message(slot)
         if expected or waits:
-            to = tuple(view.names[number] for number in sorted(expected))
-            instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None))
+            instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None, self._own_kind()))
         if expected or waits or self._links_change_after(slot):
             instructions.append(do.ScheduleDeadline(slot, view.ends(slot)))
+        if not waits:
+            instructions += self._forward(at_ns)
         for name, payload in self._early.take(slot):
             instructions += self._hear(at_ns, name, payload)
         return instructions if self._exchange is None or not self._exchange.complete else [*instructions, *self._fuse()]
+
+    def _own_kind(self) -> do.SendKind:
+        """Return whether the own message of the last slot tells a sample, or only that the node is there."""
+        slot, message = self._own
+        sampled = message is not None if self.records is None else self.records.own(slot) is not None
+        return "data" if sampled else "heartbeat"
 
     def _own_payload(self, newcomers: tuple[str, ...] = ()) -> bytes:
         """Return the own message of the last slot, with what is remembered of its neighbours as far as that is stored.
@@ -428,8 +497,21 @@ class Machine:
         numbers = {view.names[number]: number for number in view.links(slot)}
         numbers |= {name: view.names.index(name) for name in newcomers}
         echoes = self._memory.echoes(slot, numbers, prove_to=newcomers)
-        head, after = (VERSION, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
-        body = Body(*head, echoes.heard, prior, prior_known, records, echoes.proofs, echoes.since, view.expires, after)
+        version = FORMAT_1 if self.records is None else VERSION
+        own = None if self.records is None else self.records.own(slot)
+        head, after = (version, view.digest, view.me, slot, 1, self.trust.counter), bool(newcomers)
+        body = Body(
+            *head,
+            heard=echoes.heard,
+            prior=prior,
+            prior_known=prior_known,
+            records=records,
+            proofs=echoes.proofs,
+            since=echoes.since,
+            expires=view.expires,
+            after=after,
+            relayed=() if own is None else (own,),
+        )
         return encode(body, view.sign)
 
     def _fuse(self) -> list[Instruction]:
@@ -437,7 +519,12 @@ class Machine:
         exchange = self._exchange
         assert exchange is not None
         self._exchange, self._last_payloads = None, exchange.payloads
-        fused, unfit = exchange.fuse(self.server)
+        unfit: list[int] = []
+        if self.records is None:
+            fused, unfit = exchange.fuse(self.server)
+        else:
+            self.records.end_slot(exchange.slot)
+            fused, usable = fuse_records(self.server, self.records.messages())
         view, names = self.view, self.view.names
         senders = tuple(names[number] for number in sorted(exchange.heard.keys() - set(unfit)))
         release = SlotRelease.of(fused, view.clock, view.regions, len(senders))
@@ -445,19 +532,31 @@ class Machine:
             do.RefuseMessage(exchange.slot, names[number], "absurd", f"{names[number]} sent what no filter can take.")
             for number in unfit
         ]
+        if self.records is not None and not usable:
+            refusals.append(
+                Report("records-unusable", "the filter cannot take the records that have arrived; they are left out.")
+            )
         unproven = self.trust.end_exchange(exchange.slot)
         state, counters = self.server.save(), self._memory.store()
         store = do.StoreRelease(release, state, senders, counters, self.trust.complete_until)
+        if self.records is not None:
+            final = exchange.slot - self.records.terms.lag
+            store = replace(store, records=self.records.store(), final_until=final)
         self._unsent = None if exchange.sent else exchange.slot
         forget = [do.ForgetCheckIns(exchange.slot)] if exchange.sent else []
+        if self.records is not None and forget and exchange.expected:
+            self._forgettable, forget = exchange.slot, []
         return [*refusals, store, do.Publish(release), *map(_unproven, unproven), *forget]
 
-    def _sent(self, slot: int) -> list[Instruction]:
+    def _sent(self, at_ns: int, slot: int) -> list[Instruction]:
         """Note that the own message has left: fuse if all neighbours were heard, or forget a released slot."""
         exchange = self._exchange
         if exchange is not None and exchange.slot == slot:
             exchange.sent = True
-            return self._fuse() if exchange.complete else []
+            if self.records is not None:
+                self.records.told(slot, self._near())
+            forwards = self._forward(at_ns)
+            return [*forwards, *self._fuse()] if exchange.complete else forwards
         if self._unsent != slot:
             return []
         self._unsent = None
@@ -466,6 +565,16 @@ class Machine:
     # ------------------------------------------------------------------------------------------------- messages
 
     def _hear(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
+        """Handle a message; release the slot in exchange if it was the last one that was waited for."""
+        instructions = self._hear_message(at_ns, sender, payload)
+        if self.records is not None:
+            if self._exchange is not None and self._exchange.awaited:
+                self._exchange.awaited &= self.records.awaited(self._exchange.slot)
+            instructions += self._plan_forward(at_ns)
+        exchange = self._exchange
+        return [*instructions, *self._fuse()] if exchange is not None and exchange.complete else instructions
+
+    def _hear_message(self, at_ns: int, sender: str, payload: bytes) -> list[Instruction]:
         """Check a message, remember what it says of ledgers, and use it if it is of the slot in exchange."""
         view, exchange = self.view, self._exchange
         number = view.number(sender)
@@ -478,28 +587,25 @@ class Machine:
             if len(payload) > view.most_bytes:
                 raise MessageRefused("wrong-length", f"{sender} sent {len(payload)} bytes; allowed: {view.most_bytes}.")
             message_slot, digest = peek(payload)
+            if self.records is not None and peek_round(payload) > 1:
+                return self._hear_forward(sender, message_slot, digest, payload, following)
             checked = check_message(self.view, number, payload) if digest == view.digest else None
             if checked is not None:
                 # Whatever comes of it: what was sent is spent, and must be remembered, or its sender could lose it
                 # from its ledger and nobody would know.
                 instructions += self._learn(number, checked, following)
             sealed = self.server.slot if exchange is None else exchange.slot
+            if self.records is not None and checked is not None and message_slot <= max(sealed, following - 1):
+                # A message that is late, or was heard before, may bring a record that is not.
+                instructions += self._take_records(sender, checked, following)
             if sealed < message_slot <= following:
                 self._early.keep(sender, message_slot, payload, read=checked is not None)
                 return instructions
             if message_slot > following:
                 raise MessageRefused("wrong-slot", f"{sender} sent slot {message_slot}, which is not open yet.")
-            if exchange is None or message_slot < exchange.slot:
-                last = self._last_payloads.get(sender)
-                if (last is not None and same_content(last, payload)) or (checked is not None and checked.body.after):
-                    return instructions  # used already, and sent again because one of us came up
-                raise MessageRefused("late", f"{sender} sent slot {message_slot}, which is over.")
-            if number in exchange.heard:
-                if same_content(exchange.payloads[sender], payload):
-                    return instructions  # sent again because one of us came up
-                if checked is None:
-                    check_message(self.view, number, payload)
-                raise MessageRefused("replay", f"{sender} sent two different messages for slot {message_slot}.")
+            if self._was_heard(sender, number, message_slot, payload, checked):
+                return instructions
+            assert exchange is not None
             if number not in exchange.expected:
                 raise MessageRefused("not-a-neighbour", f"{sender} is not a neighbour in slot {exchange.slot}.")
             checked = checked or check_message(self.view, number, payload)
@@ -507,7 +613,26 @@ class Machine:
             return [*instructions, do.RefuseMessage(slot, sender, refused.reason, str(refused))]
         exchange.heard[number], exchange.payloads[sender] = checked.message, payload
         self.used[sender] = message_slot, at_ns
-        return [*instructions, *self._fuse()] if exchange.complete else instructions
+        return instructions
+
+    def _was_heard(self, sender: str, number: int, slot: int, payload: bytes, checked: CheckedMessage | None) -> bool:
+        """Whether a message was used already, and is sent again because one of the two servers has come up.
+
+        `MessageRefused` says that it is of a slot that is over, or that another one was used instead.
+        """
+        exchange = self._exchange
+        if exchange is None or slot < exchange.slot:
+            last = self._last_payloads.get(sender)
+            if (last is not None and same_content(last, payload)) or (checked is not None and checked.body.after):
+                return True
+            raise MessageRefused("late", f"{sender} sent slot {slot}, which is over.")
+        if number not in exchange.heard:
+            return False
+        if same_content(exchange.payloads[sender], payload):
+            return True
+        if checked is None:
+            check_message(self.view, number, payload)
+        raise MessageRefused("replay", f"{sender} sent two different messages for slot {slot}.")
 
     def _learn(self, number: int, checked: CheckedMessage, following: int) -> list[Instruction]:
         """Remember a neighbour's counter, and see whether it remembers more of this node's than the ledger has.
@@ -541,12 +666,84 @@ class Machine:
                 instructions.append(_unproven(name))
         return instructions
 
+    # --------------------------------------------------------------------------------------------------- records
+
+    def _hear_forward(self, sender: str, slot: int, digest: bytes, payload: bytes, following: int) -> list[Instruction]:
+        """Check a message that passes records on, and take them.
+
+        following  the next slot to be sealed; a neighbour whose clock is a little ahead may be in it
+        """
+        assert self.records is not None
+        if slot > following:
+            raise MessageRefused("wrong-slot", f"{sender} sent slot {slot}, which is not open yet.")
+        view = self.records.view_of(digest)
+        if slot == following:
+            self._early.keep_forward(sender, slot, payload)
+            return []
+        number = None if view is None else view.number(sender)
+        if view is None or number is None:
+            view, number = self.view, self.view.number(sender)  # which says how they differ
+        assert number is not None
+        if self.records.count_message(sender):
+            raise MessageRefused("rate-limited", f"{sender} sends more than the schedule of all servers can explain.")
+        return self._take_records(sender, check_message(view, number, payload), following)
+
+    def _take_records(self, sender: str, checked: CheckedMessage, following: int) -> list[Instruction]:
+        """Take the records of a message that was checked."""
+        assert self.records is not None
+        body, now = checked.body, max(self.server.slot, following - 1)
+        return self.records.receive(sender, body.relayed, body.equivocations, now, self.server)
+
+    def _near(self) -> list[str]:
+        """Return the names of the neighbours in the slot that was sealed last, in the order of their numbers."""
+        return [self.view.names[number] for number in sorted(self.view.links(max(self.server.slot, 0)))]
+
+    def _may_forward(self, at_ns: int) -> bool:
+        """Whether records may be passed on now: the own message has left, and the deadline has not passed."""
+        sent = self._exchange is None or self._exchange.sent
+        return sent and self._unsent is None and self.server.slot >= 0 and at_ns < self.view.ends(self.server.slot)
+
+    def _plan_forward(self, at_ns: int) -> list[Instruction]:
+        """Have records passed on in a moment, if somebody lacks any."""
+        assert self.records is not None
+        if self._forward_planned or not self._may_forward(at_ns) or not self.records.has_outgoing(self._near()):
+            return []
+        self._forward_planned = True
+        return [do.ScheduleForward(at_ns + _BATCH_NS)]
+
+    def _forward(self, at_ns: int) -> list[Instruction]:
+        """Pass on what neighbours lack; what is not in time for this slot goes with the next one."""
+        if self.records is None or not self._may_forward(at_ns):
+            return []
+        return self._send_records(self._near())
+
+    def _catch_up_with(self, neighbour: str) -> list[Instruction]:
+        """Send a neighbour whose link has come up all records of the last slots."""
+        if self.records is None:
+            return []
+        self.records.link_up(neighbour)
+        exchange, number = self._exchange, self.view.number(neighbour)
+        if number is None or self.server.slot < 0 or (exchange is not None and not exchange.sent):
+            return []  # they leave when the own message has left
+        if exchange is not None:
+            self.records.told(exchange.slot, [neighbour])  # it gets the slot's message once more
+        return self._send_records([neighbour])
+
+    def _send_records(self, neighbours: Iterable[str]) -> list[Instruction]:
+        assert self.records is not None
+        view, slot, instructions = self.view, self.server.slot, list[Instruction]()
+        for part in self.records.outgoing(neighbours):
+            head = VERSION, view.digest, view.me, slot, 2, self.trust.counter
+            body = Body(*head, heard={}, relayed=part.records, equivocations=part.proofs)
+            instructions.append(do.Send(slot, encode(body, view.sign), part.to, kind="forward"))
+        return instructions
+
     def _send_again(self, neighbour: str) -> list[Instruction]:
         """Send the own message once more to a neighbour that came up inside the exchange."""
         exchange, number = self._exchange, self.view.number(neighbour)
         if exchange is None or number not in exchange.expected or not exchange.sent:
             return []
-        return [do.Send(exchange.slot, exchange.payload, (neighbour,))]
+        return [do.Send(exchange.slot, exchange.payload, (neighbour,), kind=self._own_kind())]
 
     def _tell_newcomers(self, at_ns: int) -> list[Instruction]:
         """Tell neighbours that have come up what is remembered of them, as soon as it can be told."""
@@ -560,7 +757,7 @@ class Machine:
                 return instructions  # an echo of less than was heard would vouch for too much
             instructions.append(do.StoreCounters(self._memory.store()))
         self._newcomers.waiting -= set(due)
-        return [*instructions, do.Send(slot, self._own_payload(due), due)]
+        return [*instructions, do.Send(slot, self._own_payload(due), due, kind=self._own_kind())]
 
     # ------------------------------------------------------------------------------------------------------- storage
 
@@ -590,7 +787,7 @@ class Machine:
 
     def _without_unsaved(self, instruction: Instruction) -> Instruction:
         """Return the same, but a message of the last slot echoes only what is on disk: the rest could not be stored."""
-        if not isinstance(instruction, do.Send) or instruction.slot != self._own[0]:
+        if not isinstance(instruction, do.Send) or instruction.slot != self._own[0] or instruction.kind == "forward":
             return instruction
         payload = self._own_payload()
         if self._exchange is not None:
@@ -604,6 +801,10 @@ class Machine:
         self._last_payloads = {}  # they are to be heard again
         self.server.restore(self._before)
         self.trust.undo_payment()
+        if self.records is not None:
+            self.records.drop_own(slot)
+            if self._exchange is None:  # the slot was released with them
+                self.records.undo_fusion()
         self.server.observe(slot, None)
         self._early.again(slot, payloads)
         return [do.NotSampled(slot, "storage"), *self._open_exchange(at_ns, slot, None)]

@@ -19,10 +19,13 @@ from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.revision import NetworkView
 from dpcrowd.node.wire import CheckedMessage, CounterEcho, MessageRefused, proof_digest, same_content
 from dpcrowd.schemes.base import Release
-from dpcrowd.schemes.messages import InfoMessages
+from dpcrowd.schemes.messages import InfoMessages, Messages
+from dpcrowd.schemes.records import RecordMessages
 from dpcrowd.schemes.server import Server
 
-__all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remembered"]
+__all__ = ["Early", "Echoes", "Exchange", "NeighbourMemory", "Newcomers", "Remembered", "fuse_records"]
+
+_MOST_FORWARDS = 16
 
 
 @dataclass
@@ -32,8 +35,9 @@ class Exchange:
     payload   the own message, to be sent again to a neighbour that comes up
     expected  numbers of the neighbours in this slot
     sent      whether the own message has left; it waits for its time
-    heard     their messages by their numbers; None is a heartbeat
+    heard     their messages by their numbers; None is a heartbeat, or a message whose records are kept elsewhere
     payloads  the same by their names, as they came
+    awaited   names of the servers whose records of this slot are still to come, where servers pass records on
     """
 
     slot: int
@@ -42,11 +46,12 @@ class Exchange:
     sent: bool = True
     heard: dict[int, InfoMessages | None] = field(default_factory=dict)
     payloads: dict[str, bytes] = field(default_factory=dict)
+    awaited: set[str] = field(default_factory=set)
 
     @property
     def complete(self) -> bool:
         """Whether nobody is waited for. A release right after the seal would tell how long storing a sample took."""
-        return self.sent and self.expected <= self.heard.keys()
+        return self.sent and self.expected <= self.heard.keys() and not self.awaited
 
     def fuse(self, server: Server) -> tuple[Release, list[int]]:
         """Return the release of the server's open slot, and the numbers of neighbours whose messages were left out.
@@ -75,7 +80,25 @@ class Exchange:
         return release, sorted(messages.keys() - usable.keys())
 
 
-def _try_to_fuse(server: Server, messages: Mapping[int, InfoMessages]) -> Release | None:
+def fuse_records(server: Server, records: RecordMessages | None) -> tuple[Release, bool]:
+    """Return the release of the server's open slot with records of any origins, and whether they could be used.
+
+    Records hold integers within bounds, which the diagonal form always takes; full matrices may fail to be inverted.
+    """
+    if records is None:
+        return server.hear(), True
+    sender = len(server.mailbox.paid_until)  # whoever brought them: a number that no server has
+    if server.setting.form == "diagonal":
+        return server.hear({sender: records}), True
+    before = server.save()
+    release = _try_to_fuse(server, {sender: records})
+    if release is not None:
+        return release, True
+    server.restore(before)
+    return server.hear(), False
+
+
+def _try_to_fuse(server: Server, messages: Mapping[int, Messages]) -> Release | None:
     """Return the release with these messages; None if no estimate comes of them."""
     try:
         with np.errstate(all="ignore"):
@@ -94,11 +117,19 @@ class Early:
     They wait, at most one per neighbour. One of another revision waits apart: it may be of the next one, which this
     node will have taken by then, and no message of the present one has to give way to it.
 
-    By the neighbours' names: slot and payload.
+    By the neighbours' names: slot and payload. `forwards` are messages that pass records on, a few of each neighbour:
+    name, slot and payload.
     """
 
     read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     unread: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    forwards: list[tuple[str, int, bytes]] = field(default_factory=list)
+
+    def keep_forward(self, name: str, slot: int, payload: bytes) -> None:
+        """Keep a message that passes records on, unchecked."""
+        if sum(sender == name for sender, _, _ in self.forwards) >= _MOST_FORWARDS:
+            raise MessageRefused("rate-limited", f"{name} has sent {_MOST_FORWARDS} messages before their slot.")
+        self.forwards.append((name, slot, payload))
 
     def keep(self, name: str, slot: int, payload: bytes, *, read: bool) -> None:
         """Keep a message; `read`: it is of the present revision, and was checked."""
@@ -113,7 +144,8 @@ class Early:
 
     def take(self, slot: int) -> list[tuple[str, bytes]]:
         """Return what waited for this slot; what waited for an earlier one is dropped."""
-        waiting = [*self.read.items(), *self.unread.items()]
+        waiting = [*self.read.items(), *self.unread.items(), *((name, (of, one)) for name, of, one in self.forwards)]
+        self.forwards = [kept for kept in self.forwards if kept[1] > slot]
         self.read = {name: kept for name, kept in self.read.items() if kept[0] > slot}
         self.unread = {name: kept for name, kept in self.unread.items() if kept[0] > slot}
         return [(name, payload) for name, (of, payload) in waiting if of == slot]
@@ -186,13 +218,13 @@ class NeighbourMemory:
         """
         body = heard.body
         if not ahead:
-            word = body.slot, -body.counter, bool(body.records)
+            word = body.slot, -body.counter, heard.has_sample
             # Of two words of a slot, the one that tells less.
             self.last[name] = max(word, self.last.get(name, word))
         first, counter, proof, since = self.known.get(name, (body.slot, -1, b"", body.slot))
         if body.counter > counter:
-            self.known[name] = body.slot, body.counter, heard.proof, body.slot if body.records else since
-        elif body.counter == counter and not body.records and proof_digest(proof) != body.digest:
+            self.known[name] = body.slot, body.counter, heard.proof, body.slot if heard.has_sample else since
+        elif body.counter == counter and not heard.has_sample and proof_digest(proof) != body.digest:
             # Without anything new, the proof is renewed once per revision: a later one may no longer pin its key.
             self.known[name] = first, counter, heard.proof, since
 

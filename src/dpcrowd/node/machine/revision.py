@@ -14,7 +14,47 @@ from dpcrowd.node.wire import Sign, Verify, most_bytes
 from dpcrowd.privacy.account import Account
 from dpcrowd.schemes.server import Server
 
-__all__ = ["NetworkView", "Revision", "begin_horizon", "go_on"]
+__all__ = ["NetworkView", "RecordTerms", "Revision", "begin_horizon", "go_on"]
+
+_LEAST_RECORDS = 64
+_CATCH_UP_MESSAGES = 6  # a transport queues a few messages per neighbour
+
+
+@dataclass(frozen=True)
+class RecordTerms:
+    """Public facts about the records of a network whose servers pass them on.
+
+    samples, length  n samples in w (or T) slots
+    lag              L: how many slots a record may be late
+    reach            how many links it may travel; None: any number
+    offsets          of the servers' schedules, by number
+    moves            whether a missed sample moves the schedule: users are pinned
+    least, most      no noisy count is outside these, with noise that is rarer than one draw in 10^24
+    """
+
+    samples: int
+    length: int
+    lag: int
+    reach: int | None
+    offsets: tuple[int, ...]
+    moves: bool
+    least: float
+    most: float
+
+    @property
+    def expected(self) -> int:
+        """How many records there are in L slots, if nobody misses a sample."""
+        return len(self.offsets) * (self.lag * self.samples // self.length + 1)
+
+    @property
+    def most_checks(self) -> int:
+        """How many signatures one neighbour may have this server check per slot."""
+        return 4 * self.expected + 64
+
+    @property
+    def per_message(self) -> int:
+        """How many records one message has room for."""
+        return max(_LEAST_RECORDS, -(-self.expected // _CATCH_UP_MESSAGES))
 
 
 @dataclass(frozen=True)
@@ -35,6 +75,7 @@ class NetworkView:
     expires     when the own certificate expires, in seconds since 1970; 0: not known
     revision    its number
     first_slot  the first slot in which it is valid
+    records     about the records that servers pass on; None: they exchange estimates
     """
 
     me: int
@@ -54,11 +95,13 @@ class NetworkView:
     expires: int = 0
     revision: int = 1
     first_slot: int = 0
+    records: RecordTerms | None = None
 
     @property
     def most_bytes(self) -> int:
         """Upper bound on the size of a message."""
-        return most_bytes(len(self.names), len(self.regions), self.form)
+        records = 0 if self.records is None else self.records.per_message
+        return most_bytes(len(self.names), len(self.regions), self.form, records)
 
     def number(self, name: str) -> int | None:
         """Return the number of a server by its name; None for a stranger."""
@@ -107,7 +150,8 @@ def go_on(revision: Revision, state: bytes, before: Revision | None, account: Ac
         old = {region: place for place, region in enumerate(before.view.regions)}
         names = revision.view.regions
         try:
-            server.take_over(state, before.make_server(account), [old.get(region) for region in names])
+            origins = [before.view.number(name) for name in revision.view.names]
+            server.take_over(state, before.make_server(account), [old.get(region) for region in names], origins)
             new = len(set(names) - old.keys())
             return server, f"goes on after slot {server.slot}" + (f"; {new} new regions." if new else ".")
         except BadInput:

@@ -22,6 +22,7 @@ __all__ = [
     "ClockReturned",
     "ClockSet",
     "DeadlinePassed",
+    "ForwardDue",
     "KeyRenewed",
     "LinksClosed",
     "LinksExpired",
@@ -101,6 +102,13 @@ class DeadlinePassed:
 
     at_ns: int
     slot: int
+
+
+@dataclass(frozen=True)
+class ForwardDue:
+    """The time has come to pass on records that have arrived."""
+
+    at_ns: int
 
 
 # --------------------------------------------------------------------------------------------------------- neighbours
@@ -286,6 +294,7 @@ Stimulus = (
     | SampleStored
     | MessageSent
     | DeadlinePassed
+    | ForwardDue
     | MessageArrived
     | NeighbourUp
     | NeighbourDown

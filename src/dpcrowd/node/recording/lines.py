@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 
 from dpcrowd.node.machine import stimuli as on
-from dpcrowd.node.machine.instructions import Instruction
+from dpcrowd.node.machine.instructions import Instruction, StoredRecord
 from dpcrowd.node.machine.neighbours import Remembered
 from dpcrowd.privacy.account import Account, Horizon
 from dpcrowd.privacy.clock_jumps import Jump
@@ -83,6 +83,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
     network    the text of network.toml, of the revision in use
     expires    when the server's certificate expires
     following  number and first slot of the next revision, if there is one
+    records    records of the last slots that were on disk
     """
 
     format: int
@@ -98,6 +99,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", tag_field="kind", kw_only=
     complete_until: int
     following: tuple[int, int] | None = None
     account: AccountChange | None = None
+    records: tuple[StoredRecord, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="kind", kw_only=True, omit_defaults=True):

@@ -96,6 +96,7 @@ class Recorder:
                 complete_until=trust.complete_until,
                 following=machine.following,
                 account=self._change(machine.server.account),
+                records=() if machine.records is None else machine.records.contents(),
             )
         )
 

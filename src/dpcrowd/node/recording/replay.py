@@ -181,6 +181,7 @@ class _ReplayedRun:
             vouched=start.vouched,
             complete_until=start.complete_until,
             following=start.following,
+            stored=start.records,
         )
 
     def _revision(self, text: str, expires: int, where: str) -> Revision:

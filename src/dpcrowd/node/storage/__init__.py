@@ -1,4 +1,4 @@
-"""What a node stores durably: payments, noisy values, releases, and check-ins until they are counted.
+"""What a node stores durably: payments, noisy values, records, releases, and check-ins until counted.
 
 `dpcrowd.db`, an SQLite file in the ledger's folder, holds only numbers that are noisy and paid for, or derived from
 such numbers; `journal/`, in the node's own folder, holds one file per open slot with its check-ins and is never part of
@@ -9,6 +9,7 @@ from dpcrowd.node.storage.failures import SlotTaken, StorageError
 from dpcrowd.node.storage.journal import Journal
 from dpcrowd.node.storage.ledger import LedgerStore, Sample
 from dpcrowd.node.storage.notes import Event, Events, Memory, Refusal, Refusals
+from dpcrowd.node.storage.records import RecordRow, Records
 from dpcrowd.node.storage.releases import Releases
 from dpcrowd.node.storage.storage import Storage, forget_journal
 
@@ -18,6 +19,8 @@ __all__ = [
     "Journal",
     "LedgerStore",
     "Memory",
+    "RecordRow",
+    "Records",
     "Refusal",
     "Refusals",
     "Releases",

@@ -145,6 +145,16 @@ LEDGER_STEPS: tuple[Step, ...] = (
         # How much of a jump of the clock has been undone by a jump back.
         "ALTER TABLE ahead ADD COLUMN returned_ns INTEGER NOT NULL DEFAULT 0 CHECK (returned_ns >= 0)",
     ),
+    (
+        # Records of the last slots, which are passed on after a restart, too.
+        """CREATE TABLE record (
+            network TEXT NOT NULL,
+            slot INTEGER NOT NULL,
+            origin TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('record', 'proof')),
+            content BLOB NOT NULL,
+            PRIMARY KEY (network, slot, origin)) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -1,7 +1,7 @@
 """A node's storage as one object: the folder lock, the ledger's database, the journal, and larger transactions.
 
-    commit_sample    {payment, noisy values, state}: a message may leave only after it has returned
-    commit_release   {releases, state, reports of neighbours, refusals}: they are published only after it has returned
+    commit_sample    {payment, noisy values, record, state}: a message may leave only after it has returned
+    commit_release   {releases, state, reports and records of others, refusals}: published only after it has returned
 
 Both store everything or nothing, whatever crashes.
 """
@@ -32,6 +32,7 @@ from dpcrowd.node.storage.notes import (
     put_memory,
     put_refusals,
 )
+from dpcrowd.node.storage.records import RecordRow, Records, forget_records, put_records
 from dpcrowd.node.storage.releases import Releases, put_release
 
 __all__ = ["Storage", "forget_journal"]
@@ -60,6 +61,7 @@ class Storage:
         self.releases = Releases(reader, network)
         self.refusals = Refusals(database, reader, network)
         self.memory = Memory(database, reader, network)
+        self.records = Records(reader, network)
         self.events = Events(database, reader, network)
         self.migrated_from: Path | None = None
         self.is_new = False  # whether opening it created the ledger
@@ -124,8 +126,17 @@ class Storage:
 
     # --------------------------------------------------------------------------------------------- transactions
 
-    def commit_sample(self, slot: int, opens_ns: int, length_ns: int, nano: int, noisy: bytes, state: bytes) -> int:
-        """Pay for a slot and store what was drawn; return the ledger's new counter.
+    def commit_sample(
+        self,
+        slot: int,
+        opens_ns: int,
+        length_ns: int,
+        nano: int,
+        noisy: bytes,
+        state: bytes,
+        record: RecordRow | None = None,
+    ) -> int:
+        """Pay for a slot and store what was drawn, also as a signed record; return the ledger's new counter.
 
         `SlotTaken` says that the slot was drawn before, `BudgetExhausted` that a guarantee would be broken; nothing has
         changed then.
@@ -133,6 +144,7 @@ class Storage:
         with self._database.transaction() as connection:
             counter, account = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            put_records(connection, self._network, () if record is None else (record,))
             put_complete(connection, self._network, slot)  # only a ledger that is known to be complete may pay
         self.ledger.committed(counter, account)
         return counter
@@ -145,12 +157,16 @@ class Storage:
         heard: Mapping[str, Remembered] | None = None,
         refused: Iterable[Refusal] = (),
         complete_until: int | None = None,
+        records: Iterable[RecordRow] = (),
+        final_until: int | None = None,
     ) -> None:
         """Store the releases of one slot, or of several slots that were caught up, and the state after them.
 
         heard           what neighbours reported of their ledgers, see `Memory`
         refused         what was refused since the last commit
         complete_until  the slot up to which the ledger is now known to be complete; None: as before
+        records         records and proofs that have arrived since the last commit
+        final_until     the last slot whose records are not needed any more; None: all stay
         """
         with self._database.transaction() as connection:
             for release in releases:
@@ -158,6 +174,9 @@ class Storage:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
+            put_records(connection, self._network, records)
+            if final_until is not None:
+                forget_records(connection, self._network, final_until)
             if complete_until is not None:
                 put_complete(connection, self._network, complete_until)
 
@@ -168,6 +187,7 @@ class Storage:
         """
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM release WHERE network = ? AND opens_ns >= ?", (self._network, again_ns))
+            forget_records(connection, self._network)
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
             put_complete(connection, self._network, complete_until)
             add_event(connection, self._network, at_ns, "clock-accepted", text)

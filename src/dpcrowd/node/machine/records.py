@@ -1,0 +1,566 @@
+"""The records that a node has of a network whose servers pass them on: which it keeps, forwards, waits for and refuses.
+
+A record counts once, whoever brings it. When one arrives it is checked before anything is made of it:
+
+    its layout and hops      at fault is the neighbour that sent it: honest servers pass no such record on
+    its slot                 within the last L slots; older ones are too late, and only counted
+    its origin's signature   by the keys of the revision that is valid in its slot
+    its account and values   at fault is the origin, which has signed them
+
+Only accepted records are kept, stored and forwarded, so what one neighbour can make a node keep is what the public
+schedule allows: n records of each origin per w slots, for L slots. What it can make it check is bounded per slot.
+
+Who has which. A record goes to every neighbour that does not have it yet: those that sent it, or were sent it since
+their link came up, have it. So it is never sent back, nor twice, and a neighbour that comes up gets everything that is
+left of the last L slots. Its hops are counted where it arrives; it is passed on while they are below the reach.
+
+Equivocation. Two different records of one origin and slot, both validly signed, are a proof. From then on neither of
+them counts. The proof travels like a record, but to everybody, so that all servers end with the same records.
+
+Who is waited for. A slot is released when the records of all origins that sample in it have arrived. The schedule is
+public; a server that has missed a sample has moved its schedule, which shows in the slot of its next record
+(`Schedules`). Whoever has missed its last sample is not waited for until a record of it arrives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpcrowd.arrays import Floats
+from dpcrowd.errors import BadInput
+from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report, StoredRecord
+from dpcrowd.node.machine.revision import NetworkView, RecordTerms
+from dpcrowd.node.wire import MessageRefused
+from dpcrowd.node.wire_records import (
+    Equivocation,
+    RecordValues,
+    SignedRecord,
+    pack,
+    read_values,
+    same_sample,
+    sign_record,
+    signed_parts,
+    unpack_proof,
+    unpack_record,
+)
+from dpcrowd.sampling.schedule import samples_due
+from dpcrowd.schemes.records import Obstacle, RecordMessages
+from dpcrowd.schemes.server import Server
+
+__all__ = ["Key", "Outgoing", "Records", "Schedules"]
+
+
+class Key(NamedTuple):
+    """The slot of a record, and the name of its origin, which is the same in all revisions."""
+
+    slot: int
+    origin: str
+
+
+@dataclass
+class _Held:
+    """A record that was accepted.
+
+    record  with the hops that it has travelled to this node
+    fused   whether it was given to the filter
+    """
+
+    record: SignedRecord
+    noisy: Floats
+    fused: bool = False
+
+
+@dataclass
+class _Proof:
+    """A proof of equivocation; fused: whether the filter was told."""
+
+    proof: Equivocation
+    fused: bool = False
+
+
+class Outgoing(NamedTuple):
+    """What is sent to some neighbours, by name, in one message."""
+
+    to: tuple[str, ...]
+    records: tuple[SignedRecord, ...]
+    proofs: tuple[Equivocation, ...]
+
+
+_Item = tuple[Literal["record", "proof"], Key]
+
+
+class Records:
+    """What one node knows of the records of the last L slots.
+
+    view    the revision in use
+    stored  what the disk has
+
+    For those who show it, and nobody else changes it:
+
+    received, forwarded  how many records were accepted, and how many were sent on, counted per neighbour
+    late                 how many arrived after their slot was final
+    refused              how many were refused, by the name of who is at fault and the reason
+    equivocators         by name: the last slot for which an origin has signed different records
+    schedules            who samples when, and who is missing
+    """
+
+    def __init__(self, view: NetworkView, stored: Sequence[StoredRecord] = ()) -> None:
+        self._views = [view]
+        self._held: dict[Key, _Held] = {}
+        self._proofs: dict[Key, _Proof] = {}
+        self._known: dict[str, set[_Item]] = {}
+        self._waiting: dict[str, set[int]] = {}  # by origin: slots of records that the filter was not given yet
+        self._fused: list[_Held | _Proof] = []  # what the filter was given last
+        self._checks: Counter[str] = Counter()
+        self._unstored: dict[_Item, None] = {}
+        self._storing: dict[_Item, None] = {}
+        self.received = self.forwarded = self.late = 0
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.equivocators: dict[str, int] = {}
+        for one in sorted(stored, key=lambda one: one.slot):
+            key = Key(one.slot, one.origin)
+            if one.kind == "proof":
+                self._proofs[key] = _Proof(unpack_proof(one.content), fused=True)
+                self.equivocators[one.origin] = one.slot
+            elif (at := self._view_at(one.slot)) is not None:
+                record = unpack_record(one.content)
+                self._held[key] = _Held(record, read_values(_travelled(record), len(at.regions)).noisy, fused=True)
+        self.schedules = self._learn_schedules()
+
+    @property
+    def view(self) -> NetworkView:
+        """The revision in use."""
+        return self._views[-1]
+
+    @property
+    def terms(self) -> RecordTerms:
+        assert self.view.records is not None
+        return self.view.records
+
+    @property
+    def me(self) -> str:
+        return self.view.names[self.view.me]
+
+    def last_slot(self, origin: str) -> int | None:
+        """Return the slot of the last record of an origin that is kept; None: none of the last L slots."""
+        return max((key.slot for key in self._held if key.origin == origin), default=None)
+
+    # ---------------------------------------------------------------------------------------------------- revisions
+
+    def _view_at(self, slot: int) -> NetworkView | None:
+        """Return the revision that was valid in a slot; None: it is not known any more."""
+        return next((view for view in reversed(self._views) if view.first_slot <= slot), None)
+
+    def view_of(self, digest: bytes) -> NetworkView | None:
+        """Return the revision in use, or one of the last L slots, by its digest."""
+        return next((view for view in reversed(self._views) if view.digest == digest), None)
+
+    def use_key(self, view: NetworkView) -> None:
+        """Continue with the same revision and a renewed key."""
+        self._views[-1] = view
+
+    def take_over(self, view: NetworkView) -> None:
+        """Continue under the next revision; records of earlier slots are checked by the one that was valid then."""
+        self._views.append(view)
+        gone = [key for key in self._held if view.number(key.origin) is None]
+        for key in gone:
+            del self._held[key]
+        self.schedules = self._learn_schedules()
+
+    def _learn_schedules(self) -> Schedules:
+        schedules = Schedules(self.terms, self.view.me)
+        for key in sorted(self._held):
+            number = self.view.number(key.origin)
+            if number is not None:
+                schedules.hear(number, key.slot)
+        return schedules
+
+    def clear(self) -> None:
+        """Forget all records: slots begin again, with other numbers."""
+        self._held.clear()
+        self._proofs.clear()
+        self._known.clear()
+        self._waiting.clear()
+        self._unstored.clear()
+        self._storing.clear()
+        self.schedules = self._learn_schedules()
+
+    # ------------------------------------------------------------------------------------------------------- the slot
+
+    def begin_slot(self, slot: int) -> None:
+        """Forget what is final when a slot is sealed."""
+        self._checks.clear()
+        first = slot - self.terms.lag + 1
+        self._held = {key: held for key, held in self._held.items() if key.slot >= first}
+        self._proofs = {key: proof for key, proof in self._proofs.items() if key.slot >= first}
+        self._unstored = {item: None for item in self._unstored if item[1].slot >= first}
+        for neighbour, known in self._known.items():
+            self._known[neighbour] = {item for item in known if item[1].slot >= first}
+        while len(self._views) > 1 and self._views[1].first_slot <= first:
+            del self._views[0]
+
+    def own(self, slot: int) -> SignedRecord | None:
+        """Return the own record of a slot, as it is sent; None: there was no sample."""
+        held = self._held.get(Key(slot, self.me))
+        return None if held is None else _sent(held.record)
+
+    def add_own(self, slot: int, nano: int, noisy: Floats) -> bytes:
+        """Sign and keep the own sample of a slot; return the record as it is stored with its payment."""
+        view, key = self.view, Key(slot, self.me)
+        if key not in self._held:
+            record = sign_record(noisy, digest=view.digest, origin=view.me, slot=slot, nano=nano, sign=view.sign)
+            self._held[key] = _Held(record, noisy, fused=True)  # the server has it from its own draw
+        return pack(self._held[key].record)
+
+    def drop_own(self, slot: int) -> None:
+        """Forget the own sample of a slot, which was not paid for after all and was seen by nobody."""
+        self._held.pop(Key(slot, self.me), None)
+
+    def awaited(self, slot: int) -> set[str]:
+        """Return the origins whose records of a slot are due and have not arrived."""
+        names = self.view.names
+        due = {names[number] for number in self.schedules.expected(slot)}
+        return {name for name in due if Key(slot, name) not in self._held and Key(slot, name) not in self._proofs}
+
+    def end_slot(self, slot: int) -> None:
+        """Note who is missing when a slot is released."""
+        for name in self.awaited(slot):
+            number = self.view.number(name)
+            assert number is not None
+            self.schedules.miss(number)
+
+    def messages(self) -> RecordMessages | None:
+        """Return what the filter has not been given yet, in the order of slots and origins; None: nothing."""
+        rows: list[tuple[int, int, int, int, Floats]] = []
+        regions = len(self.view.regions)
+        every: list[_Held | _Proof] = [*self._proofs.values(), *self._held.values()]
+        self._fused = [one for one in every if not one.fused]
+        for key, proof in self._proofs.items():
+            number = self.view.number(key.origin)
+            if not proof.fused and number is not None:
+                rows.append((key.slot, number, 0, 1, np.zeros(regions)))
+            proof.fused = True
+        for key, held in self._held.items():
+            number = self.view.number(key.origin)
+            if not held.fused and number is not None and len(held.noisy) == regions:
+                rows.append((key.slot, number, held.record.nano, held.record.hops, held.noisy))
+            held.fused = True
+        self._waiting.clear()
+        if not rows:
+            return None
+        rows.sort(key=lambda row: row[:2])
+        slots, origins, nano, hops = (np.array([row[place] for row in rows], dtype=np.int64) for place in range(4))
+        return RecordMessages.of(origins, slots, nano, hops, np.stack([row[4] for row in rows]))
+
+    def undo_fusion(self) -> None:
+        """Note that the server has returned to its state before it was given records for the last time."""
+        for one in self._fused:
+            one.fused = False
+        for key, held in self._held.items():
+            if not held.fused:
+                self._waiting.setdefault(key.origin, set()).add(key.slot)
+
+    # ------------------------------------------------------------------------------------------------------- arrivals
+
+    def receive(
+        self,
+        sender: str,
+        records: Sequence[SignedRecord],
+        proofs: Sequence[Equivocation],
+        now: int,
+        server: Server,
+    ) -> list[Instruction]:
+        """Take what a neighbour has sent, in a message that was checked; return what has to be said about it.
+
+        now  the last slot that is sealed
+        """
+        instructions: list[Instruction] = []
+        read = [self._read(sender, record) for record in (*records, *(one for pair in proofs for one in _both(pair)))]
+        for record, values in zip(records, read, strict=False):
+            if values is not None and not self._limited(sender):
+                instructions += self._take(sender, record, values, now, server)
+        for proof in proofs:
+            if not self._limited(sender):
+                instructions += self._take_proof(sender, proof, now)
+        if self._limited(sender):
+            text = (
+                f"{sender} had this server check {self.terms.most_checks} signatures in one slot; the rest is dropped."
+            )
+            instructions.append(self._refuse(now, sender, "rate-limited", text))
+        return instructions
+
+    def count_message(self, sender: str) -> bool:
+        """Count one more message of a neighbour; return whether it has sent too many in this slot."""
+        self._checks[sender] += 1
+        return self._limited(sender)
+
+    def _limited(self, sender: str) -> bool:
+        return self._checks[sender] > self.terms.most_checks
+
+    def _read(self, sender: str, record: SignedRecord) -> RecordValues | None:
+        """Return the values of a record; None: nothing is known any more of the revision of its slot."""
+        view = self._view_at(record.slot)
+        if view is None:
+            return None
+        try:
+            if record.origin >= len(view.names):
+                raise BadInput(f"a record of server {record.origin}; there are {len(view.names)}.")
+            return read_values(record, len(view.regions))
+        except BadInput as error:
+            self.refused[sender, "malformed"] += 1
+            raise MessageRefused("malformed", f"{sender} sent {error}") from None
+
+    def _take(
+        self, sender: str, record: SignedRecord, values: RecordValues, now: int, server: Server
+    ) -> list[Instruction]:
+        view = self._view_at(record.slot)
+        assert view is not None
+        key = Key(record.slot, view.names[record.origin])
+        number = self.view.number(key.origin)
+        if record.slot > now:
+            text = f"{sender} sent a record of slot {record.slot}, which is not over yet."
+            return [self._refuse(now, sender, "wrong-slot", text)]
+        if record.slot <= now - self.terms.lag or number is None:
+            self.late += 1
+            return []
+        held = self._held.get(key)
+        if key in self._proofs or (held is not None and same_sample(held.record, record)):
+            self._learn_path(sender, key, record)
+            return []
+        if not self._signed(sender, view, record):
+            text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
+            return [self._refuse(now, sender, "bad-signature", text)]
+        if held is not None:
+            self._known.setdefault(sender, set()).add(("record", key))
+            return self._expose(key, held.record, record)
+        waiting = self._waiting.get(key.origin, ())
+        obstacle = server.record_obstacle(number, record.slot, record.nano, record.hops, now, waiting)
+        if obstacle == "late":
+            self.late += 1
+            return []
+        if obstacle is None and values.is_grouped:
+            text = f"{key.origin} has signed a record of grouped regions, which this version does not use."
+            return [self._refuse(now, key.origin, "grouped", text)]
+        if obstacle is None and not self._is_plausible(values):
+            text = f"{key.origin} has signed a record of far more people than there are."
+            return [self._refuse(now, key.origin, "absurd", text)]
+        if obstacle is not None or key.origin == self.me:
+            return self._object(sender, key, obstacle, now)
+        self._held[key] = _Held(record, values.noisy)
+        self._waiting.setdefault(key.origin, set()).add(key.slot)
+        self._unstored["record", key] = None
+        self._known.setdefault(sender, set()).add(("record", key))
+        self.schedules.hear(number, key.slot)
+        self.received += 1
+        return []
+
+    def _object(self, sender: str, key: Key, obstacle: Obstacle | None, now: int) -> list[Instruction]:
+        """Refuse a record that is validly signed."""
+        match obstacle:
+            case "hops":
+                text = f"{sender} sent a record of {key.origin} that has travelled farther than the network is wide."
+                return [self._refuse(now, sender, "malformed", text)]
+            case "price" | "account":
+                text = f"{key.origin} has signed a record for slot {key.slot} that its public account does not allow."
+                return [self._refuse(now, key.origin, "above-account", text)]
+        return []  # void, or its own record of an earlier run, which its state knows
+
+    def _learn_path(self, sender: str, key: Key, record: SignedRecord) -> None:
+        """Note that a neighbour has a record, and whether it has come a shorter way than before."""
+        if key in self._proofs:
+            return
+        self._known.setdefault(sender, set()).add(("record", key))
+        held = self._held[key]
+        if record.hops < held.record.hops:
+            held.record = msgspec.structs.replace(held.record, hops=record.hops)
+
+    def _signed(self, sender: str, view: NetworkView, record: SignedRecord) -> bool:
+        self._checks[sender] += 1
+        return view.verify(record.origin, record.signature, *signed_parts(record, view.digest))
+
+    def _is_plausible(self, values: RecordValues) -> bool:
+        terms = self.terms
+        return bool(((values.noisy >= terms.least) & (values.noisy <= terms.most)).all())
+
+    # --------------------------------------------------------------------------------------------------- equivocation
+
+    def _take_proof(self, sender: str, proof: Equivocation, now: int) -> list[Instruction]:
+        first, second = _both(proof)
+        view = self._view_at(first.slot)
+        if view is None or first.slot <= now - self.terms.lag or first.slot > now:
+            return []
+        key = Key(first.slot, view.names[first.origin])
+        if (first.origin, first.slot) != (second.origin, second.slot) or same_sample(first, second):
+            text = f"{sender} sent two records as a proof of equivocation that prove nothing."
+            return [self._refuse(now, sender, "malformed", text)]
+        if key in self._proofs:
+            self._known.setdefault(sender, set()).add(("proof", key))
+            return []
+        if not (self._signed(sender, view, first) and self._signed(sender, view, second)):
+            text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
+            return [self._refuse(now, sender, "bad-signature", text)]
+        self._known.setdefault(sender, set()).add(("proof", key))
+        return self._expose(key, first, second)
+
+    def _expose(self, key: Key, one: SignedRecord, other: SignedRecord) -> list[Instruction]:
+        """Let no record of this origin and slot count, and say so once as long as the origin is known for it."""
+        first, second = sorted((_travelled(one), _travelled(other)), key=pack)
+        repeated = any(known.origin == key.origin for known in self._proofs)
+        self._held.pop(key, None)
+        self._waiting.get(key.origin, set()).discard(key.slot)
+        self._unstored.pop(("record", key), None)
+        self._proofs[key] = _Proof(Equivocation(first, second))
+        self._unstored["proof", key] = None
+        self.equivocators[key.origin] = max(key.slot, self.equivocators.get(key.origin, -1))
+        self.refused[key.origin, "equivocation"] += 1
+        number = self.view.number(key.origin)
+        if number is not None:
+            self.schedules.hear(number, key.slot)
+        if repeated:
+            return []
+        text = (
+            f"{key.origin} has signed two different records for slot {key.slot}: neither of them counts, and both are "
+            "shown to all servers. Ask its operator whether a copy of the server runs, or its folder was restored."
+        )
+        return [Report("equivocation", text, grave=True)]
+
+    def _refuse(self, slot: int, who: str, reason: str, text: str) -> RefuseMessage:
+        self.refused[who, reason] += 1
+        return RefuseMessage(slot, who, reason, text)
+
+    # ----------------------------------------------------------------------------------------------------- forwarding
+
+    def link_up(self, neighbour: str) -> None:
+        """Note that a neighbour's link has come up: nothing is known of what it has."""
+        self._known[neighbour] = set()
+
+    def told(self, slot: int, neighbours: Iterable[str]) -> None:
+        """Note that these neighbours have the own record of a slot from the slot's message."""
+        for neighbour in neighbours:
+            self._known.setdefault(neighbour, set()).add(("record", Key(slot, self.me)))
+
+    def outgoing(self, neighbours: Iterable[str]) -> list[Outgoing]:
+        """Return what each of these neighbours does not have yet; from now on it counts as sent."""
+        missing: dict[tuple[_Item, ...], list[str]] = {}
+        items = self._forwardable()
+        for neighbour in neighbours:
+            known = self._known.setdefault(neighbour, set())
+            lacking = tuple(item for item in items if item not in known)
+            if lacking:
+                known.update(lacking)
+                missing.setdefault(lacking, []).append(neighbour)
+        messages: list[Outgoing] = []
+        for lacking, names in missing.items():
+            for start in range(0, len(lacking), self.terms.per_message // 2):
+                part = lacking[start : start + self.terms.per_message // 2]
+                records = tuple(_sent(self._held[key].record) for kind, key in part if kind == "record")
+                proofs = tuple(self._proofs[key].proof for kind, key in part if kind == "proof")
+                messages.append(Outgoing(tuple(names), records, proofs))
+                self.forwarded += len(records) * len(names)
+        return messages
+
+    def has_outgoing(self, neighbours: Iterable[str]) -> bool:
+        """Whether a neighbour lacks anything."""
+        items = self._forwardable()
+        return any(item not in self._known.get(name, ()) for name in neighbours for item in items)
+
+    def _forwardable(self) -> list[_Item]:
+        """Return everything that may be passed on; a record only while its hops are below the reach."""
+        reach = self.terms.reach
+        keys = [key for key, held in self._held.items() if reach is None or held.record.hops < reach]
+        return [*(("record", key) for key in sorted(keys)), *(("proof", key) for key in sorted(self._proofs))]
+
+    # -------------------------------------------------------------------------------------------------------- storing
+
+    def store(self) -> tuple[StoredRecord, ...]:
+        """Return what is to be stored; from now on it counts as stored, unless `storing_failed` says otherwise."""
+        self._storing, self._unstored = self._unstored, {}
+        return tuple(self._stored_form(kind, key) for kind, key in self._storing if self._keeps(kind, key))
+
+    def storing_done(self) -> None:
+        """Note that all instructions that were given have been carried out."""
+        self._storing = {}
+
+    def storing_failed(self) -> None:
+        """Note that an instruction failed: of what was to be stored nothing is relied upon."""
+        self._unstored = {**self._storing, **self._unstored}
+        self._storing = {}
+
+    def contents(self) -> tuple[StoredRecord, ...]:
+        """Return everything that is kept, as it is stored."""
+        return tuple(self._stored_form(kind, key) for kind, key in self._everything())
+
+    def _everything(self) -> list[_Item]:
+        return [*(("record", key) for key in self._held), *(("proof", key) for key in self._proofs)]
+
+    def _keeps(self, kind: str, key: Key) -> bool:
+        return key in (self._held if kind == "record" else self._proofs)
+
+    def _stored_form(self, kind: Literal["record", "proof"], key: Key) -> StoredRecord:
+        content = self._held[key].record if kind == "record" else self._proofs[key].proof
+        return StoredRecord(key.slot, key.origin, kind, pack(content))
+
+
+def _sent(record: SignedRecord) -> SignedRecord:
+    """Return a record as the next server gets it: one link farther."""
+    return msgspec.structs.replace(record, hops=record.hops + 1)
+
+
+def _travelled(record: SignedRecord) -> SignedRecord:
+    """Return a record as any server could have got it; in proofs, hops say nothing."""
+    return msgspec.structs.replace(record, hops=1)
+
+
+def _both(proof: Equivocation) -> tuple[SignedRecord, SignedRecord]:
+    return proof.first, proof.second
+
+
+@dataclass
+class Schedules:
+    """When other servers sample, as far as their records show, by their numbers.
+
+    A server that could not sample when it was due samples in the next slot that allows it, and all its later samples
+    move with it. So the schedule of an origin is the public one, moved by the fewest slots with which its records are
+    where they are.
+    """
+
+    terms: RecordTerms
+    me: int
+    shift: dict[int, int] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+
+    def hear(self, number: int, slot: int) -> None:
+        """Learn from a record of an origin."""
+        if slot < self.last.get(number, -1):
+            return
+        self.last[number] = slot
+        self.missing.discard(number)
+        if self.terms.moves:
+            shift = self.shift.get(number, 0)
+            while not self._due(number, slot, shift):
+                shift += 1
+            self.shift[number] = shift
+
+    def miss(self, number: int) -> None:
+        """Note that the record of an origin that was due has not arrived."""
+        self.missing.add(number)
+
+    def expected(self, slot: int) -> list[int]:
+        """Return who is waited for in a slot."""
+        numbers = range(len(self.terms.offsets))
+        return [
+            number
+            for number in numbers
+            if number != self.me and number not in self.missing and self._due(number, slot, self.shift.get(number, 0))
+        ]
+
+    def _due(self, number: int, slot: int, shift: int) -> bool:
+        terms = self.terms
+        return bool(samples_due(slot - shift, terms.samples, terms.length, np.array(terms.offsets[number])))

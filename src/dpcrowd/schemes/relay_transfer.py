@@ -1,0 +1,175 @@
+"""A relay server under another setting: what it knows survives a new revision of the network.
+
+What servers of one network release is a function of the records that they have. So that this stays true when the
+network changes, all servers have to treat their records alike, whichever arrive late:
+
+- Where the regions, the model and the price of a sample are the same and no server has left, records, posteriors and
+  accounts continue; servers may have come, and have other numbers. A record keeps the share that its origin had.
+- Otherwise the posterior of the last slot continues and the records of slots up to it are final: none of them is
+  accepted any more. A new region has no information yet.
+
+In both cases a server keeps its own schedule: its next sample is in the slot in which it would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcrowd.arrays import Ints
+from dpcrowd.errors import BadInput
+from dpcrowd.sampling.schedule import samples_due
+from dpcrowd.schemes.base import Setting
+from dpcrowd.schemes.records import Mailbox
+from dpcrowd.schemes.relay_state import RelayState, servers_per_run
+
+__all__ = ["transfer_relay"]
+
+Places = Sequence[int | None]
+
+
+def transfer_relay(
+    state: RelayState, fresh: RelayState, places: Places, origins: Places, samples: tuple[int, int]
+) -> RelayState:
+    """Return the state with which a server continues from `state`; `fresh` is its state before the first slot.
+
+    places   for each region its number before; None: a new region
+    origins  the same for each server
+    samples  n before and now
+    """
+    if len(origins) != servers_per_run(fresh.setting):
+        raise BadInput(
+            f"one place per server is needed, {servers_per_run(fresh.setting)} in all; given {len(origins)}."
+        )
+    if state.last >= 0 and samples[0] == samples[1]:
+        fresh.shift = _same_next_sample(state, fresh, samples[0])
+    if _is_compatible(state, fresh, places, origins):
+        return _with_records(state, fresh, origins)
+    return _with_posterior(state, fresh, places, origins)
+
+
+def _is_compatible(state: RelayState, fresh: RelayState, places: Places, origins: Places) -> bool:
+    """Whether records of slots before mean the same under the new setting."""
+    old, new = state.setting, fresh.setting
+    stayed = {origin for origin in origins if origin is not None}
+    return (
+        list(places) == list(range(old.regions))
+        and len(stayed) == servers_per_run(old)
+        and state.lag == fresh.lag
+        and bool((state.amount == fresh.amount).all())
+        and (state.scores is None) == (fresh.scores is None)
+        and _same_model(old, new)
+    )
+
+
+def _same_model(old: Setting, new: Setting) -> bool:
+    same = old.observation == new.observation and old.tuning.alpha == new.tuning.alpha
+    for name in ("transition", "process_var"):
+        before, now = getattr(old.model, name), getattr(new.model, name)
+        same = same and before.shape == now.shape and bool((before == now).all())
+    return same
+
+
+def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> RelayState:
+    """Continue with everything, by the new numbers of the servers."""
+    for name in (
+        "last", "y", "info", "mean", "mean_var", "known", "level", "level_var", "recent", "scale", "base", "base_var",
+        "base_known", "base_recent", "suspicious",
+    ):  # fmt: skip
+        setattr(fresh, name, getattr(state, name))
+    for name in ("noisy", "var", "shares"):
+        setattr(fresh, name, _moved(getattr(state, name), getattr(fresh, name), origins, axis=1))
+    if state.groups is not None and fresh.groups is not None:
+        fresh.groups = _moved(state.groups, fresh.groups, origins, axis=1)
+    _take_scores(state, fresh, origins)
+    if state.scores is not None:
+        fresh.penalty = _moved(state.penalty, fresh.penalty, origins, axis=2)
+    _take_mailbox(state.mailbox, fresh.mailbox, origins)
+    return fresh
+
+
+def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origins: Places) -> RelayState:
+    """Continue with the last posterior alone."""
+    last, latest = int(state.last), int(state.last) % state.lag
+    if last < 0:
+        return fresh
+    setting = fresh.setting
+    if setting.form == "matrix" and list(places) != list(range(state.setting.regions)):
+        raise BadInput("relay with full matrices cannot go on with other regions: start anew.")
+    shift, mailbox = fresh.shift, state.mailbox
+    kept = [number for number, place in enumerate(places) if place is not None]
+    came = [place for place in places if place is not None]
+    mean, var = fresh.mean[0].copy(), fresh.mean_var[0].copy()
+    if setting.form == "matrix":
+        mean, var = state.mean[latest].copy(), state.mean_var[latest].copy()
+    else:
+        mean[:, kept], var[:, kept] = state.mean[latest][:, came], state.mean_var[latest][:, came]
+    _take_scores(state, fresh, origins)
+    for name, value in (
+        ("mean", mean),
+        ("mean_var", var),
+        ("known", state.known[latest]),
+        ("recent", state.recent[latest]),
+    ):
+        getattr(fresh, name)[:] = value
+    fresh.base, fresh.base_var = mean.copy(), var.copy()
+    fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
+    if fresh.scores is not None:
+        fresh.penalty[:] = fresh.scores.penalty()
+        fresh.suspicious[:] = fresh.scores.suspicious
+    fresh.last, fresh.shift = np.array(last), shift
+    if fresh.mailbox is not None and mailbox is not None:
+        fresh.mailbox.late, fresh.mailbox.unknown = mailbox.late, mailbox.unknown
+        fresh.mailbox.open_accounts(last + 1)
+    return fresh
+
+
+def _take_scores(state: RelayState, fresh: RelayState, origins: Places) -> None:
+    if state.scores is None or fresh.scores is None:
+        return
+    fresh.scores.score = _moved(state.scores.score, fresh.scores.score, origins, axis=1)
+    fresh.scores.usual = state.scores.usual.copy()
+    fresh.scores.suspicious = state.scores.suspicious.copy()
+
+
+def _take_mailbox(old: Mailbox | None, new: Mailbox | None, origins: Places) -> None:
+    if old is None or new is None:
+        return
+    for name in ("held", "fresh", "void", "hops", "nano"):
+        setattr(new, name, _moved(getattr(old, name), getattr(new, name), origins, axis=1))
+    for name in ("paid_until", "refused"):
+        setattr(new, name, _moved(getattr(old, name), getattr(new, name), origins, axis=0))
+    new.late, new.unknown, new.since = old.late, old.unknown, old.since
+
+
+def _moved(old: NDArray[Any], fresh: NDArray[Any], origins: Places, axis: int) -> NDArray[Any]:
+    """Return a fresh array with the old numbers of the servers that stay."""
+    moved = fresh.copy()
+    for number, before in enumerate(origins):
+        if before is not None:
+            place: list[int | slice] = [slice(None)] * fresh.ndim
+            source = place.copy()
+            place[axis], source[axis] = number, before
+            moved[tuple(place)] = old[tuple(source)]
+    return moved
+
+
+def _same_next_sample(state: RelayState, fresh: RelayState, samples: int) -> Ints:
+    """Return by how much the schedule has to be moved so that the next sample is in the slot in which it would be."""
+    old, new, length = state.setting, fresh.setting, fresh.setting.need_guarantee().length
+    if old.phases is None or new.phases is None:
+        return fresh.shift
+    before, offset, shift = int(old.phases[0]), int(new.phases[0]), int(state.shift[0, 0])
+    first = int(state.last) + 1
+    due = first
+    while not samples_due(due - shift, samples, length, np.array(before)):
+        due += 1
+    moved = 0
+    while not samples_due(due - moved, samples, length, np.array(offset)) or any(
+        samples_due(one - moved, samples, length, np.array(offset)) for one in range(first, due)
+    ):
+        moved += 1
+    return np.full_like(fresh.shift, moved)
