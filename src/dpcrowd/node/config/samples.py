@@ -139,6 +139,7 @@ def sample_node(
     checkin: Sequence[str] = (),
     read: Literal["open"] | Sequence[str] = (),
     admin: Sequence[str] = (),
+    needs_feed: bool = False,
 ) -> str:
     """Return the text of a node.toml, with tokens as they are written there, see `token_hash`."""
     values = {
@@ -155,7 +156,13 @@ def sample_node(
         )
     }
     lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
-    text = _template("node").substitute(values, read=quoted(read) if isinstance(read, str) else _list(read), **lists)
+    text = _template("node").substitute(
+        values,
+        read=quoted(read) if isinstance(read, str) else _list(read),
+        ingest="[ingest]" if needs_feed else "#+ [ingest]",
+        needs_feed=_unless("needs_feed", str(needs_feed).lower(), "false"),
+        **lists,
+    )
     return _format_sample(text, advanced)
 
 
