@@ -21,6 +21,7 @@ __all__ = ["DAY", "CrowdModel", "Present", "Source", "SyntheticCrowd", "crowd_mo
 
 
 DAY = 96
+_STEPS = 2
 _MOVES = 0.08
 _LEAVES = 0.03  # fraction of those who are out, even while the city fills
 _REGIONS = ("centre", "station", "campus", "harbour", "park", "north", "south")
@@ -111,19 +112,20 @@ def attraction(slot: int) -> Floats:
 
 
 def crowd_model(slots: Iterator[Present], regions: int) -> CrowdModel:
-    """Return the mean count of each region, and Q: the mean square of its change from slot to slot.
+    """Return the mean count of each region, and Q: the mean square of its change over two slots, per slot.
 
-    The filter takes the changes of regions for independent, and the interval of a total follows from that. In a city
-    that fills and empties, regions change together: where the total changes more than independent regions would, Q of
-    every region is enlarged by the same factor, so that the total has the correct spread.
+    The filter takes changes for independent, from slot to slot and from region to region. In a city that fills and
+    empties they are not. A server samples about every second slot, so the change over two slots counts. And where the
+    total changes more than independent regions would, Q of every region is enlarged by the same factor: the interval of
+    a total follows from those of the regions.
     """
     counts = np.array([np.bincount(slot.regions, minlength=regions) for slot in slots], dtype=np.float64)
     level = counts.mean(axis=0) if len(counts) else np.ones(regions)
-    variance = np.ones(regions)
-    if len(counts) > 1:
-        steps = np.diff(counts, axis=0)
-        variance = np.maximum(1.0, np.square(steps).mean(axis=0))
-        variance *= max(1.0, np.square(steps.sum(axis=1)).mean() / variance.sum())
+    variance, lag = np.ones(regions), min(_STEPS, len(counts) - 1)
+    if lag >= 1:
+        steps = counts[lag:] - counts[:-lag]
+        variance = np.maximum(1.0, np.square(steps).mean(axis=0) / lag)
+        variance *= max(1.0, np.square(steps.sum(axis=1)).mean() / lag / variance.sum())
     return CrowdModel(tuple(level.tolist()), tuple(variance.tolist()))
 
 

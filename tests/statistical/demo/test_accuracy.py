@@ -45,8 +45,8 @@ def test_intervals_contain_the_truth_as_often_as_they_say(demos: list[SimulatedD
     """Intervals of a total assume independent regions, and this crowd's rise together: Q has to make up for it."""
     for slots in (MINUTE, DAY):
         covered = np.array([demo.covered[8:slots] for demo in demos])
-        assert 0.93 < covered.mean() < 0.98
-        assert covered.mean(axis=(1, 2)).min() > 0.8, "some fifty slots that follow each other, and agree"
+        assert 0.9 < covered.mean() < 0.99
+        assert covered.mean(axis=(1, 2)).min() > 0.85, "in some fifty slots that follow each other"
 
 
 def test_servers_that_have_the_same_records_show_the_same_estimate(demos: list[SimulatedDemo]) -> None:

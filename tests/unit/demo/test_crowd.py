@@ -70,10 +70,10 @@ def test_the_model_of_another_crowd_fits_this_one() -> None:
 
 
 def test_q_counts_regions_that_rise_together() -> None:
-    """Two regions that rise by 10 and 30 per slot: Q of independent ones is 100 and 900, and the total's is 1600."""
+    """Regions that rise by 20 and 60 in two slots: 200 and 1800 per slot if independent; 80 together, that is 3200."""
     slots = [Present(np.arange(40 * t), np.repeat([0, 1], [10 * t, 30 * t])) for t in range(1, 9)]
     model = crowd_model(iter(slots), 2)
-    assert model.process_var == pytest.approx((160, 1440))
+    assert model.process_var == pytest.approx((320, 2880))
     assert model.level == pytest.approx((45, 135))
     assert crowd_model(iter(slots[:1]), 2).process_var == (1.0, 1.0)
 
