@@ -90,7 +90,7 @@ def main() -> None:
             folder,
             regions=crowd.regions,
             people=PEOPLE,
-            process_var=crowd.process_var,
+            process_var=crowd.model.process_var,
             window=WINDOW,
             epsilon=EPSILON,
             seconds=SLOT,

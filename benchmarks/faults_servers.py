@@ -251,7 +251,14 @@ class Trial:
 
 
 def make_trial_network(
-    folder: Path, *, regions: Sequence[str], people: int, process_var: float, window: int, epsilon: str, seconds: float
+    folder: Path,
+    *,
+    regions: Sequence[str],
+    people: int,
+    process_var: Sequence[float],
+    window: int,
+    epsilon: str,
+    seconds: float,
 ) -> Trial:
     """Files of the network; every slot is sampled, and slot 0 opens some seconds from now."""
     keys = make_trial(folder / "keys", NAMES, datetime.now(UTC), days=2)

@@ -26,9 +26,8 @@ from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
 from dpcrowd.sim.data.dataset import DataSet, FixedData
-from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.planner.predict import MEAN_ABSOLUTE, predict
+from dpcrowd.sim.planner.predict import predict
 from dpcrowd.sim.planner.request import PlanRequest, read_levels
 from dpcrowd.sim.planner.traffic import planned_traffic
 from dpcrowd.sim.recorder import RunRecords
@@ -390,33 +389,38 @@ def plan(size: Size) -> Iterator[list[Row]]:
 def _planned(size: Size, data: str, runs: int, epsilon: float, hops: int) -> Row:
     """Return predicted and simulated errors of one cell.
 
-    predicted        sqrt(2/pi) sd E[1/r], with the levels that the planner takes from the definition or the series
-    predicted_level  the same with E[1/r] of the truth of these very runs: what a planner with the right levels says
+    predicted       the expected relative error; a synthetic process is drawn as often as the planner does by default
+    predicted_runs  the same for the levels of these very runs (a series from a file has one run, so both are equal)
+    people          MAE and RMSE in people: simulated, predicted for these runs
     """
     series = load(data, slots=size.slots)
     span = {"window": size.window} if data.startswith("multi") else {"horizon": series.slots}
-    levels = read_levels(data=series)
+    levels = read_levels(data=series, runs=runs)
     request = PlanRequest(levels=levels, epsilon=epsilon, servers=size.servers, hops_per_slot=hops, **span)
     prediction = predict(request)
+    usual = predict(replace(request, levels=read_levels(data=series)), prediction.reach, prediction.samples)
     schemes: dict[str, Scheme] = {
         "relay": Relay(prediction.samples, reach=prediction.reach, hops_per_slot=hops),
         "relay, reach all": Relay(predict(request, "all").samples, hops_per_slot=hops),
     }
-    row, everything = simulated(size, schemes, series, epsilon=epsilon, runs=runs, **span)
-    truths = [series.truth(generator(0, run, Purpose.TRUTH))[20:] for run in range(runs)]
-    inverse = np.mean([(1.0 / np.maximum(truth, 1)).mean(axis=0) for truth in truths], axis=0)
-    deviation = np.array(prediction.deviation)
+    row, everything = simulated(size, schemes, series, epsilon=epsilon, runs=runs, keep_estimates=True, **span)
+    assert levels.series is not None
+    assert prediction.on_series is not None
+    errors = row["records"].estimates[:, 20:] - levels.series.levels[:, 20:, None, :]
     return {
         **bare([row])[0],
         "data": data,
         "epsilon": epsilon,
         "hops": hops,
         "reach": prediction.reach,
-        "predicted": prediction.error,
-        "predicted_level": float((MEAN_ABSOLUTE * deviation * inverse).mean()),
-        "predicted_rmse": float(np.sqrt(np.square(deviation).mean())),
+        "predicted": usual.error,
+        "predicted_runs": prediction.error,
+        "mae": float(np.nanmean(np.abs(errors))),
+        "predicted_mae": float(np.mean(prediction.on_series.absolute)),
         "rmse": float(np.sqrt(row["records"].mse.mean())),
+        "predicted_rmse": float(np.sqrt(np.mean(prediction.on_series.mean_square))),
         "claimed_rmse": float(np.sqrt(row["records"].claimed_mse.mean())),
+        "predicted_claim": float(np.sqrt(np.square(prediction.deviation).mean())),
         "traffic": vars(planned_traffic(request, prediction)),
         "to_all": paired(row, everything),
         "bytes_to_all": row["bytes"] / everything["bytes"],

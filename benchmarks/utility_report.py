@@ -78,7 +78,7 @@ def _of_frontier(row: Row) -> list[Target]:
 
 def _of_plan(row: Row) -> list[Target]:
     found = []
-    for key, levels in (("predicted", "as planned"), ("predicted_level", "with the runs' level")):
+    for key, levels in (("predicted", "as planned"), ("predicted_runs", "on the levels of these runs")):
         where = f"{row['data']} ε={row['epsilon']:g} K={row['hops']}: predicted / simulated error - 1, {levels}"
         found.append(Target(where, _distance(row, key), PREDICTED[row["data"]], at_least=False))
     return found
@@ -260,8 +260,9 @@ def _plan_table(rows: list[Row]) -> list[str]:
             f"{row['data']}, ε={row['epsilon']:g}, K={row['hops']}",
             f"{row['samples']}; {row['reach']}",
             f"{row['are']:.4g}",
-            *(f"{row[key]:.4g} ({row[key] / row['are'] - 1.0:+.0%})" for key in ("predicted", "predicted_level")),
-            f"{row['predicted_rmse'] / row['rmse'] - 1.0:+.0%}",
+            *(f"{row[key]:.4g} ({row[key] / row['are'] - 1.0:+.1%})" for key in ("predicted", "predicted_runs")),
+            *(f"{row[key]:.4g} ({row[f'predicted_{key}'] / row[key] - 1.0:+.1%})" for key in ("mae", "rmse")),
+            f"{row['predicted_claim'] / row['claimed_rmse'] - 1.0:+.1%}",
             f"{row['traffic']['bytes_per_slot'] / row['bytes'] - 1.0:+.0%}",
             _ratio(row["to_all"]),
             f"{row['bytes_to_all']:.2f}",
@@ -273,8 +274,10 @@ def _plan_table(rows: list[Row]) -> list[str]:
         "n; reach",
         "ARE",
         "predicted",
-        "with the runs' level",
+        "levels of these runs",
+        "MAE",
         "RMSE",
+        "claimed",
         "bytes",
         "error / reach all",
         "bytes / all",

@@ -159,10 +159,14 @@ class Trial:
 
 @contextlib.contextmanager
 def trial_of(folder: Path, servers: int = 3, *options: str) -> Iterator[Trial]:
-    """The files of a network; its servers are started by the test and killed at the end."""
+    """The files of a network; its servers are started by the test and killed at the end.
+
+    Its scheme samples in every slot, so that tests do not wait for the next sample; `options` may choose another one.
+    """
     base = _free_base(2 * servers)
     ports = ["--port", str(base), "--http-port", str(base + servers)]
     words = ["init", str(folder / "net"), "--dev", "--servers", str(servers), "--slot", "1s", "--json", *ports]
+    words += [] if "--scheme" in options else ["--scheme", "dpcrowd-w"]
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         assert main([*words, *options]) == 0

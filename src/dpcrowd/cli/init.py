@@ -8,11 +8,14 @@ import secrets
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dpcrowd.errors import BadInput, MissingExtra
+
+if TYPE_CHECKING:
+    from dpcrowd.cli.init_network import NewNetwork
 
 __all__ = ["init"]
 
@@ -24,6 +27,20 @@ _LAST_PORT = 65_535
 @click.command(name="init")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--servers", type=int, default=3, show_default=True, help="Number of servers of the network.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Make the network that `dpcrowd plan --toml FILE` has planned: servers, links, regions, guarantee and scheme.",
+)
+@click.option(
+    "--scheme",
+    default="relay",
+    show_default=True,
+    metavar="NAME",
+    help="Scheme of the network: relay, dpcrowd (finite), dpcrowd-w or dpcrowd-plus.",
+)
 @click.option("--advanced", is_flag=True, help="Write every setting, those with a default as comments.")
 @click.option("--slot", default="1m", show_default=True, help="Length of a slot, from 1s to 1d.")
 @click.option("--dev", is_flag=True, help="Create the keys of all servers here, for a trial on this machine.")
@@ -32,35 +49,54 @@ _LAST_PORT = 65_535
     type=int,
     default=7447,
     show_default=True,
-    help="Port on which server-1 listens for neighbours; the next servers have the next ports.",
+    help="Port on which the first server listens for neighbours; the next servers have the next ports.",
 )
 @click.option(
     "--http-port",
     type=int,
     default=8080,
     show_default=True,
-    help="Port of the HTTP API of server-1; the next servers have the next ports.",
+    help="Port of the HTTP API of the first server; the next servers have the next ports.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print names, files and tokens as JSON.")
+@click.pass_context
 def init(
-    folder: Path, servers: int, advanced: bool, slot: str, dev: bool, port: int, http_port: int, as_json: bool
+    ctx: click.Context,
+    /,
+    folder: Path,
+    servers: int,
+    plan_file: Path | None,
+    scheme: str,
+    advanced: bool,
+    slot: str,
+    dev: bool,
+    port: int,
+    http_port: int,
+    as_json: bool,
 ) -> None:
     """Write a sample network: network.toml, and a folder with a node.toml per server.
 
     Tokens are created and shown once; the files contain their hashes. DIR must be new or empty.
     """
-    from dpcrowd.node.config.samples import sample_names
+    from dpcrowd.cli.init_network import planned_network, sample_of_scheme
 
-    names = sample_names(servers)
-    length = _slot_length(slot)
-    ports = {"--port": port, "--http-port": http_port}
-    for option, first in ports.items():
-        if not 1 <= first <= _LAST_PORT - servers + 1:
-            raise BadInput(f"{option} is {first}; allowed: 1 to {_LAST_PORT - servers + 1} for {servers} servers.")
-    if abs(port - http_port) < servers:
+    if plan_file is None:
+        network = sample_of_scheme(servers, scheme, _slot_length(slot))
+    else:
+        explicit = {
+            name: value
+            for name, value in {"servers": servers, "scheme": scheme, "slot": slot}.items()
+            if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        }
+        network = planned_network(plan_file, explicit, None if "slot" not in explicit else _slot_length(slot))
+    names, number = network.names, len(network.names)
+    for option, first in {"--port": port, "--http-port": http_port}.items():
+        if not 1 <= first <= _LAST_PORT - number + 1:
+            raise BadInput(f"{option} is {first}; allowed: 1 to {_LAST_PORT - number + 1} for {number} servers.")
+    if abs(port - http_port) < number:
         raise BadInput(
-            f"--port {port} and --http-port {http_port}: {servers} ports from each on would overlap; set them at least "
-            f"{servers} apart."
+            f"--port {port} and --http-port {http_port}: {number} ports from each on would overlap; set them at least "
+            f"{number} apart."
         )
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise BadInput(f"'{folder}' exists already and is not replaced; choose a new or an empty folder.")
@@ -68,7 +104,7 @@ def init(
     temporary = folder.parent / f".{folder.name or 'network'}.{secrets.token_hex(4)}"
     try:
         temporary.mkdir(mode=0o700, parents=True)
-        tokens = _write(temporary, names, length, port, http_port, advanced=advanced, dev=dev)
+        tokens = _write(temporary, network, port, http_port, advanced=advanced, dev=dev)
         if folder.is_dir():  # it may be the current folder, which cannot be replaced
             for path in sorted(temporary.iterdir()):
                 path.rename(folder / path.name)
@@ -94,28 +130,22 @@ def _slot_length(text: str) -> int:
 
 
 def _write(
-    folder: Path, names: tuple[str, ...], length: int, port: int, http_port: int, *, advanced: bool, dev: bool
+    folder: Path, network: NewNetwork, port: int, http_port: int, *, advanced: bool, dev: bool
 ) -> dict[str, dict[str, str]]:
     """Write both kinds of files, and with `dev` the keys; return the tokens by server and right."""
     from dpcrowd.node.config import load_pair, token_hash
-    from dpcrowd.node.config.kinds import Duration
-    from dpcrowd.node.config.samples import sample_network, sample_node
+    from dpcrowd.node.config.samples import sample_node
 
-    now = datetime.now(UTC)
-    pins = _make_keys(folder, names, now) if dev else {}
+    now, names = datetime.now(UTC), network.names
     endpoints = {name: f"tls/127.0.0.1:{port + number}" for number, name in enumerate(names)}
-    network = sample_network(
-        names,
+    text = network.text(
         advanced=advanced,
         network_id="trial" if dev else "sample",
         epoch=now.strftime("%Y-%m-%dT00:00:00Z"),
-        slot=str(Duration(length)),
-        grace=str(Duration(min(5 * _SECOND, length // 5))),
-        deadline=str(Duration(min(10 * _SECOND, length // 2))),
-        keys=pins,
+        keys=_make_keys(folder, names, now) if dev else {},
         endpoints=endpoints,
     )
-    (folder / "network.toml").write_text(network, encoding="utf-8")
+    (folder / "network.toml").write_text(text, encoding="utf-8")
     tokens: dict[str, dict[str, str]] = {}
     for number, name in enumerate(names):
         rights = ("checkin", "admin") if dev else ("checkin", "read", "admin")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Protocol
 
@@ -16,11 +17,11 @@ import numpy as np
 
 from dpcrowd.arrays import Floats, Ints
 
-__all__ = ["DAY", "Present", "Source", "SyntheticCrowd", "change_variance", "pin_to_servers"]
+__all__ = ["DAY", "CrowdModel", "Present", "Source", "SyntheticCrowd", "crowd_model", "pin_to_servers"]
 
 
 DAY = 96
-_STEPS = 4
+_STEPS = 2
 _MOVES = 0.08
 _LEAVES = 0.03  # fraction of those who are out, even while the city fills
 _REGIONS = ("centre", "station", "campus", "harbour", "park", "north", "south")
@@ -42,13 +43,25 @@ class Present:
         return len(self.people)
 
 
+@dataclass(frozen=True)
+class CrowdModel:
+    """What a network takes for public knowledge of a crowd, one number per region.
+
+    level        the mean count of a slot
+    process_var  Q of network.toml
+    """
+
+    level: tuple[float, ...]
+    process_var: tuple[float, ...]
+
+
 class Source(Protocol):
     """The people of a demo.
 
-    regions      names of the regions
-    people       number of people, at home or out
-    process_var  Q of network.toml
-    note         where the people come from, as a phrase
+    regions  names of the regions
+    people   number of people, at home or out
+    model    what is publicly known of them
+    note     where the people come from, as a phrase
     """
 
     @property
@@ -56,7 +69,7 @@ class Source(Protocol):
     @property
     def people(self) -> int: ...
     @property
-    def process_var(self) -> float: ...
+    def model(self) -> CrowdModel: ...
     @property
     def note(self) -> str: ...
 
@@ -65,9 +78,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SyntheticCrowd:
-    """An endless crowd. `rng` moves its people; `public` moves another crowd of the same kind, which gives Q.
+    """An endless crowd. `rng` moves its people; `public` moves another crowd of the same kind, which gives the model.
 
-    Q must not come from the people who are counted: a network takes it from public or past data.
+    The model must not come from the people who are counted: a network takes it from public or past data.
     """
 
     people: int
@@ -79,9 +92,9 @@ class SyntheticCrowd:
     def note(self) -> str:
         return f"a synthetic crowd of {self.people:,} people; a day has {DAY} slots"
 
-    @property
-    def process_var(self) -> float:
-        return change_variance(islice(_walk(self.people, self.public), 2 * DAY), len(self.regions))
+    @cached_property
+    def model(self) -> CrowdModel:
+        return crowd_model(islice(_walk(self.people, self.public), 2 * DAY), len(self.regions))
 
     def slots(self) -> Iterator[Present]:
         return _walk(self.people, self.rng)
@@ -98,19 +111,22 @@ def attraction(slot: int) -> Floats:
     return day * _BY_DAY + (1 - day) * _BY_NIGHT
 
 
-def change_variance(slots: Iterator[Present], regions: int) -> float:
-    """Return Q: the mean square of a region's change over four slots, per slot; or that of the total over d if larger.
+def crowd_model(slots: Iterator[Present], regions: int) -> CrowdModel:
+    """Return the mean count of each region, and Q: the mean square of its change over two slots, per slot.
 
-    The filter assumes that changes are independent between slots and between regions. In a crowd that rises and falls
-    with the day they are not: it changes more in four slots than independent changes would, and so does its total. This
-    Q gives the total the correct spread after four slots, and is conservative for each region.
+    The filter takes changes for independent, from slot to slot and from region to region. In a city that fills and
+    empties they are not. A server samples about every second slot, so the change over two slots counts. And where the
+    total changes more than independent regions would, Q of every region is enlarged by the same factor: the interval of
+    a total follows from those of the regions.
     """
     counts = np.array([np.bincount(slot.regions, minlength=regions) for slot in slots], dtype=np.float64)
-    lag = min(_STEPS, len(counts) - 1)
-    if lag < 1:
-        return 1.0
-    steps = counts[lag:] - counts[:-lag]
-    return float(max(1.0, np.mean(steps**2) / lag, np.mean(steps.sum(axis=1) ** 2) / (lag * regions)))
+    level = counts.mean(axis=0) if len(counts) else np.ones(regions)
+    variance, lag = np.ones(regions), min(_STEPS, len(counts) - 1)
+    if lag >= 1:
+        steps = counts[lag:] - counts[:-lag]
+        variance = np.maximum(1.0, np.square(steps).mean(axis=0) / lag)
+        variance *= max(1.0, np.square(steps.sum(axis=1)).mean() / lag / variance.sum())
+    return CrowdModel(tuple(level.tolist()), tuple(variance.tolist()))
 
 
 def pin_to_servers(people: int, servers: int, rng: np.random.Generator) -> Ints:

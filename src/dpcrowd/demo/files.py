@@ -20,6 +20,7 @@ from dpcrowd.node.config.values import duration
 from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SlotClock, rfc3339
+from dpcrowd.sim.planner.live import settings_of_ring
 
 __all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
 
@@ -70,9 +71,12 @@ def slot_length(text: str) -> int:
 def make_network(folder: Path, source: Source, servers: int, length_ns: int, now: datetime) -> DemoNetwork:
     """Write all files into an empty folder.
 
-    Slot 0 opens some seconds later, when the nodes run: a running node counts a slot without check-ins as empty.
+    Slot 0 opens some seconds later, when the nodes run. On a busy machine the first check-ins come later than that. The
+    demo sends something to every node in every slot, so a slot without a request is not sampled, rather than counted as
+    empty.
     """
-    names = sample_names(servers)
+    names, model = sample_names(servers), source.model
+    relay = settings_of_ring(servers, model.level, model.process_var, _WINDOW, float(_EPSILON))
     keys = make_trial(folder / "keys", names, now, days=30)
     ports = free_ports(2 * servers)
     endpoints = {name: f"tls/{_HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
@@ -89,7 +93,11 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
         regions=source.regions,
         length=_WINDOW,
         epsilon=_EPSILON,
-        process_var=source.process_var,
+        scheme="relay",
+        samples=relay.samples,
+        reach=relay.reach,
+        lag=relay.lag,
+        process_var=model.process_var,
         keys={name: key_of_certificate(keys[name].certificate.read_bytes()) for name in names},
         endpoints=endpoints,
     )
@@ -110,6 +118,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
             http=f"{_HOST}:{port}",
             checkin=[token_hash(token)],
             read="open",
+            needs_feed=True,
         )
         node.config.write_text(text, encoding="utf-8")
         nodes.append(node)

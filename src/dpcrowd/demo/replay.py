@@ -14,12 +14,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from dpcrowd.demo.crowd import Present, change_variance
+from dpcrowd.demo.crowd import CrowdModel, Present, crowd_model
 from dpcrowd.errors import BadInput, MissingExtra, unknown_name
 from dpcrowd.sim.data.checkins import SECOND, checkin_columns, checkins_from_table, slot_length_us
 from dpcrowd.sim.data.tables import Table, read_table
@@ -45,10 +46,10 @@ class Replay:
     def note(self) -> str:
         return f"{self.name}: {self.people:,} users in {len(self.entries):,} slots, replayed"
 
-    @property
-    def process_var(self) -> float:
-        """Q of the replayed data itself; a real network must use past or public data instead."""
-        return change_variance(self.slots(), len(self.regions))
+    @cached_property
+    def model(self) -> CrowdModel:
+        """Levels and Q of the replayed data themselves; a real network must use past or public data instead."""
+        return crowd_model(self.slots(), len(self.regions))
 
     def slots(self) -> Iterator[Present]:
         return iter(self.entries)

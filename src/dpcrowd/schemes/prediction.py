@@ -34,7 +34,16 @@ from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Form
 
-__all__ = ["PublicFacts", "best_choice", "best_samples", "predicted_deviation", "predicted_error"]
+__all__ = [
+    "PublicFacts",
+    "arrived_sums",
+    "best_choice",
+    "best_samples",
+    "predicted_deviation",
+    "predicted_error",
+    "record_noise",
+    "record_weights",
+]
 
 
 MOST_SLOTS = 2048
@@ -55,8 +64,10 @@ class PublicFacts:
     model, alpha, observation, form  as in a setting
     shares     (m,) shares of all servers
     delays     (receivers, m): slots until a receiver has the records of an origin; -1: never
+    blocks     how many blocks of rows `delays` has, where links change: the same receivers, for records of other slots
     phases     gives, for a number of samples, (m,) offsets from 0 to w - 1, as `samples_due` takes them
     level      (d,) expected counts; None: unknown
+    count_var  (d,) Q in the paper's variance of a count, H^2 Q, if it is not that of the model
     selection  which regions are predicted; None: all of a few, or some from the calmest to the liveliest of many
     """
 
@@ -69,7 +80,9 @@ class PublicFacts:
     observation: Observation = "paper"
     form: Form = "diagonal"
     level: Floats | None = None
+    count_var: Floats | None = None
     selection: Ints | None = None
+    blocks: int = 1
 
     @cached_property
     def regions(self) -> Ints:
@@ -86,6 +99,12 @@ class PublicFacts:
     def process_var(self) -> Floats:
         """Return Q of each of these regions, (regions,)."""
         variance = self.model.diagonal_var if self.form == "diagonal" else self.model.noise_var
+        return np.asarray(variance[self.regions])
+
+    @cached_property
+    def paper_var(self) -> Floats:
+        """Return Q in the paper's variance of a count, H^2 Q, of each of these regions, (regions,)."""
+        variance = self.model.noise_var if self.count_var is None else self.count_var
         return np.asarray(variance[self.regions])
 
     @cached_property
@@ -139,25 +158,44 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
 
 def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     """Return I_a for a = 0, ..., D as arrays (slots, receivers, regions)."""
-    guarantee, shares = facts.guarantee, facts.shares[:, None]
-    noise = noise_var(np.array(per_sample(guarantee.total, samples)), guarantee.sensitivity)
+    return arrived_sums(facts, samples, slots, record_weights(facts, samples))
+
+
+def record_noise(facts: PublicFacts, samples: int) -> float:
+    """Return the variance of the noise of one record, in counts of its server."""
+    guarantee = facts.guarantee
+    return float(noise_var(np.array(per_sample(guarantee.total, samples)), guarantee.sensitivity))
+
+
+def record_weights(facts: PublicFacts, samples: int) -> Floats:
+    """Return the information H^2/R that a record of each server adds, (m, regions)."""
+    shares = facts.shares[:, None]
     if facts.observation == "paper":
-        spread = np.square(shares) * facts.model.noise_var[facts.regions]
+        spread = np.square(shares) * facts.paper_var
     else:
         spread = shares * (1.0 - shares) * facts.expected
-    weight = np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING))
+    noise = record_noise(facts, samples)
+    return np.asarray(np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING)))
+
+
+def arrived_sums(facts: PublicFacts, samples: int, slots: int, values: Floats) -> list[Floats]:
+    """Return sums of values (m, regions) over the records of each slot that have arrived a = 0, ..., D slots later.
+
+    Each sum is an array (slots, receivers, regions); D is the longest delay.
+    """
+    guarantee = facts.guarantee
     origins = np.flatnonzero((facts.delays >= 0).any(axis=0))
-    delays, weight, phases = facts.delays[:, origins], weight[origins], facts.phases(samples)[origins]
+    delays, values, phases = facts.delays[:, origins], values[origins], facts.phases(samples)[origins]
     deepest = int(delays.max(initial=0))
     arrived = np.concatenate([(delays >= 0) & (delays <= age) for age in range(deepest + 1)])
     arrivals = np.ascontiguousarray(arrived.T, dtype=np.float64)  # (origins, ages x receivers)
-    sums = np.empty((slots, deepest + 1, len(delays), weight.shape[1]))
+    sums = np.empty((slots, deepest + 1, len(delays), values.shape[1]))
     step = max(1, _CELLS // max(len(origins), 1))
     for first in range(0, slots, step):
         last = min(first + step, slots)
         due = samples_due(np.arange(first, last)[:, None], samples, guarantee.length, phases[None, :])
-        for region in range(weight.shape[1]):
-            columns = (due * weight[:, region]) @ arrivals
+        for region in range(values.shape[1]):
+            columns = (due * values[:, region]) @ arrivals
             sums[first:last, :, :, region] = columns.reshape(last - first, deepest + 1, len(delays))
     return [sums[:, age] for age in range(deepest + 1)]
 

@@ -152,9 +152,9 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
     )
 
 
-def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> PublicFacts:
-    """Return the public facts of the first run."""
-    networks = Networks(config.network, config.seed, [0], None, "numpy", config.model.growth)
+def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee, run: int = 0) -> PublicFacts:
+    """Return the public facts of the first run, or of another one."""
+    networks = Networks(config.network, config.seed, [run], None, "numpy", config.model.growth)
     servers = config.servers
     exact = servers <= MOST_EXACT
 
@@ -170,19 +170,20 @@ def public_facts(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) 
     return PublicFacts(
         guarantee=guarantee,
         model=config.model,
-        shares=_shares(config),
+        shares=_shares(config, run),
         delays=_delays(networks, scheme, servers),
         phases=phases,
         alpha=config.tuning.alpha,
         observation=config.observation,
         form=config.form,
         level=_level(config),
+        blocks=_BEGINNINGS if networks.static is None else 1,
     )
 
 
-def _shares(config: SimulationConfig) -> Floats:
-    """Return the shares of the first run; if they change, those of its first slot."""
-    rng = generator(config.seed, 0, Purpose.SHARES)
+def _shares(config: SimulationConfig, run: int) -> Floats:
+    """Return the shares of a run; if they change, those of its first slot."""
+    rng = generator(config.seed, run, Purpose.SHARES)
     shares = np.atleast_2d(draw_shares(config.shares, config.servers, config.data.slots, rng))[0]
     return normalised(shares) if isinstance(config.data, CheckIns) else shares
 

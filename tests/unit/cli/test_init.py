@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ def test_an_empty_folder_is_taken(
         (["net", "--http-port", "65534"], "--http-port is 65534; allowed: 1 to 65533 for 3 servers."),
         (["net", "--port", "8082"], "--port 8082 and --http-port 8080: 3 ports from each on would overlap; set them"),
         (["file/net"], "cannot write 'file/net': Not a directory."),
+        (["net", "--scheme", "reley"], "unknown scheme 'reley'. Did you mean 'relay'?"),
+        (["net", "--plan", "none.toml"], "none.toml: cannot be read: No such file or directory."),
     ],
 )
 def test_a_refusal_is_one_line_and_leaves_nothing(
@@ -172,3 +175,102 @@ def test_the_next_steps_stand_below_each_other(tmp_path: Path, capsys: pytest.Ca
     assert len(steps) == 4
     assert len({line.index("  # ") + len("  # ") for line in steps}) == 1
     assert any("keys sign" in line and "--fingerprint" in line for line in steps)
+
+
+def _planned(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> Path:
+    """Write a plan for four servers in a ring, and return its file."""
+    file = folder / "plan.toml"
+    levels = ["--level", "north=5000,old town=800", "--process-var", "400,90.5", "--epsilons", "0.5"]
+    network = ["--servers", "4", "--graph", "ring", "--shares", "partition", "--window", "48", "--epsilon", "0.5"]
+    assert main(["plan", *levels, *network, *words, "--toml", str(file)]) == 0
+    capsys.readouterr()
+    return file
+
+
+@pytest.mark.slow
+def test_a_network_has_the_numbers_of_its_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that is copied by hand is copied wrongly; and what it leads to has to be ready to run."""
+    file = _planned(tmp_path, capsys, "--slot", "15m", "--users", "roaming", "--hops-per-slot", "all")
+    plan = tomllib.loads(file.read_text(encoding="utf-8"))
+    made = _made(capsys, str(tmp_path / "net"), "--dev", "--plan", str(file), "--port", "17447", "--http-port", "18080")
+    written = tomllib.loads((tmp_path / "net" / "network.toml").read_text(encoding="utf-8"))
+    assert {**written["network"], **plan["network"]} == written["network"]
+    for table in ("guarantee", "scheme"):
+        for name, value in plan[table].items():
+            default = {"servers_per_slot": 1, "regions_per_slot": 1, "correlation": 1.0, "observation": "binomial"}
+            assert written[table].get(name, default.get(name)) == value, name
+    assert [(server["name"], server["share"]) for server in written["server"]] == [
+        (server["name"], server["share"]) for server in plan["server"]
+    ]
+    assert written["link"] == plan["link"]
+    for server in made["servers"]:
+        node, network = load_pair(server["node"])
+        check_keys(node, network, datetime.now(UTC))
+        assert network.relay is not None
+        assert network.relay.samples == plan["scheme"]["samples"]
+        assert main(["node", "doctor", server["node"]]) == 0
+        assert "PROBLEM" not in capsys.readouterr().out
+
+
+def test_a_plan_without_a_slot_needs_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A minute would be a guess, and the promise would cover another time than anybody meant."""
+    file = _planned(tmp_path, capsys)
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file)]) == 2
+    assert "does not give the length of a slot; give it here (--slot 15m)" in capsys.readouterr().err
+    _made(capsys, str(tmp_path / "net"), "--plan", str(file), "--slot", "30s")
+    assert 'slot = "30s"' in (tmp_path / "net" / "network.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--servers", "3"], "--servers is 3, but '{}' has 4 servers; leave --servers out, or plan again."),
+        (["--scheme", "dpcrowd-w"], "--scheme is dpcrowd-w, but '{}' has the scheme 'relay'; leave --scheme out"),
+        (["--slot", "1m"], "--slot is 1m, but '{}' has slots of 15m; leave --slot out, or plan again."),
+        (["--servers", "4", "--slot", "15m", "--scheme", "relay"], None),
+    ],
+)
+def test_options_must_not_contradict_a_plan(
+    words: list[str], text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever of the two were taken, half of the readers would expect the other."""
+    file = _planned(tmp_path, capsys, "--slot", "15m")
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file), *words]) == (0 if text is None else 2)
+    assert (text or "").format(file) in capsys.readouterr().err
+    assert (tmp_path / "net").exists() == (text is None)
+
+
+def test_a_plan_with_links_that_change_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody can connect servers by links that are drawn anew in every slot."""
+    file = tmp_path / "plan.toml"
+    words = ["--level", "500", "--process-var", "9", "--servers", "6", "--density", "0.6", "--epsilons", "1"]
+    assert main(["plan", *words, "--slot", "1m", "--toml", str(file)]) == 0
+    assert main(["init", str(tmp_path / "net"), "--plan", str(file)]) == 2
+    assert "has no [[link]], since the planned network draws its links anew" in capsys.readouterr().err
+
+
+def test_relay_is_written_with_what_the_planner_recommends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings that are not in the file are not seen by those who agree on it."""
+    samples = {}
+    for servers in (1, 2, 5):
+        folder = tmp_path / str(servers)
+        _made(capsys, str(folder), "--servers", str(servers))
+        method = tomllib.loads((folder / "network.toml").read_text(encoding="utf-8"))["scheme"]
+        assert (method["name"], method["reach"], method["lag"]) == ("relay", "all", 16)
+        samples[servers] = method["samples"]
+    assert samples[1] > samples[5] > 1, "more servers have to sample less often each"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind"), [("dpcrowd", "finite"), ("dpcrowd-w", "window"), ("dpcrowd-plus", "window")]
+)
+def test_the_other_schemes_can_be_chosen(
+    scheme: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Networks of the paper's schemes go on, and new ones may be set up beside them."""
+    server, *_ = _made(capsys, str(tmp_path / "net"), "--scheme", scheme)["servers"]
+    network = load_pair(server["node"])[1]
+    assert (network.method.name, network.guarantee().kind) == (scheme, kind)
+    assert network.relay is None
+    if scheme == "dpcrowd-w":
+        assert (network.method.sampling, network.method.interval) == ("fixed", 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcrowd.demo.crowd import DAY, Present, SyntheticCrowd, change_variance, out_at, pin_to_servers
+from dpcrowd.demo.crowd import DAY, Present, SyntheticCrowd, crowd_model, out_at, pin_to_servers
 from dpcrowd.demo.replay import find_source, read_checkins
 from dpcrowd.errors import BadInput, MissingExtra
 
@@ -54,18 +54,28 @@ def test_a_seed_decides_the_crowd() -> None:
     assert not np.array_equal(one.people, other.people)
 
 
-def test_asking_for_q_does_not_move_the_crowd() -> None:
-    """Q comes from another crowd of the same kind; from the counted people it would be a leak."""
+def test_asking_for_the_model_does_not_move_the_crowd() -> None:
+    """Levels and Q come from another crowd of the same kind; from the counted people they would be a leak."""
     asked, plain = crowd(), crowd()
-    assert asked.process_var > 0
+    assert min(asked.model.process_var) > 0
+    assert asked.model == asked.model, "the generator is used once"
     assert np.array_equal(next(asked.slots()).people, next(plain.slots()).people)
 
 
+def test_the_model_of_another_crowd_fits_this_one() -> None:
+    """The planner takes the levels from it, and relay its Q."""
+    one = crowd()
+    counts = np.array([np.bincount(slot.regions, minlength=7) for slot in islice(one.slots(), DAY)])
+    assert one.model.level == pytest.approx(counts.mean(axis=0), rel=0.1)
+
+
 def test_q_counts_regions_that_rise_together() -> None:
-    """Two regions that each rise by 10 a slot: 40 in four slots each, 80 together; 80^2 / (4 x 2) = 800 is Q."""
-    slots = [Present(np.arange(20 * t), np.repeat([0, 1], 10 * t)) for t in range(1, 9)]
-    assert change_variance(iter(slots), 2) == pytest.approx(800)
-    assert change_variance(iter(slots[:1]), 2) == 1.0
+    """Regions that rise by 20 and 60 in two slots: 200 and 1800 per slot if independent; 80 together, that is 3200."""
+    slots = [Present(np.arange(40 * t), np.repeat([0, 1], [10 * t, 30 * t])) for t in range(1, 9)]
+    model = crowd_model(iter(slots), 2)
+    assert model.process_var == pytest.approx((320, 2880))
+    assert model.level == pytest.approx((45, 135))
+    assert crowd_model(iter(slots[:1]), 2).process_var == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("servers", [2, 5, 7])

@@ -15,7 +15,7 @@ import pytest
 
 from dpcrowd.cli.demo import _show as show_demo
 from dpcrowd.cli.main import main
-from dpcrowd.demo.crowd import Present, SyntheticCrowd
+from dpcrowd.demo.crowd import CrowdModel, Present, SyntheticCrowd
 from dpcrowd.demo.files import DemoNode, free_ports, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total, total_of
 from dpcrowd.demo.processes import NodeFailed, Processes
@@ -63,7 +63,9 @@ def test_the_files_are_those_of_a_network(tmp_path: Path, length: int) -> None:
         assert config.server == node.name
         assert loaded.regions == source.regions
         assert loaded.population == 1000
-        assert loaded.method.interval == 1, "an adaptive scheme would stand still for half of what is shown"
+        assert (loaded.method.name, loaded.method.reach, loaded.method.lag) == ("relay", "all", 16)
+        assert loaded.method.samples is not None, "what runs has to be in the file"
+        assert loaded.method.process_var == pytest.approx(source.model.process_var)
         assert config.tokens.rights_of(network.token) == {"checkin", "read"}
         assert network.token not in node.config.read_text(encoding="utf-8")
         assert loaded.clock() == network.clock
@@ -99,7 +101,7 @@ class FakeNode:
 class Two:
     """Two slots with one person at each of two servers."""
 
-    regions, people, process_var, note = ("x",), 2, 1.0, "two"
+    regions, people, model, note = ("x",), 2, CrowdModel((2.0,), (1.0,)), "two"
 
     def slots(self):
         return iter([Present(np.arange(2), np.zeros(2, dtype=np.int64))] * 2)

@@ -28,6 +28,7 @@ from dpcrowd.node.config.revision import check_member
 from dpcrowd.node.config.values import decoder
 
 __all__ = [
+    "convert_network",
     "fields_of",
     "load_network",
     "load_node",
@@ -35,6 +36,7 @@ __all__ = [
     "parse",
     "parse_network",
     "parse_node",
+    "read_text",
     "read_toml",
     "rows_of",
 ]
@@ -55,7 +57,7 @@ def parse_network(text: str, where: str = "network.toml") -> NetworkConfig:
 
 def load_network(path: str | os.PathLike[str]) -> NetworkConfig:
     """Return the network that a file describes."""
-    return parse_network(_text(path), os.fspath(path))
+    return parse_network(read_text(path), os.fspath(path))
 
 
 def parse_node(text: str, where: str = "node.toml", folder: str | os.PathLike[str] = ".") -> NodeConfig:
@@ -65,7 +67,7 @@ def parse_node(text: str, where: str = "node.toml", folder: str | os.PathLike[st
 
 def load_node(path: str | os.PathLike[str]) -> NodeConfig:
     """Return the node that a file describes, with absolute paths."""
-    return parse_node(_text(path), os.fspath(path), Path(path).absolute().parent)
+    return parse_node(read_text(path), os.fspath(path), Path(path).absolute().parent)
 
 
 def load_pair(path: str | os.PathLike[str]) -> tuple[NodeConfig, NetworkConfig]:
@@ -81,7 +83,8 @@ def load_pair(path: str | os.PathLike[str]) -> tuple[NodeConfig, NetworkConfig]:
     return node, network
 
 
-def _text(path: str | os.PathLike[str]) -> str:
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a configuration file."""
     where = os.fspath(path)
     try:
         with open(path, "rb") as file:
@@ -110,7 +113,15 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 
 def parse(text: str, kind: type[T], where: str, decode: Callable[[type, Any], Any]) -> T:
     """Return the configuration of a kind that a TOML text describes; `where` is the name of the file in errors."""
-    raw = read_toml(text, where)
+    return _convert(read_toml(text, where), kind, where, decode)
+
+
+def convert_network(raw: dict[str, Any], where: str) -> NetworkConfig:
+    """Return the network that plain tables describe; `where` is the name of the file in errors."""
+    return _convert(raw, NetworkConfig, where, decoder(Path()))
+
+
+def _convert(raw: dict[str, Any], kind: type[T], where: str, decode: Callable[[type, Any], Any]) -> T:
     try:
         _check_names(raw, kind, "", kind)
         return msgspec.convert(raw, kind, dec_hook=decode)

@@ -16,11 +16,32 @@ from typing import Literal
 from dpcrowd.errors import BadInput
 from dpcrowd.node.keys.pins import key_text
 
-__all__ = ["sample_names", "sample_network", "sample_node"]
+__all__ = [
+    "EPSILON",
+    "POPULATION",
+    "REGIONS",
+    "WINDOW",
+    "sample_names",
+    "sample_network",
+    "sample_node",
+    "usual_process_var",
+]
 
 _MOST = 1_000
 _COLUMN = 36
-_REGIONS = ("north", "east", "south", "west")
+POPULATION, REGIONS = 20_000, ("north", "east", "south", "west")
+WINDOW, EPSILON = 100, "1"
+_ADAPTIVE = (
+    '#+ sampling = "adaptive"\t# dpcrowd, dpcrowd-w; "fixed", "staggered", "lockstep" with an interval\n'
+    "#+ interval = 10\t# slots from sample to sample"
+)
+_RECORDS = {
+    "samples": ("10", "relay: per window or horizon, each with an equal part of epsilon; see `dpcrowd plan`"),
+    "reach": ('"all"', "relay: how many links a record travels"),
+    "lag": ("16", "relay: how many slots a record may be late"),
+    "guard": ("true", "relay: whether records that are far off count less"),
+}
+"""The settings of relay with their defaults, and what they mean."""
 
 
 def sample_names(servers: int) -> tuple[str, ...]:
@@ -39,27 +60,40 @@ def sample_network(
     slot: str = "1m",
     grace: str = "5s",
     deadline: str = "10s",
-    population: int = 20_000,
-    regions: Sequence[str] = _REGIONS,
+    population: int = POPULATION,
+    regions: Sequence[str] = REGIONS,
     kind: str = "window",
-    length: int = 100,
-    epsilon: str = "1",
+    length: int = WINDOW,
+    epsilon: str = EPSILON,
+    users: str = "pinned",
+    servers_per_slot: int = 1,
+    regions_per_slot: int = 1,
+    correlation: float = 1.0,
     scheme: str = "dpcrowd-w",
     interval: int | None = 1,
-    process_var: float | None = None,
+    samples: int | None = None,
+    reach: int | Literal["all"] | None = None,
+    lag: int | None = None,
+    process_var: float | Sequence[float] | None = None,
+    observation: str = "binomial",
+    shares: Mapping[str, float] | None = None,
+    links: Sequence[tuple[str, str]] | None = None,
     keys: Mapping[str, str] | None = None,
     endpoints: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the text of a network.toml: servers in a ring, with equal shares that add up to 1.
+    """Return the text of a network.toml.
 
     servers      the number of servers, or their names
+    shares       by server; default: equal shares that add up to 1
+    links        pairs of servers; default: a ring
     keys         "ed25519:..." by server; default: placeholders that load, but have no private key
     endpoints    "tls/host:port" by server; default: ports of this machine from 7447 on
-    interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has
-    process_var  Q; default: a change of 3% of a region per slot
+    interval     slots from sample to sample; None: adaptive sampling, the only kind that dpcrowd-plus has; relay has
+                 `samples`, `reach` and `lag` instead, and those that are None have its defaults
+    process_var  Q, one number or one per region; default: `usual_process_var`
     """
     names = sample_names(servers) if isinstance(servers, int) else tuple(servers)
-    mean = population / max(1, len(regions))
+    variance = usual_process_var(population, len(regions)) if process_var is None else process_var
     text = _template("network").substitute(
         id=quoted(network_id),
         epoch=quoted(epoch),
@@ -71,11 +105,22 @@ def sample_network(
         kind=quoted(kind),
         length=length,
         epsilon=quoted(epsilon),
+        users=_unless("users", quoted(users), quoted("pinned")),
+        servers_per_slot=_unless("servers_per_slot", servers_per_slot, 1),
+        regions_per_slot=_unless("regions_per_slot", regions_per_slot, 1),
+        correlation=_unless("correlation", correlation, 1.0),
         scheme=quoted(scheme),
-        schedule=_schedule(interval),
-        process_var=f"{(0.03 * mean) ** 2 if process_var is None else process_var:.12g}",
-        servers="\n".join(_server(names, number, keys or {}, endpoints or {}) for number in range(len(names))),
-        links="\n".join(f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in _ring(names)),
+        schedule=_records(samples, reach, lag) if scheme == "relay" else _schedule(interval),
+        others=_ADAPTIVE if scheme == "relay" else _records(None, None, None),
+        process_var=_numbers(variance),
+        observation=_unless("observation", quoted(observation), quoted("binomial")),
+        servers="\n".join(
+            _server(name, number, (shares or {}).get(name, _equal_share(len(names))), keys or {}, endpoints or {})
+            for number, name in enumerate(names)
+        ),
+        links="\n".join(
+            f"[[link]]\nbetween = [{quoted(a)}, {quoted(b)}]\n" for a, b in (_ring(names) if links is None else links)
+        ),
     )
     return _format_sample(text, advanced)
 
@@ -94,6 +139,7 @@ def sample_node(
     checkin: Sequence[str] = (),
     read: Literal["open"] | Sequence[str] = (),
     admin: Sequence[str] = (),
+    needs_feed: bool = False,
 ) -> str:
     """Return the text of a node.toml, with tokens as they are written there, see `token_hash`."""
     values = {
@@ -110,7 +156,13 @@ def sample_node(
         )
     }
     lists = {name: _list(tokens) for name, tokens in (("checkin", checkin), ("admin", admin))}
-    text = _template("node").substitute(values, read=quoted(read) if isinstance(read, str) else _list(read), **lists)
+    text = _template("node").substitute(
+        values,
+        read=quoted(read) if isinstance(read, str) else _list(read),
+        ingest="[ingest]" if needs_feed else "#+ [ingest]",
+        needs_feed=_unless("needs_feed", str(needs_feed).lower(), "false"),
+        **lists,
+    )
     return _format_sample(text, advanced)
 
 
@@ -125,12 +177,32 @@ def placeholder_key(name: str) -> str:
     return key_text(hashlib.sha256(f"placeholder of {name}".encode()).digest())
 
 
-def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str:
-    name = names[number]
+def usual_process_var(population: int, regions: int) -> float:
+    """Return the process variance of a sample network: a change of 3% of a region's people per slot."""
+    return float((0.03 * population / max(1, regions)) ** 2)
+
+
+def _equal_share(servers: int) -> float:
+    """Return the share of each server, rounded down: the sum of all shares must not exceed 1."""
+    return int(1e6 / servers) / 1e6
+
+
+def _unless(name: str, value: object, default: object) -> str:
+    """Return a setting, as a comment of the advanced sample if it has its default."""
+    return f"{'#+ ' if value == default else ''}{name} = {value}"
+
+
+def _numbers(value: float | Sequence[float]) -> str:
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(f"{number!r}" for number in value) + "]"
+    return f"{value:.12g}"
+
+
+def _server(name: str, number: int, share: float, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str:
     lines = [
         "[[server]]",
         f"name = {quoted(name)}",
-        f"share = {int(1e6 / len(names)) / 1e6:g}",  # rounded down: the sum of all shares must not exceed 1
+        f"share = {share!r}",
         f"endpoint = {quoted(endpoints.get(name, f'tls/127.0.0.1:{7447 + number}'))}",
         f"keys = [{quoted(keys.get(name, placeholder_key(name)))}]"
         + ("" if name in keys else "\t# a placeholder; `dpcrowd keys show` prints the real one"),
@@ -142,13 +214,19 @@ def _server(names: Sequence[str], number: int, keys: Mapping[str, str], endpoint
 def _schedule(interval: int | None) -> str:
     """Return the settings of the schedule; equal parts of epsilon last longest, see `dpcrowd.node.forecast`."""
     if interval is None:
-        return (
-            '#+ sampling = "adaptive"\t# dpcrowd, dpcrowd-w; "fixed", "staggered", "lockstep" with an interval\n'
-            "#+ interval = 10\t# slots from sample to sample"
-        )
+        return _ADAPTIVE
     return (
         'sampling = "fixed"\t# an equal part of epsilon for every sample; also "staggered", "lockstep", "adaptive"\n'
         f"interval = {interval}\t# slots from sample to sample; leave it out if adaptive"
+    )
+
+
+def _records(samples: int | None, reach: int | Literal["all"] | None, lag: int | None) -> str:
+    """Return the settings of relay; those that are None as comments of the advanced sample."""
+    values = {"samples": samples, "reach": '"all"' if reach == "all" else reach, "lag": lag, "guard": None}
+    return "\n".join(
+        f"#+ {name} = {default}\t# {text}" if values[name] is None else f"{name} = {values[name]}\t# {text}"
+        for name, (default, text) in _RECORDS.items()
     )
 
 

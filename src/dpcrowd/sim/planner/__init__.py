@@ -2,10 +2,12 @@
 
 request   what is asked: levels, shares, graph, guarantee
 moving    what people who move between regions add to the error
-predict   the covariance recursion for a request: deviations, number of samples, reach, traffic
+replay    the expected error on a series of levels
+predict   the covariance recursion for a request: deviations, errors, number of samples, reach
 goal      a goal in words, such as "5% in every region above 1000"
 solve     the least epsilon, slot length or number of servers that reaches a goal
 remedies  what would help where a goal is not reached
 plan      everything together: `dpcrowd.plan` and its result
 toml      the result as a piece of configuration
+live      what `dpcrowd init` and `dpcrowd demo` choose
 """

@@ -180,7 +180,7 @@ def plan(
             f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
             "best number."
         )
-    levels = read_levels(level, process_var, data, **(loading or {}))
+    levels = read_levels(level, process_var, data, seed=settings.get("seed", 0), **(loading or {}))
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)

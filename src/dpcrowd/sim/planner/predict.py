@@ -3,41 +3,42 @@
 The recursion gives standard deviations. What people ask for is derived from them:
 
     interval  level +- 1.96 sd
-    error     sqrt(2/pi) sd E[1/r]: the mean of |error|/r if errors are Gaussian, which is what ARE measures
+    error     sqrt(2/pi) sd/level: the mean of |error|/r if errors are Gaussian, which is what ARE measures
+
+Where the levels are those of a series, slot by slot, the error is the one that is expected on it (`replay`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from dpcrowd.arrays import Floats, Ints
+from dpcrowd.arrays import Floats
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import half_width
 from dpcrowd.schemes.prediction import PublicFacts, best_samples, predicted_deviation
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.planner.moving import with_moving
+from dpcrowd.sim.planner.replay import MEAN_ABSOLUTE, Series, SeriesErrors, errors_on_run
 from dpcrowd.sim.planner.request import Levels, PlanRequest
 from dpcrowd.sim.planning import ReachChoice, best_reach, public_facts, reach_choices
 
 __all__ = ["MEAN_ABSOLUTE", "Prediction", "choices", "config_of", "facts_of", "guarantee_of", "predict"]
 
-MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
-"""The mean absolute value of a standard normal variable."""
-
 _TOGETHER = 12  # regions per pass of the recursion
+_SHARES = 6  # draws of the shares, where they are drawn
 
 
 @dataclass(frozen=True)
 class Prediction:
     """What a network reaches in the steady state, averaged over servers and slots.
 
-    deviation  standard deviations of the estimates, one per region of `levels`
+    deviation  standard deviations of the estimates, as the filters claim them, one per region of `levels`
+    on_series  the errors on the series of `levels`, if it has one
     """
 
     levels: Levels
@@ -45,6 +46,7 @@ class Prediction:
     reach: Hops
     samples: int
     deviation: tuple[float, ...]
+    on_series: SeriesErrors | None = None
 
     @property
     def half_width(self) -> tuple[float, ...]:
@@ -54,8 +56,17 @@ class Prediction:
     @property
     def errors(self) -> tuple[float, ...]:
         """The expected relative error of each region."""
+        if self.on_series is not None:
+            return tuple(self.on_series.relative.tolist())
         pairs = zip(self.deviation, self.levels.inverse_level, strict=True)
         return tuple(MEAN_ABSOLUTE * deviation * inverse for deviation, inverse in pairs)
+
+    @property
+    def absolute_errors(self) -> tuple[float, ...]:
+        """The expected absolute error of each region, in people."""
+        if self.on_series is not None:
+            return tuple(self.on_series.absolute.tolist())
+        return tuple(MEAN_ABSOLUTE * deviation for deviation in self.deviation)
 
     @property
     def error(self) -> float:
@@ -83,13 +94,23 @@ def guarantee_of(request: PlanRequest) -> Guarantee:
 
 
 @lru_cache(maxsize=64)
-def _facts_at_one(request: PlanRequest, reach: Hops) -> PublicFacts:
-    return public_facts(config_of(request), request.scheme(reach), guarantee_of(request))
+def _facts_at_one(request: PlanRequest, reach: Hops, run: int) -> PublicFacts:
+    facts = public_facts(config_of(request), request.scheme(reach), guarantee_of(request), run)
+    count_var = request.levels.count_var
+    return facts if count_var is None else replace(facts, count_var=np.array(count_var))
 
 
-def facts_of(request: PlanRequest, reach: Hops) -> PublicFacts:
-    """Return the public facts of a request; graph, distances and shares are computed once for all values of epsilon."""
-    return replace(_facts_at_one(replace(request, epsilon=1.0), reach), guarantee=guarantee_of(request))
+def facts_of(request: PlanRequest, reach: Hops, run: int = 0) -> PublicFacts:
+    """Return the public facts of a request; graph, distances and shares are computed once for all values of epsilon.
+
+    run  which draw of the links, and of the shares if they are drawn; a plan describes the network of the first
+    """
+    return replace(_facts_at_one(replace(request, epsilon=1.0), reach, run), guarantee=guarantee_of(request))
+
+
+def _draws(request: PlanRequest) -> int:
+    """Return how many draws of the shares are averaged: one where a plan describes a network whose links stay."""
+    return _SHARES if config_of(request).network.dynamic and isinstance(request.shares, str) else 1
 
 
 def choices(request: PlanRequest, samples: int | None = None) -> Iterator[ReachChoice]:
@@ -106,16 +127,31 @@ def predict(request: PlanRequest, reach: Hops | None = None, samples: int | None
         reach, samples = choice.reach, choice.samples
     facts = facts_of(request, reach)
     samples = best_samples(facts) if samples is None else request.scheme(reach, samples).samples_per(request.length)
-    regions = np.arange(len(request.levels))
-    parts = [
-        _deviation(facts, regions[first : first + _TOGETHER], samples) for first in range(0, regions.size, _TOGETHER)
-    ]
-    deviation = np.concatenate(parts)
+    draws = [facts, *(facts_of(request, reach, run) for run in range(1, _draws(request)))]
+    deviation = np.mean([_in_parts(one, lambda part: predicted_deviation(part, [samples])[0]) for one in draws], axis=0)
+    series = request.levels.series
+    on_series = None if series is None else _errors_on_series(draws, samples, series)
     if request.levels.covariances is not None:
         covariances = np.array(request.levels.covariances)
         deviation = with_moving(deviation, np.array(request.levels.process_var), covariances)
-    return Prediction(request.levels, request.epsilon, reach, samples, tuple(deviation.tolist()))
+    return Prediction(request.levels, request.epsilon, reach, samples, tuple(deviation.tolist()), on_series)
 
 
-def _deviation(facts: PublicFacts, regions: Ints, samples: int) -> Floats:
-    return np.asarray(predicted_deviation(replace(facts, selection=regions), [samples])[0])
+def _in_parts(facts: PublicFacts, compute: Callable[[PublicFacts], Floats]) -> Floats:
+    """Return what `compute` returns for all regions, (..., d), computed for a few of them at a time."""
+    regions = np.arange(facts.model.regions)
+    groups = (regions[first : first + _TOGETHER] for first in range(0, regions.size, _TOGETHER))
+    return np.concatenate([compute(replace(facts, selection=group)) for group in groups], axis=-1)
+
+
+def _errors_on_series(draws: Sequence[PublicFacts], samples: int, series: Series) -> SeriesErrors:
+    """Return the expected errors, averaged over the runs of a series and the draws of the shares.
+
+    Run r of a simulation has draw r, so they belong together; what there are more of decides how many are averaged.
+    """
+    levels = series.levels
+    results = []
+    for number in range(max(len(draws), len(levels))):
+        run, facts = levels[number % len(levels)], draws[number % len(draws)]
+        results.append(_in_parts(facts, lambda part, run=run: errors_on_run(part, samples, run)))  # type: ignore[misc]
+    return SeriesErrors(*np.mean(results, axis=0))

@@ -28,13 +28,16 @@ from dpcrowd.sim.config import DEFAULT_WINDOW, SimulationConfig
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import believed
 from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.planner.moving import change_covariances
+from dpcrowd.sim.planner.replay import Series
 
 __all__ = ["Levels", "PlanRequest", "read_levels"]
 
 _LARGEST = 1e15
+_COLUMNS, _FEWEST_RUNS = 32, 4  # a synthetic process is drawn until there are this many columns of counts
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Levels:
     process_var    Q: the variance of the change of a count in one slot
     covariances    of these changes, slot by slot, if people move between the regions (`moving`); merged regions and
                    other slot lengths are planned without them
+    series         the levels slot by slot, if public data say them
+    count_var      Q in the paper's variance of a count, where people who move between regions make it another one
     """
 
     regions: tuple[str, ...]
@@ -53,6 +58,8 @@ class Levels:
     inverse_level: tuple[float, ...]
     process_var: tuple[float, ...]
     covariances: tuple[tuple[float, ...], ...] | None = None
+    series: Series | None = None
+    count_var: tuple[float, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.regions)
@@ -68,6 +75,7 @@ class Levels:
             (*(self.level[k] for k in others), level),
             (*(self.inverse_level[k] for k in others), 1.0 / max(level, 1.0)),
             (*(self.process_var[k] for k in others), variance),
+            series=None if self.series is None else self.series.merged(others, list(numbers)),
         )
 
     def in_longer_slots(self, factor: float) -> Levels:
@@ -78,6 +86,7 @@ class Levels:
             tuple(value * factor for value in self.level),
             tuple(value / factor for value in self.inverse_level),
             tuple(value * growth for value in self.process_var),
+            series=None if self.series is None else self.series.in_longer_slots(factor),
         )
 
 
@@ -85,6 +94,9 @@ def read_levels(
     level: object | None = None,
     process_var: object | None = None,
     data: str | os.PathLike[str] | DataSet | None = None,
+    *,
+    seed: int = 0,
+    runs: int | None = None,
     **loading: Any,
 ) -> Levels:
     """Return expected levels from numbers, or from public data.
@@ -92,6 +104,7 @@ def read_levels(
     level        a number, a list, or a mapping from names of regions to numbers
     process_var  Q: one number for all regions, or a list; with data, the default is the mean square of their changes
     data         a data set, or what `dpcrowd.load_data` takes, with its options in `loading`
+    seed, runs   of a synthetic process, which is drawn several times, as a simulation draws it
     """
     if data is None:
         if level is None:
@@ -110,16 +123,23 @@ def read_levels(
         # E[1/r] of a process that may come near 0 depends on a few runs; the level of its definition does not.
         mean = series.expected_level
         inverse = 1.0 / np.maximum(mean, 1.0)
+        numbers = range(max(_FEWEST_RUNS, _COLUMNS // len(series.regions)) if runs is None else runs)
+        truths = [series.truth(generator(seed, run, Purpose.TRUTH)) for run in numbers]
     else:
-        counts = series.truth(np.random.default_rng(0))  # nothing is drawn: the file says it
-        mean, inverse = counts.mean(axis=0), (1.0 / np.maximum(counts, 1)).mean(axis=0)
+        truths = [series.truth(np.random.default_rng(0))]  # nothing is drawn: the file says it
+        mean, inverse = truths[0].mean(axis=0), (1.0 / np.maximum(truths[0], 1)).mean(axis=0)
+    by_slot: Series | None = Series(np.array(truths, dtype=np.float64))
     if level is not None:
         names, values = _named(level, series.regions)
         mean = np.array(values)
         inverse = 1.0 / np.maximum(mean, 1.0)
+        by_slot = None
     covariances = change_covariances(model)
     rows = None if covariances is None else tuple(_floats(row) for row in covariances)
-    return Levels(series.regions, _floats(mean), _floats(inverse), _floats(model.diagonal_var), rows)
+    count_var = None if rows is None else _floats(model.noise_var)
+    return Levels(
+        series.regions, _floats(mean), _floats(inverse), _floats(model.diagonal_var), rows, by_slot, count_var
+    )
 
 
 def _moving_model(model: ProcessModel) -> ProcessModel:

@@ -28,7 +28,7 @@ def toml_text(plan: NetworkPlan) -> str:
     lines = [
         "# Written by `dpcrowd plan`: the part of a network.toml that a plan decides.",
         f"# Missing, because a plan does not know it: {'; '.join(missing)}.",
-        "# Names of servers are placeholders. Live servers do not run relay yet.",
+        "# Names of servers are placeholders. `dpcrowd init DIR --plan FILE` makes a network of it.",
     ]
     network: dict[str, Any] = {} if request.slot is None else {"slot": duration_text(request.slot)}
     network |= {

@@ -1,0 +1,111 @@
+"""The network that `dpcrowd init` writes: a sample with settings that the planner recommends, or one from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.node.config.kinds import Duration
+from dpcrowd.node.config.plan_file import read_plan
+from dpcrowd.node.config.samples import (
+    EPSILON,
+    POPULATION,
+    REGIONS,
+    WINDOW,
+    sample_names,
+    sample_network,
+    usual_process_var,
+)
+from dpcrowd.privacy.units import format_epsilon
+from dpcrowd.sim.planner.live import settings_of_ring
+
+__all__ = ["NewNetwork", "planned_network", "sample_of_scheme"]
+
+_SECOND = 1_000_000_000
+_SCHEMES: dict[str, dict[str, Any]] = {
+    "relay": {},
+    "dpcrowd": {"kind": "finite"},
+    "dpcrowd-w": {},
+    "dpcrowd-plus": {"interval": None},
+}
+"""The schemes that can run live, with what a sample of each needs."""
+
+
+@dataclass(frozen=True)
+class NewNetwork:
+    """A network to be written: its servers, its slot in nanoseconds, and arguments of `sample_network`."""
+
+    names: tuple[str, ...]
+    slot: int
+    settings: Mapping[str, Any]
+
+    def text(self, **more: Any) -> str:
+        """Return the text of its network.toml; a slot of any length has room for grace and deadline."""
+        return sample_network(
+            self.names,
+            slot=str(Duration(self.slot)),
+            grace=str(Duration(min(5 * _SECOND, self.slot // 5))),
+            deadline=str(Duration(min(10 * _SECOND, self.slot // 2))),
+            **self.settings,
+            **more,
+        )
+
+
+def sample_of_scheme(servers: int, scheme: str, slot: int) -> NewNetwork:
+    """Return a sample network; relay gets the number of samples and the reach that the planner recommends for it."""
+    if scheme not in _SCHEMES:
+        raise unknown_name("scheme", scheme, _SCHEMES)
+    names = sample_names(servers)
+    settings = {"scheme": scheme, **_SCHEMES[scheme]}
+    if scheme == "relay":
+        number = len(REGIONS)
+        process_var = usual_process_var(POPULATION, number)
+        chosen = settings_of_ring(servers, [POPULATION / number] * number, process_var, WINDOW, float(EPSILON))
+        settings |= vars(chosen)
+    return NewNetwork(names, slot, settings)
+
+
+def planned_network(path: Path, explicit: Mapping[str, Any], slot: int | None) -> NewNetwork:
+    """Return the network of a plan.
+
+    explicit  options of the command that were given: they have to agree with the plan
+    slot      the length that was given, in nanoseconds; needed if the plan has none
+    """
+    plan = read_plan(path)
+    network = plan.network
+    planned = {
+        "servers": (len(plan.names), f"has {len(plan.names)} servers"),
+        "scheme": (network.method.name, f"has the scheme '{network.method.name}'"),
+    }
+    for name, (value, text) in planned.items():
+        if explicit.get(name, value) != value:
+            raise BadInput(f"--{name} is {explicit[name]}, but '{path}' {text}; leave --{name} out, or plan again.")
+    length = int(network.general.slot)
+    if plan.has_slot and slot not in (None, length):
+        raise BadInput(
+            f"--slot is {explicit['slot']}, but '{path}' has slots of {network.general.slot}; leave --slot out, or "
+            "plan again."
+        )
+    if not plan.has_slot:
+        if slot is None:
+            raise BadInput(
+                f"'{path}' does not give the length of a slot; give it here (--slot 15m), or plan with --slot."
+            )
+        length = slot
+    guarantee, method = network.guarantee_section, network.method
+    settings = {
+        "population": network.population,
+        "regions": network.regions,
+        "kind": guarantee.kind,
+        "length": guarantee.length,
+        "epsilon": format_epsilon(guarantee.epsilon),
+        **{name: getattr(guarantee, name) for name in ("users", "servers_per_slot", "regions_per_slot", "correlation")},
+        "scheme": method.name,
+        **{name: getattr(method, name) for name in ("samples", "reach", "lag", "process_var", "observation")},
+        "shares": {server.name: server.share for server in network.servers},
+        "links": [link.between for link in network.links],
+    }
+    return NewNetwork(plan.names, length, settings)
