@@ -124,14 +124,14 @@ class BitSpread(Spread):
         while rounds is None or len(rows) < rounds:
             travelled = ages * rounds + len(rows) if rounds is not None else np.where(ages == 0, len(rows), len(shells))
             some = travelled < (len(shells) if reach is None else min(reach, len(shells)))
-            senders, slots = np.zeros(count, dtype=np.bool_), slot - ages[some]
+            senders, slots, before = np.zeros(count, dtype=np.bool_), slot - ages[some], traffic.packets.copy()
             step(
                 indptr, indices, shells, self._copies, self._depth, slots % self.lag, travelled[some], slots,
                 self.speaks, self.have, self.servers, traffic.packets, traffic.records, oldest, senders,
             )  # fmt: skip
             if not senders.any():
                 break
-            rows.append(senders)
+            rows.append(senders & np.repeat(traffic.packets > before, self.servers))
         if rows:
             traffic.senders = np.stack(rows)
         return oldest, traffic

@@ -54,7 +54,8 @@ class Traffic:
     packets      transmissions over links: all records that a server sends to a neighbour in one round are one packet
     records      records in them
     value_bytes  bytes of the noisy integers in these records
-    senders      (rounds, N) which servers had anything to send
+    senders      (rounds, N) which servers had anything to send, in runs in which anything was sent in that round: a
+                 record does not go back to whoever has just sent it, so the last round may be an empty one
     """
 
     packets: Ints
@@ -200,7 +201,7 @@ class Spread(Held):
             packets, records, learned = self.pass_on(graph, places, engine)
             traffic.packets += packets
             traffic.records += records
-            rows.append(senders)
+            rows.append(senders & np.repeat(packets > 0, self.servers))
             for age, who in zip(ages, learned, strict=True):
                 oldest[who] = np.minimum(oldest[who], slot - age)
         if rows:

@@ -128,7 +128,10 @@ class Relay(Scheme):
         if samples is None:
             raise BadInput("relay needs the number of samples per window or horizon: give samples or an interval.")
         if samples > length:
-            raise BadInput(f"{samples} samples in {length} slots; allowed: at most one per slot.")
+            raise BadInput(
+                f"relay cannot take {samples} samples in {length} slots; allowed: at most one per slot, so up to "
+                f"{length}."
+            )
         return samples
 
     def start(self, setting: Setting) -> RelayState:

@@ -149,7 +149,7 @@ def _planned(config: SimulationConfig) -> list[str]:
                 "error is within 2% of the least, given graph, shares, Q and guarantee."
             )
         if isinstance(scheme, Relay) and entrant.reach_planned:
-            distance = "to every server" if scheme.max_hops is None else f"{scheme.max_hops} hop(s) far"
+            distance = "to every server" if scheme.max_hops is None else _count(scheme.max_hops, "hop")
             remarks.append(
                 f"records of {entrant.label} travel {distance}: the fewest hops within 2% of the least predicted error."
             )

@@ -79,7 +79,7 @@ def test_what_is_said_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert samples("relay", samples=4) == 4
     with pytest.raises(BadInput, match="an interval of 7 slots does not divide 30; give the number of samples instead"):
         samples(dpcrowd.Relay(interval=7))
-    with pytest.raises(BadInput, match="31 samples in 30 slots; allowed: at most one per slot"):
+    with pytest.raises(BadInput, match="31 samples in 30 slots; allowed: at most one per slot, so up to 30"):
         samples(dpcrowd.Relay(samples=31))
 
 
