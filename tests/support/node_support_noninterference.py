@@ -41,16 +41,21 @@ import itertools
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from node_support_live import write_network
 from node_support_stories import DEADLINE, GRACE, LENGTH, REGIONS, Story
 from node_support_virtual import VirtualLoop, run_virtually
 from node_support_world import EPOCH, HERE, READER, RECORDING, THERE, Record, World
 
-__all__ = ["compare", "differences", "make_files", "observe"]
+__all__ = ["RELAY", "compare", "differences", "make_files", "observe"]
 
 
-def make_files(folder: Path) -> Path:
+EVERY_SLOT: dict[str, Any] = {"name": "dpcrowd-w", "process_var": 100.0, "sampling": "fixed", "interval": 1}
+RELAY: dict[str, Any] = {"name": "relay", "process_var": 100.0, "samples": 10}
+
+
+def make_files(folder: Path, scheme: dict[str, Any] = EVERY_SLOT) -> Path:
     """Two networks, of two servers and of one: network.toml, keys and node.toml; made once, since keys take time."""
     for name, servers in (("pair", (HERE, THERE)), ("alone", (HERE,))):
         (folder / name).mkdir(parents=True)
@@ -61,7 +66,7 @@ def make_files(folder: Path) -> Path:
             epoch_ns=EPOCH,
             regions=list(REGIONS),
             guarantee={"kind": "window", "length": 10, "epsilon": "1"},
-            scheme={"name": "dpcrowd-w", "process_var": 100.0, "sampling": "fixed", "interval": 1},
+            scheme=scheme,
         )
         network = folder / name / "network.toml"
         text = network.read_text(encoding="utf-8")

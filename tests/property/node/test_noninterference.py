@@ -24,7 +24,7 @@ from dpcrowd.node.live.node import LiveNode
 from dpcrowd.node.machine import stimuli as on
 from dpcrowd.node.recording.recorder import Recorder
 from examples_support import examples
-from node_support_noninterference import compare, differences, make_files, observe
+from node_support_noninterference import RELAY, compare, differences, make_files, observe
 from node_support_stories import Body, Counts, Event, Freeze, Jump, Restart, Row, Send, Story, X, stories
 from node_support_world import WatchedTransport
 
@@ -120,8 +120,8 @@ STORIES = {
 class Place:
     """Where worlds are; what was found out about a story is kept."""
 
-    def __init__(self, folder: Path) -> None:
-        self.files, self.folder = make_files(folder / "files"), folder / "world"
+    def __init__(self, folder: Path, *scheme: dict[str, Any]) -> None:
+        self.files, self.folder = make_files(folder / "files", *scheme), folder / "world"
         self._results: dict[Story, dict[str, str]] = {}
 
     def differences(self, story: Story) -> dict[str, str]:
@@ -133,12 +133,22 @@ class Place:
         return self._results[story]
 
 
+def in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Where that is possible: thousands of commits would wait for the disk, and nothing here is kept."""
+    memory = "/dev/shm"
+    return tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+
+
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    """In memory where that is possible: thousands of commits would wait for the disk, and nothing here is kept."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+    with in_memory() as folder:
         yield Place(Path(folder))
+
+
+@pytest.fixture(scope="module")
+def relay_place() -> Iterator[Place]:
+    with in_memory() as folder:
+        yield Place(Path(folder), RELAY)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -152,6 +162,12 @@ def test_nobody_can_tell_by_what_they_see(place: Place, name: str) -> None:
 def test_nobody_can_tell_by_what_is_left_on_disk(place: Place, name: str) -> None:
     """Whoever gets the folder later, from a backup or a seized machine, would see who was in a slot that is over."""
     assert_none({kind: text for kind, text in place.result(STORIES[name]).items() if kind.startswith("file")})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_nobody_can_tell_where_records_are_passed_on(relay_place: Place, name: str) -> None:
+    """Nor by a record, the moment at which it leaves, what is stored of it, or when a slot is released."""
+    assert_none(relay_place.result(STORIES[name]))
 
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
