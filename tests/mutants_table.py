@@ -560,8 +560,8 @@ MUTANTS = (
     Mutant(
         "record-travels-too-far",
         "node/machine/records.py",
-        "if reach is None or held.record.hops < reach]",
-        "if reach is None or held.record.hops <= reach]",
+        "self._held[key].record.hops < reach",
+        "self._held[key].record.hops <= reach",
         "Records go to servers beyond the reach, which is what an organisation has agreed to.",
         ("unit/node/machine/test_records.py",),
     ),

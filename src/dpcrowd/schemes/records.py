@@ -276,6 +276,10 @@ class Mailbox:
             until = max(until, one * samples) + length
         return None
 
+    def holds(self, origin: int, slot: int, last: int) -> bool:
+        """Whether it has a record; `last` is the slot for which it was opened last."""
+        return last - self.lag < slot <= last and bool(self.held[slot % self.lag, origin])
+
     def _used(self, slot: int, origin: int) -> bool:
         place = slot % self.lag
         return bool(self.held[place, origin] or self.void[place, origin])

@@ -134,6 +134,11 @@ class Server:
         scheme, state = self._relay()
         return scheme.obstacle(state, origin, slot, nano, hops, now, waiting)
 
+    def holds_record(self, origin: int, slot: int) -> bool:
+        """Whether its filter has a record of the last L slots."""
+        _, state = self._relay()
+        return self.mailbox.holds(origin, slot, int(state.last))
+
     @property
     def account(self) -> Account | None:
         """The account from which it spends, including its own payments; None: it has a ledger of its own."""

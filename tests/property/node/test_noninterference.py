@@ -133,12 +133,22 @@ class Place:
         return self._results[story]
 
 
+def in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Where that is possible: thousands of commits would wait for the disk, and nothing here is kept."""
+    memory = "/dev/shm"
+    return tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+
+
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    """In memory where that is possible: thousands of commits would wait for the disk, and nothing here is kept."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+    with in_memory() as folder:
         yield Place(Path(folder))
+
+
+@pytest.fixture(scope="module")
+def relay_place() -> Iterator[Place]:
+    with in_memory() as folder:
+        yield Place(Path(folder), scheme=RELAY)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -152,14 +162,6 @@ def test_nobody_can_tell_by_what_they_see(place: Place, name: str) -> None:
 def test_nobody_can_tell_by_what_is_left_on_disk(place: Place, name: str) -> None:
     """Whoever gets the folder later, from a backup or a seized machine, would see who was in a slot that is over."""
     assert_none({kind: text for kind, text in place.result(STORIES[name]).items() if kind.startswith("file")})
-
-
-@pytest.fixture(scope="module")
-def relay_place() -> Iterator[Place]:
-    """The same with servers that pass records on."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Place(Path(folder), scheme=RELAY)
 
 
 @pytest.mark.parametrize("name", STORIES)

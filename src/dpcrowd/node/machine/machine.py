@@ -34,7 +34,7 @@ an old copy (`Trust`) or cannot be written, a raw count in an instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpcrowd.errors import BadInput
@@ -131,7 +131,7 @@ class Machine:
         stored: Sequence[do.StoredRecord] = (),
     ) -> None:
         self.revision, self.following = revision, following
-        self.records = None if revision.view.records is None else Records(revision.view, stored)
+        self.records = None if revision.view.records is None else Records(revision.view, server, stored)
         self._forward_planned = False
         self._forgettable: int | None = None  # the slot whose check-ins are forgotten after its deadline
         self.server = server
@@ -303,9 +303,9 @@ class Machine:
         if self.view.records is None:
             self.records = None
         elif self.records is None:
-            self.records = Records(self.view)
+            self.records = Records(self.view, self.server)
         else:
-            self.records.take_over(self.view)
+            self.records.take_over(self.view, self.server)
 
     def _last_slot(self, at_ns: int) -> int:
         """Return the last slot that was observed, or, if there was none, the last one that is over."""
@@ -570,7 +570,7 @@ class Machine:
         instructions = self._hear_message(at_ns, sender, payload)
         if self.records is not None:
             if self._exchange is not None and self._exchange.awaited:
-                self._exchange.awaited &= self.records.awaited(self._exchange.slot)
+                self._exchange.awaited = self.records.lacking(self._exchange.slot, self._exchange.awaited)
             instructions += self._plan_forward(at_ns)
         exchange = self._exchange
         return [*instructions, *self._fuse()] if exchange is not None and exchange.complete else instructions
@@ -716,7 +716,7 @@ class Machine:
         """Pass on what neighbours lack; what is not in time for this slot goes with the next one."""
         if self.records is None or not self._may_forward(at_ns):
             return []
-        return self._send_records(self._near())
+        return self._send_records(self._near(), to_all=True)
 
     def _catch_up_with(self, neighbour: str) -> list[Instruction]:
         """Send a neighbour whose link has come up all records of the last slots."""
@@ -728,12 +728,12 @@ class Machine:
             return []  # they leave when the own message has left
         if exchange is not None:
             self.records.told(exchange.slot, [neighbour])  # it gets the slot's message once more
-        return self._send_records([neighbour])
+        return self._send_records([neighbour], to_all=False)
 
-    def _send_records(self, neighbours: Iterable[str]) -> list[Instruction]:
+    def _send_records(self, neighbours: Sequence[str], *, to_all: bool) -> list[Instruction]:
         assert self.records is not None
         view, slot, instructions = self.view, self.server.slot, list[Instruction]()
-        for part in self.records.outgoing(neighbours):
+        for part in self.records.outgoing(neighbours, to_all=to_all):
             head = VERSION, view.digest, view.me, slot, 2, self.trust.counter
             body = Body(*head, heard={}, relayed=part.records, equivocations=part.proofs)
             instructions.append(do.Send(slot, encode(body, view.sign), part.to, kind="forward"))

@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dpcrowd.arrays import Floats
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
 from dpcrowd.node.machine.instructions import Instruction, RefuseMessage, Report, StoredRecord
 from dpcrowd.node.machine.revision import NetworkView, RecordTerms
@@ -105,6 +105,7 @@ class Records:
     """What one node knows of the records of the last L slots.
 
     view    the revision in use
+    server  whose filter they are for
     stored  what the disk has
 
     For those who show it, and nobody else changes it:
@@ -117,7 +118,7 @@ class Records:
     schedules            who samples when, and who is missing
     """
 
-    def __init__(self, view: NetworkView, stored: Sequence[StoredRecord] = ()) -> None:
+    def __init__(self, view: NetworkView, server: Server, stored: Sequence[StoredRecord] = ()) -> None:
         self._views = [view]
         self._held: dict[Key, _Held] = {}
         self._proofs: dict[Key, _Proof] = {}
@@ -125,6 +126,8 @@ class Records:
         self._waiting: dict[str, set[int]] = {}  # by origin: slots of records that the filter was not given yet
         self._fused: list[_Held | _Proof] = []  # what the filter was given last
         self._checks: Counter[str] = Counter()
+        self._fresh: dict[_Item, None] = {}  # what has arrived since everything was passed on
+        self._behind: set[str] = set()  # neighbours that get everything: their links have come up
         self._unstored: dict[_Item, None] = {}
         self._storing: dict[_Item, None] = {}
         self.received_by: Counter[tuple[str, str]] = Counter()
@@ -140,8 +143,8 @@ class Records:
                 self._proofs[key] = _Proof(unpack_proof(one.content), fused=True)
                 self.equivocators[one.origin] = one.slot
             elif (values := self._values_of(record := unpack_record(one.content))) is not None:
-                self._held[key] = _Held(record, values.noisy, fused=True)
-        self.schedules = self._learn_schedules()
+                self._held[key] = _Held(record, values.noisy)
+        self._compare_with(server)
 
     @property
     def view(self) -> NetworkView:
@@ -211,12 +214,24 @@ class Records:
         """Continue with the same revision and a renewed key."""
         self._views[-1] = view
 
-    def take_over(self, view: NetworkView) -> None:
+    def take_over(self, view: NetworkView, server: Server) -> None:
         """Continue under the next revision; records of earlier slots are checked by the one that was valid then."""
         self._views.append(view)
         gone = [key for key in self._held if view.number(key.origin) is None or key.slot >= view.first_slot]
         for key in gone:  # of a server that has left, or made under a revision that was not valid any more
             del self._held[key]
+        self._compare_with(server)
+
+    def _compare_with(self, server: Server) -> None:
+        """Find out what a server's filter has, and when others sample."""
+        self._waiting.clear()
+        for key, held in self._held.items():
+            number = self.view.number(key.origin)
+            held.fused = number is None or number == self.view.me or server.holds_record(number, key.slot)
+            if not held.fused:
+                self._waiting.setdefault(key.origin, set()).add(key.slot)
+        for proof in self._proofs.values():
+            proof.fused = False
         self.schedules = self._learn_schedules()
 
     def _values_of(self, record: SignedRecord) -> RecordValues | None:
@@ -245,6 +260,7 @@ class Records:
         self._proofs.clear()
         self._known.clear()
         self._waiting.clear()
+        self._fresh.clear()
         self._unstored.clear()
         self._storing.clear()
         self.schedules = self._learn_schedules()
@@ -258,6 +274,7 @@ class Records:
         self._held = {key: held for key, held in self._held.items() if key.slot >= first}
         self._proofs = {key: proof for key, proof in self._proofs.items() if key.slot >= first}
         self._unstored = {item: None for item in self._unstored if item[1].slot >= first}
+        self._fresh = {item: None for item in self._fresh if item[1].slot >= first}
         for neighbour, known in self._known.items():
             self._known[neighbour] = {item for item in known if item[1].slot >= first}
         while len(self._views) > 1 and self._views[1].first_slot <= first:
@@ -283,8 +300,11 @@ class Records:
     def awaited(self, slot: int) -> set[str]:
         """Return the origins whose records of a slot are due and have not arrived."""
         names = self.view.names
-        due = {names[number] for number in self.schedules.expected(slot)}
-        return {name for name in due if Key(slot, name) not in self._held and Key(slot, name) not in self._proofs}
+        return self.lacking(slot, {names[number] for number in self.schedules.expected(slot)})
+
+    def lacking(self, slot: int, origins: Iterable[str]) -> set[str]:
+        """Return those of the origins whose records of a slot have not arrived."""
+        return {name for name in origins if Key(slot, name) not in self._held and Key(slot, name) not in self._proofs}
 
     def end_slot(self, slot: int) -> None:
         """Note who is missing when a slot is released."""
@@ -425,7 +445,7 @@ class Records:
             return self._object(sender, key, obstacle, now)
         self._held[key] = _Held(record, values.noisy)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
-        self._unstored["record", key] = None
+        self._unstored["record", key] = self._fresh["record", key] = None
         self._known.setdefault(sender, set()).add(("record", key))
         self.schedules.hear(number, key.slot)
         self.received_by[sender, key.origin] += 1
@@ -450,6 +470,7 @@ class Records:
         held = self._held[key]
         if record.hops < held.record.hops:
             held.record = msgspec.structs.replace(held.record, hops=record.hops)
+            self._fresh["record", key] = None  # it may be passed on now
 
     def _signed(self, sender: str, view: NetworkView, record: SignedRecord) -> bool:
         self._checks[sender] += 1
@@ -488,8 +509,9 @@ class Records:
         self._held.pop(key, None)
         self._waiting.get(key.origin, set()).discard(key.slot)
         self._unstored.pop(("record", key), None)
+        self._fresh.pop(("record", key), None)
         self._proofs[key] = _Proof(Equivocation(first, second))
-        self._unstored["proof", key] = None
+        self._unstored["proof", key] = self._fresh["proof", key] = None
         self.equivocators[key.origin] = max(key.slot, self.equivocators.get(key.origin, -1))
         self.refused[key.origin, "equivocation"] += 1
         number = self.view.number(key.origin)
@@ -512,22 +534,29 @@ class Records:
     def link_up(self, neighbour: str) -> None:
         """Note that a neighbour's link has come up: nothing is known of what it has."""
         self._known[neighbour] = set()
+        self._behind.add(neighbour)
 
     def told(self, slot: int, neighbours: Iterable[str]) -> None:
         """Note that these neighbours have the own record of a slot from the slot's message."""
         for neighbour in neighbours:
             self._known.setdefault(neighbour, set()).add(("record", Key(slot, self.me)))
 
-    def outgoing(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Return what each of these neighbours does not have yet; from now on it counts as sent."""
+    def outgoing(self, neighbours: Sequence[str], *, to_all: bool) -> list[Outgoing]:
+        """Return what each of these neighbours does not have yet; from now on it counts as sent.
+
+        to_all  whether these are all neighbours that there are
+        """
         missing: dict[tuple[_Item, ...], list[str]] = {}
-        items = self._forwardable()
         for neighbour in neighbours:
+            items = self._forwardable(neighbour)
             known = self._known.setdefault(neighbour, set())
             lacking = tuple(item for item in items if item not in known)
+            self._behind.discard(neighbour)
             if lacking:
                 known.update(lacking)
                 missing.setdefault(lacking, []).append(neighbour)
+        if to_all:
+            self._fresh.clear()
         messages: list[Outgoing] = []
         for lacking, names in missing.items():
             for start in range(0, len(lacking), self.terms.per_message // 2):
@@ -540,14 +569,20 @@ class Records:
 
     def has_outgoing(self, neighbours: Iterable[str]) -> bool:
         """Whether a neighbour lacks anything."""
-        items = self._forwardable()
-        return any(item not in self._known.get(name, ()) for name in neighbours for item in items)
+        return any(item not in self._known.get(name, ()) for name in neighbours for item in self._forwardable(name))
 
-    def _forwardable(self) -> list[_Item]:
-        """Return everything that may be passed on; a record only while its hops are below the reach."""
+    def _forwardable(self, neighbour: str) -> list[_Item]:
+        """Return what may be passed on to a neighbour, in order; a record only while its hops are below the reach."""
+        if neighbour in self._behind or neighbour not in self._known:
+            items = sorted(self._everything(), key=lambda item: item[1])
+        else:
+            items = sorted(self._fresh, key=lambda item: item[1])
         reach = self.terms.reach
-        keys = [key for key, held in self._held.items() if reach is None or held.record.hops < reach]
-        return [*(("record", key) for key in sorted(keys)), *(("proof", key) for key in sorted(self._proofs))]
+        return [
+            (kind, key)
+            for kind, key in items
+            if kind == "proof" or reach is None or self._held[key].record.hops < reach
+        ]
 
     # -------------------------------------------------------------------------------------------------------- storing
 
@@ -605,21 +640,23 @@ class Schedules:
 
     terms: RecordTerms
     me: int
-    shift: dict[int, int] = field(default_factory=dict)
-    last: dict[int, int] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
+    _shift: Ints = field(init=False)
+    _last: Ints = field(init=False)
+    _offsets: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._offsets = np.array(self.terms.offsets, dtype=np.int64)
+        self._shift, self._last = np.zeros_like(self._offsets), np.full_like(self._offsets, -1)
 
     def hear(self, number: int, slot: int) -> None:
         """Learn from a record of an origin."""
-        if slot < self.last.get(number, -1):
+        if slot < self._last[number]:
             return
-        self.last[number] = slot
+        self._last[number] = slot
         self.missing.discard(number)
-        if self.terms.moves:
-            shift = self.shift.get(number, 0)
-            while not self._due(number, slot, shift):
-                shift += 1
-            self.shift[number] = shift
+        while self.terms.moves and not self._due(slot)[number]:
+            self._shift[number] += 1
 
     def miss(self, number: int) -> None:
         """Note that the record of an origin that was due has not arrived."""
@@ -640,13 +677,9 @@ class Schedules:
 
     def expected(self, slot: int) -> list[int]:
         """Return who is waited for in a slot."""
-        numbers = range(len(self.terms.offsets))
-        return [
-            number
-            for number in numbers
-            if number != self.me and number not in self.missing and self._due(number, slot, self.shift.get(number, 0))
-        ]
+        due = np.flatnonzero(self._due(slot)).tolist()
+        return [number for number in due if number != self.me and number not in self.missing]
 
-    def _due(self, number: int, slot: int, shift: int) -> bool:
-        terms = self.terms
-        return bool(samples_due(slot - shift, terms.samples, terms.length, np.array(terms.offsets[number])))
+    def _due(self, slot: int) -> Bools:
+        """Return who samples in a slot, (servers,)."""
+        return samples_due(slot - self._shift, self.terms.samples, self.terms.length, self._offsets)

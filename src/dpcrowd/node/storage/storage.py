@@ -10,6 +10,7 @@ Both store everything or nothing, whatever crashes.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -43,6 +44,8 @@ JOURNAL_FOLDER = "journal"
 _EARLIER_JOURNAL = ("journal.db", "journal.db-wal", "journal.db-shm")
 _VITAL = ("account", "ledger", "noisy", "promise", "paid_windows", "horizon", "state")
 _STEP = 500
+_LARGE_STATE = 1 << 14
+_COMPRESSED = b"\x78"
 _OLD_RELEASES = """DELETE FROM release WHERE rowid IN (
     SELECT rowid FROM release WHERE network = ? AND opens_ns < ? ORDER BY opens_ns LIMIT ?)"""
 _OLD_SMOOTHED = """DELETE FROM smoothed WHERE rowid IN (
@@ -146,7 +149,7 @@ class Storage:
         """
         with self._database.transaction() as connection:
             counter, account = self.ledger.pay(connection, slot, opens_ns, length_ns, nano, noisy)
-            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, _packed(state)))
             put_records(connection, self._network, () if record is None else (record,))
             put_complete(connection, self._network, slot)  # only a ledger that is known to be complete may pay
         self.ledger.committed(counter, account)
@@ -178,7 +181,7 @@ class Storage:
                 put_release(connection, self._network, release)
             if releases and smoothed is not None:
                 put_smoothed(connection, self._network, releases[-1], smoothed)
-            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, _packed(state)))
             put_memory(connection, self._network, heard or {})
             put_refusals(connection, self._network, refused)
             put_records(connection, self._network, records)
@@ -198,14 +201,14 @@ class Storage:
                     f"DELETE FROM {table} WHERE network = ? AND opens_ns >= ?", (self._network, again_ns)
                 )
             forget_records(connection, self._network)
-            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, state))
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._network, _packed(state)))
             put_complete(connection, self._network, complete_until)
             add_event(connection, self._network, at_ns, "clock-accepted", text)
 
     def state(self) -> bytes | None:
         """Return the state of the last commit of either kind."""
         row = self._reader.row("SELECT state FROM state WHERE network = ?", (self._network,))
-        return None if row is None else row[0]
+        return None if row is None else _unpacked(row[0])
 
     # --------------------------------------------------------------------------------------------- housekeeping
 
@@ -290,6 +293,21 @@ def forget_journal(folder: Path) -> Path:
             journal.forget(opens_ns)
         journal.stamp(NEVER)  # so that the slot which is open at the next start counts as missed
     return journal.folder
+
+
+def _packed(state: bytes) -> bytes:
+    """Return a state as it is stored: with records of many servers it is large, mostly zeros, and written often."""
+    return zlib.compress(state, 1) if len(state) >= _LARGE_STATE else state
+
+
+def _unpacked(stored: bytes) -> bytes:
+    """Return the state that was stored; states of earlier versions, and small ones, are stored as they are."""
+    if stored[:1] != _COMPRESSED:  # no state begins with this byte: it is a MessagePack map
+        return stored
+    try:
+        return zlib.decompress(stored)
+    except zlib.error:
+        return stored  # whoever reads it says that it is no state
 
 
 def _make_folder(folder: Path) -> None:

@@ -54,3 +54,16 @@ def test_slots_that_begin_again_have_no_records(tmp_path: Path) -> None:
         storage.commit_release([release(2)], b"", records=[OTHER])
         storage.accept_clock(opens(2), opens(1), b"state", 0, "the clock was ahead.")
         assert storage.records.all() == []
+
+
+def test_a_large_state_takes_little_room_and_comes_back(tmp_path: Path) -> None:
+    """The state of relay with 50 servers has 730 kB and is written twice per slot."""
+    state = b"\xde\x00\x20" + bytes(700_000) + b"end"
+    with open_storage(tmp_path) as storage:
+        storage.commit_sample(3, opens(3), LENGTH, 5, b"noisy", state)
+        assert storage.state() == state
+        stored = storage._reader.row("SELECT length(state) FROM state")
+        assert stored is not None
+        assert stored[0] < 10_000
+        storage.commit_release([release(3)], b"x is small, and begins with the byte of zlib")
+        assert storage.state() == b"x is small, and begins with the byte of zlib"
