@@ -110,7 +110,8 @@ class Records:
 
     For those who show it, and nobody else changes it:
 
-    received_by, late_by by (neighbour, origin): how many records were accepted, or arrived after their slot was final
+    received_by, late_by by (neighbour, origin): how many records were accepted, or arrived after their slot was final;
+                         an empty text is an origin that is not known any more
     forwarded_to         by neighbour: how many records were sent to it
     refused              how many were refused, by the name of who is at fault and the reason
     equivocators         by name: the last slot for which an origin has signed different records
@@ -364,7 +365,7 @@ class Records:
         readable = [all(self._read(sender, one) is not None for one in _both(proof)) for proof in proofs]
         for record, values in zip(records, read, strict=True):
             if values is None:
-                self.late += 1
+                self.late_by[sender, ""] += 1
             elif not self._limited(sender):
                 instructions += self._take(sender, record, values, now, server)
         for proof, is_readable in zip(proofs, readable, strict=True):
@@ -423,7 +424,7 @@ class Records:
             return []
         if not self._signed(sender, view, record):
             if view is not self.view:
-                self.late += 1
+                self.late_by[sender, key.origin] += 1
                 return []
             text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
             return [self._refuse(now, sender, "bad-signature", text)]
