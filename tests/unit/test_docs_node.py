@@ -31,7 +31,7 @@ FAILURES = (DOCS / "failures.md").read_text(encoding="utf-8")
 OPERATE = (DOCS / "operate.md").read_text(encoding="utf-8")
 
 # The place of the reason among the arguments of whatever refuses or reports.
-MESSAGES = {"MessageRefused": 0, "RefuseMessage": 2}
+MESSAGES = {"MessageRefused": 0, "RefuseMessage": 2, "_refuse": 2}
 REQUESTS = {
     "IntakeRefused": 0,
     "BodyRefused": 1,

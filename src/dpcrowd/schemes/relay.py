@@ -42,7 +42,13 @@ from dpcrowd.schemes.records import Obstacle, RecordMessages, ungrouped
 from dpcrowd.schemes.relay_filter import begin_slot, diagonal, end_slot, skip_slots
 from dpcrowd.schemes.relay_state import RelayState, start_state
 
-__all__ = ["Relay", "RelayState", "schedule_offsets"]
+__all__ = ["AUDIENCE_OF_RECORDS", "Relay", "RelayState", "schedule_offsets"]
+
+AUDIENCE_OF_RECORDS = (
+    "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
+    "it and pass it on."
+)
+"""A sentence of the promise."""
 
 Hops = int | Literal["all"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
 from dpcrowd.schemes.registry import groups_regions
-from dpcrowd.schemes.relay import Relay
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
@@ -20,10 +20,6 @@ from dpcrowd.testing import Report, examine_scheme
 __all__ = ["notes", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
-_AUDIENCE_OF_RECORDS = (
-    "The audience of a record is the complete network: whatever the reach, any server that receives a record can read "
-    "it and pass it on."
-)
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
 
@@ -47,7 +43,7 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     package = package_of(entrant.scheme)
     text = f"{''.join(limits)}{entrant.guarantee}"
     if isinstance(entrant.scheme, Relay):
-        text += f" {_AUDIENCE_OF_RECORDS}"
+        text += f" {AUDIENCE_OF_RECORDS}"
     return text if package is None else _attributed(text, entrant.scheme, package)
 
 

@@ -1,8 +1,8 @@
 """Relay on the deployed path: state machine, shell, account and storage together, on real SQLite files.
 
 As in `test_deployed`, whatever fails: nobody tells more than was promised, no slot is drawn twice, nothing leaves that
-is not paid for and stored, everything that happened gives the same instructions when it is replayed. And in the end all
-servers release the same bits, since all of them have the same records.
+is not paid for and stored, and everything that happened gives the same instructions when it is replayed. In the end all
+servers release the same bits again, since all of them have the same records.
 """
 
 from __future__ import annotations
@@ -11,34 +11,207 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from node_support_deployed import RELAY, World, make_files
-from node_support_virtual import VirtualLoop, run_virtually
+from dpcrowd.node.config import load_network
+from examples_support import examples
+from node_support_deployed import LENGTH, RELAY, Fault, Kind, World, make_files
+from node_support_virtual import SECOND, VirtualLoop, run_virtually
 
 pytestmark = pytest.mark.slow
 
-FIVE = ("a", "b", "c", "d", "e")
+PAIR, THREE, FIVE = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d", "e")
 RING = [*pairwise(FIVE), ("e", "a")]
+LINE = list(pairwise(THREE))
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
+_RECOVERY = 14
 
 
 @pytest.fixture(scope="module")
-def files() -> Iterator[Path]:
+def files() -> Iterator[dict[str, Path]]:
     with tempfile.TemporaryDirectory() as folder:
-        yield make_files(Path(folder) / "ring", FIVE, scheme=RELAY, links=RING)
+        yield {
+            "ring": make_files(Path(folder) / "ring", FIVE, scheme=RELAY, links=RING),
+            "line": make_files(Path(folder) / "line", THREE, scheme=RELAY, links=LINE),
+            "pair": make_files(Path(folder) / "pair", PAIR, scheme=RELAY),
+            "before": make_files(Path(folder) / "before", THREE, links=LINE),
+        }
 
 
-def test_a_ring_agrees(files: Path) -> None:
+def assert_agreed(world: World) -> None:
+    """All servers have released the last slot with the same bits."""
+    lasts = {name: world.lives[name].live.executor.last for name in world.names}
+    assert len({(last.slot, last.estimate.tobytes()) for last in lasts.values() if last is not None}) == 1, lasts
+    assert None not in lasts.values()
+
+
+def test_a_ring_agrees(files: dict[str, Path]) -> None:
     """Five servers, of which nobody hears more than two, release the same bits in every slot."""
 
     async def story(loop: VirtualLoop) -> None:
-        async with World(files, loop, FIVE) as world:
+        async with World(files["ring"], loop, FIVE) as world:
             await world.sleep_until(12, 1.0)
-            lasts = [world.lives[name].live.executor.last for name in FIVE]
+            assert_agreed(world)
             world.replay_all()
-            assert len({(last.slot, last.estimate.tobytes()) for last in lasts if last is not None}) == 1, lasts
             assert all(len(world.spent[name]) >= 2 for name in FIVE)
+            for name in FIVE:
+                kinds = world.lives[name].live.executor.sent_by_kind
+                assert kinds["heartbeat"] > kinds["data"] > 0
+                assert kinds["forward"] > 0
+        assert not world.refused
+
+    run_virtually(story)
+
+
+def test_a_server_that_was_killed_is_back_with_the_others(files: dict[str, Path]) -> None:
+    """Down for a few slots, it gets what it has missed from its neighbours, and releases what they release."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files["ring"], loop, FIVE) as world:
+            await world.sleep_until(8, 1.0)
+            await world.end("c")
+            await world.sleep_until(10, 1.0)
+            await world.start("c")
+            await world.sleep_until(12, 1.0)
+            assert_agreed(world)
+            world.replay_all()
+
+    run_virtually(story)
+
+
+async def tale(world: World) -> None:
+    """Everything that is stored, once: samples, records, releases, a revision, an old copy, a loss, a clock."""
+    await world.sleep_until(1, 1.5)
+    world.copy("a")
+    await world.sleep_until(3, 1.0)
+    await world.revise()
+    await world.sleep_until(6, 1.0)
+    await world.roll_back("a", 0)
+    for slot in (8, 9):
+        await world.sleep_until(slot, 0.3)
+        await world.decide("a", "confirm")
+    await world.sleep_until(10, 1.0)
+    world.clocks["a"].ahead_ns = round(5 * LENGTH * SECOND)
+    await world.sleep_until(11, 1.0)
+    world.clocks["a"].ahead_ns = 0
+    await world.sleep_until(12, 1.0)
+    await world.decide("a", "accept")
+    await world.sleep_until(13, 1.0)
+
+
+def tell(files: Path, fault: Fault | None) -> int:
+    """How often server a has written in the tale."""
+
+    async def story(loop: VirtualLoop) -> int:
+        world = World(files, loop, PAIR)
+        if fault is not None:
+            world.faults["a"] = fault
+        async with world:
+            await tale(world)
+            writes = world.writes["a"]
+            await world.recover(_RECOVERY)
+            world.replay_all()
+        return writes
+
+    return run_virtually(story)
+
+
+def test_a_disk_may_fail_at_any_write(files: dict[str, Path]) -> None:
+    """Refused, done and said to have failed, or killed before or after it: one after another, at every write."""
+    writes = tell(files["pair"], None)
+    assert writes > 25
+    for number in range(writes):
+        fault = Fault(KINDS[number % len(KINDS)], number)
+        tell(files["pair"], fault)
+        assert fault.struck
+
+
+anybody = st.sampled_from(THREE)
+EVENTS = [
+    st.tuples(st.just("fault"), anybody, st.sampled_from(KINDS), st.integers(0, 6)),
+    st.tuples(st.sampled_from(["mend", "kill", "restart", "cut", "heal"]), anybody),
+    st.tuples(st.just("revise"), st.just("a")),
+]
+timed = st.tuples(st.sampled_from([0.05, 0.21, 0.25, 0.3, 0.9, 1.6, 1.95]), st.one_of(EVENTS))
+
+
+async def happen(world: World, what: str, name: str, *given: Any) -> None:
+    match what:
+        case "fault":
+            world.faults[name] = Fault(*given)
+        case "mend":
+            world.faults.pop(name, None)
+        case "kill":
+            world.kill(name)
+        case "restart":
+            await world.restart(name)
+        case "cut":
+            world.hub.cut(name, THREE[(THREE.index(name) + 1) % len(THREE)])
+        case "heal":
+            world.hub.heal()
+        case "revise":
+            await world.revise()
+
+
+@settings(PATIENT, max_examples=examples(20))
+@given(st.lists(st.lists(timed, max_size=3), min_size=3, max_size=8))
+@example(  # servers that have missed different revisions cannot check each other
+    [
+        [],
+        [(0.05, ("kill", "b")), (0.9, ("fault", "a", "full", 2)), (1.6, ("fault", "a", "lying", 3))],
+        [(0.21, ("revise", "a")), (0.9, ("revise", "a")), (1.95, ("cut", "a"))],
+        [(0.05, ("revise", "a")), (1.95, ("fault", "b", "full", 0))],
+        [(0.9, ("restart", "c")), (1.6, ("cut", "a")), (1.95, ("revise", "a"))],
+        [],
+        [(0.9, ("revise", "a")), (1.6, ("fault", "b", "kill", 2))],
+    ]
+)
+def test_servers_whose_disks_fail_and_links_break(files: dict[str, Path], slots: list[list[Any]]) -> None:
+    """Three servers in a line: what one end says reaches the other end through the middle, whatever fails there."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files["line"], loop) as world:
+            await world.sleep_until(2, 1.0)
+            for slot, events in enumerate(slots, start=3):
+                for second, event in sorted(events, key=lambda one: one[0]):
+                    await world.sleep_until(slot, second)
+                    await happen(world, *event)
+            await world.sleep_until(len(slots) + 3, 1.0)
+            await world.recover(_RECOVERY)
+            await world.sleep_until(world.slot + 1, 1.0)
+            world.replay_all()
+        assert not world.refused & {"equivocation", "bad-signature", "malformed", "above-account"}, world.refused
+
+    run_virtually(story)
+
+
+def test_a_network_changes_over_to_relay(files: dict[str, Path]) -> None:
+    """By a revision: until its first slot messages are of format 1; estimates begin anew, and no ledger is refilled."""
+
+    async def story(loop: VirtualLoop) -> None:
+        async with World(files["before"], loop) as world:
+            await world.sleep_until(5, 1.0)
+            path = world.folder / "network.toml"
+            text = path.read_text(encoding="utf-8").split("[scheme]")[0]
+            servers = path.read_text(encoding="utf-8")[path.read_text(encoding="utf-8").index("[[server]]") :]
+            text = text.replace("revision = 1", "revision = 2\nvalid_from_slot = 8")
+            scheme = '[scheme]\nname = "relay"\nprocess_var = 100.0\nsamples = 2\nlag = 4\n'
+            path.write_text(text + scheme + servers, encoding="utf-8")
+            assert load_network(path).relay is not None
+            for life in world.lives.values():
+                await life.live.reload()
+            await world.sleep_until(16, 1.0)
+            for name in THREE:
+                machine = world.lives[name].live.executor.machine
+                assert machine.records is not None
+                assert machine.records.received > 0
+            assert_agreed(world)
+            world.replay_all()
         assert not world.refused
 
     run_virtually(story)

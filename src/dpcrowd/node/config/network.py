@@ -36,7 +36,7 @@ from dpcrowd.privacy.units import from_nano
 from dpcrowd.schemes.base import Peers, Scheme, Setting
 from dpcrowd.schemes.prediction import PublicFacts, best_samples
 from dpcrowd.schemes.registry import SCHEMES, make_scheme, staggered_interval
-from dpcrowd.schemes.relay import Relay, schedule_offsets
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay, schedule_offsets
 
 __all__ = ["NetworkConfig"]
 
@@ -135,6 +135,10 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             servers_per_slot=guarantee_section.servers_per_slot,
             correlation=guarantee_section.correlation,
         )
+
+    def promise(self) -> str:
+        """Return what is promised, in words, and who gets the records, where servers pass them on."""
+        return str(self.guarantee()) if self.relay is None else f"{self.guarantee()} {AUDIENCE_OF_RECORDS}"
 
     def model(self) -> ProcessModel:
         """Return the process model of the filters: A and Q."""

@@ -128,9 +128,8 @@ class Records:
             if one.kind == "proof":
                 self._proofs[key] = _Proof(unpack_proof(one.content), fused=True)
                 self.equivocators[one.origin] = one.slot
-            elif (at := self._view_at(one.slot)) is not None:
-                record = unpack_record(one.content)
-                self._held[key] = _Held(record, read_values(_travelled(record), len(at.regions)).noisy, fused=True)
+            elif (values := self._values_of(record := unpack_record(one.content))) is not None:
+                self._held[key] = _Held(record, values.noisy, fused=True)
         self.schedules = self._learn_schedules()
 
     @property
@@ -168,10 +167,20 @@ class Records:
     def take_over(self, view: NetworkView) -> None:
         """Continue under the next revision; records of earlier slots are checked by the one that was valid then."""
         self._views.append(view)
-        gone = [key for key in self._held if view.number(key.origin) is None]
-        for key in gone:
+        gone = [key for key in self._held if view.number(key.origin) is None or key.slot >= view.first_slot]
+        for key in gone:  # of a server that has left, or made under a revision that was not valid any more
             del self._held[key]
         self.schedules = self._learn_schedules()
+
+    def _values_of(self, record: SignedRecord) -> RecordValues | None:
+        """Return the values of a record that was stored; None: it is not valid under the revision of its slot.
+
+        A server that takes a revision late has signed records under the one before, which nobody else can use.
+        """
+        view = self._view_at(record.slot)
+        if view is None or not view.verify(record.origin, record.signature, *signed_parts(record, view.digest)):
+            return None
+        return read_values(_travelled(record), len(view.regions))
 
     def _learn_schedules(self) -> Schedules:
         schedules = Schedules(self.terms, self.view.me)
@@ -281,12 +290,15 @@ class Records:
         now  the last slot that is sealed
         """
         instructions: list[Instruction] = []
-        read = [self._read(sender, record) for record in (*records, *(one for pair in proofs for one in _both(pair)))]
-        for record, values in zip(records, read, strict=False):
-            if values is not None and not self._limited(sender):
+        read = [self._read(sender, record) for record in records]
+        readable = [all(self._read(sender, one) is not None for one in _both(proof)) for proof in proofs]
+        for record, values in zip(records, read, strict=True):
+            if values is None:
+                self.late += 1
+            elif not self._limited(sender):
                 instructions += self._take(sender, record, values, now, server)
-        for proof in proofs:
-            if not self._limited(sender):
+        for proof, is_readable in zip(proofs, readable, strict=True):
+            if is_readable and not self._limited(sender):
                 instructions += self._take_proof(sender, proof, now)
         if self._limited(sender):
             text = (
@@ -304,7 +316,11 @@ class Records:
         return self._checks[sender] > self.terms.most_checks
 
     def _read(self, sender: str, record: SignedRecord) -> RecordValues | None:
-        """Return the values of a record; None: nothing is known any more of the revision of its slot."""
+        """Return the values of a record; None: the revision of its slot is not known here, or another one.
+
+        A server that took a revision late, or not at all, has other records of the slots before the next one than its
+        neighbours. Nobody is to blame for that now, and none of these records can be checked.
+        """
         view = self._view_at(record.slot)
         if view is None:
             return None
@@ -313,6 +329,8 @@ class Records:
                 raise BadInput(f"a record of server {record.origin}; there are {len(view.names)}.")
             return read_values(record, len(view.regions))
         except BadInput as error:
+            if view is not self.view:
+                return None
             self.refused[sender, "malformed"] += 1
             raise MessageRefused("malformed", f"{sender} sent {error}") from None
 
@@ -334,6 +352,9 @@ class Records:
             self._learn_path(sender, key, record)
             return []
         if not self._signed(sender, view, record):
+            if view is not self.view:
+                self.late += 1
+                return []
             text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
             return [self._refuse(now, sender, "bad-signature", text)]
         if held is not None:
@@ -403,6 +424,8 @@ class Records:
             self._known.setdefault(sender, set()).add(("proof", key))
             return []
         if not (self._signed(sender, view, first) and self._signed(sender, view, second)):
+            if view is not self.view:
+                return []
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
             return [self._refuse(now, sender, "bad-signature", text)]
         self._known.setdefault(sender, set()).add(("proof", key))

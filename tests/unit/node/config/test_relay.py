@@ -1,0 +1,137 @@
+"""`[scheme] name = "relay"`: its options, the schedule that follows from public facts, and the change-over to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.node.build import view_of
+from dpcrowd.node.config import NetworkConfig, check_next, digest
+from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
+from node_support import fake_sign
+from node_support_config import changed, network_of, tables
+
+
+def relay_tables(servers: int = 5, **options: Any) -> dict[str, Any]:
+    """A ring whose servers pass records on."""
+    plain = tables(servers)
+    plain["scheme"] = {"name": "relay", "process_var": 100.0, **options}
+    names = [server["name"] for server in plain["server"]]
+    plain["link"] = [{"between": [name, names[(place + 1) % servers]]} for place, name in enumerate(names)]
+    return plain
+
+
+def relay_of(network: NetworkConfig) -> Relay:
+    assert network.relay is not None
+    return network.relay
+
+
+def test_options_arrive() -> None:
+    """An option that is read and not used would change nothing, and nobody would know."""
+    network = network_of(relay_tables(samples=20, reach=2, lag=9, guard=False))
+    scheme = relay_of(network)
+    assert (scheme.samples, scheme.max_hops, scheme.lag, scheme.guard) == (20, 2, 9, False)
+    assert network.scheme() is scheme
+    setting = network.setting("b")
+    assert setting.peers is not None
+    assert setting.peers.number == 1
+    assert setting.peers.shares.tolist() == [server.share for server in network.servers]
+    assert setting.phases is not None
+    assert setting.phases.tolist() == [network.offsets[1]]
+    assert len(set(network.offsets)) == 5, "staggered"
+    assert relay_of(network_of(relay_tables(interval=10))).samples_per(100) == 10
+
+
+def test_users_who_roam_are_sampled_in_lockstep() -> None:
+    """Otherwise a user who visits several servers would pay at each of them."""
+    network = network_of(changed(relay_tables(samples=10), "guarantee.users", "roaming"))
+    assert network.setting("a").phases is None
+    assert set(network.offsets) == {0}
+
+
+def test_a_number_that_is_not_given_is_computed_and_part_of_the_digest() -> None:
+    """All servers have to find the same one; whoever finds another is refused, and not heard at another price."""
+    plain = network_of(relay_tables())
+    computed = relay_of(plain).samples
+    assert computed is not None
+    assert 1 <= computed <= 100
+    stated, other = (network_of(relay_tables(samples=number)) for number in (computed, computed + 1))
+    assert digest(plain) == digest(stated) != digest(other)
+    assert relay_of(network_of(relay_tables())).samples == computed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples must be a whole number >= 1"),
+        ({"samples": 101}, "101 samples in 100 slots"),
+        ({"samples": 5, "interval": 20}, "not both"),
+        ({"interval": 7}, "does not divide 100"),
+        ({"reach": 0}, "reach must be a whole number >= 1"),
+        ({"lag": 0}, "allowed: 1 to 1000 slots"),
+        ({"lag": 1001}, "allowed: 1 to 1000 slots"),
+        ({"sampling": "fixed", "samples": 3}, "schedule of its own"),
+        ({"blocks": "half", "samples": 3}, "has no option 'blocks'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    """In one line that names the setting: a network that started with them would not be the one that was meant."""
+    with pytest.raises(BadInput, match=message):
+        network_of(relay_tables(**options))
+
+
+def test_options_of_relay_are_for_relay() -> None:
+    """Somebody who limits the reach of another scheme would believe that it is limited."""
+    with pytest.raises(BadInput, match="has no option 'reach'"):
+        network_of(changed(tables(), "scheme.reach", 2))
+
+
+def test_the_promise_names_the_audience() -> None:
+    """With relay a record is not for neighbours alone."""
+    assert network_of(relay_tables(samples=3)).promise().endswith(AUDIENCE_OF_RECORDS)
+    plain = network_of(tables())
+    assert plain.promise() == str(plain.guarantee())
+
+
+def test_terms_of_records() -> None:
+    """What the state machine knows of records is what the file says."""
+    network = network_of(relay_tables(samples=20, reach=3, lag=9))
+    terms = view_of(network, "a", fake_sign(0)).records
+    assert terms is not None
+    assert (terms.samples, terms.length, terms.lag, terms.reach) == (20, 100, 9, 3)
+    assert terms.offsets == network.offsets
+    assert terms.moves
+    assert terms.least < -100 < 10 * network.population < terms.most
+    assert view_of(network_of(tables()), "a", fake_sign(0)).records is None
+
+
+def test_hops() -> None:
+    """A server that a record does not reach must not count on it."""
+    links = network_of(relay_tables(samples=3)).timed
+    assert links.hops().max() == 2
+    assert np.count_nonzero(links.hops(1) >= 0) == 15
+    assert network_of(tables(4)).timed.hops()[0].tolist() == [0, 1, 2, 3]
+
+
+def next_of(plain: dict[str, Any]) -> NetworkConfig:
+    return network_of(changed(changed(plain, "network.revision", 2), "network.valid_from_slot", 40))
+
+
+def test_a_network_may_change_over_to_relay_and_not_back() -> None:
+    """Its state would mean something else under a scheme that exchanges estimates."""
+    before, after = tables(5), relay_tables(samples=10)
+    check_next(network_of(before), next_of(after))
+    with pytest.raises(BadInput, match=r"scheme\.name"):
+        check_next(network_of(after), next_of(before))
+
+
+def test_a_revision_may_change_how_far_records_travel() -> None:
+    """And how often servers sample: nothing of it is promised. What is promised may not change."""
+    plain = relay_tables(samples=10)
+    for path, value in (("scheme.reach", 1), ("scheme.lag", 4), ("scheme.samples", 20), ("scheme.guard", False)):
+        check_next(network_of(plain), next_of(changed(plain, path, value)))
+    with pytest.raises(BadInput, match=r"guarantee\.epsilon"):
+        check_next(network_of(plain), next_of(changed(plain, "guarantee.epsilon", "2")))
