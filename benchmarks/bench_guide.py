@@ -1,7 +1,8 @@
 """How well a network knows its crowd with the guide's own network.toml, and with the one that the guide had before.
 
 The file is read from docs/operate.md. Its servers are the real ones (`dpcrowd.schemes.server.Server`), linked as the
-file says, and exchange their messages slot by slot as live nodes do; only noise and crowd come from a seed. The crowd
+file says, and exchange their messages slot by slot as live nodes do; only noise and crowd come from a seed. Where they
+pass records on, every record reaches every server in its own slot, as on any link that is faster than a slot. The crowd
 is a wave over the day: in each region between 20% and 80% of its part of the population is out, and the regions have
 their noon at different hours. Each person is at one server, by its share. A week; the first slot, in which no live node
 samples, is not counted.
@@ -79,6 +80,8 @@ def live(network: NetworkConfig, seed: int) -> tuple[NDArray[np.float64], NDArra
         for number, name in enumerate(names)
     ]
     links = {name: [network.number_of(other) for other in network.neighbours(name, 0)] for name in names}
+    if network.relay is not None:
+        links = {name: [network.number_of(other) for other in names if other != name] for name in names}
     shape = len(truth), len(names), regions
     errors, held, sampled = np.zeros(shape), np.zeros(shape, dtype=np.bool_), np.zeros(shape[:2], dtype=np.bool_)
     nowhere = max(0.0, 1.0 - float(shares.sum()))
@@ -121,8 +124,13 @@ def main() -> None:
     text = guide()
     files = {
         "the guide's": text,
-        "with an interval of 2": text.replace("interval = 1", "interval = 2"),
-        "with an interval of 4": text.replace("interval = 1", "interval = 4"),
+        "relay, 48 samples": with_scheme(text, '[scheme]\nname = "relay"\nsamples = 48\n'),
+        **{
+            f"dpcrowd-w, fixed, interval of {number}": with_scheme(
+                text, f'[scheme]\nname = "dpcrowd-w"\nsampling = "fixed"\ninterval = {number}\n'
+            )
+            for number in (1, 2, 4)
+        },
         "dpcrowd-w, adaptive": with_scheme(text, '[scheme]\nname = "dpcrowd-w"\n'),
         "the first guide's: dpcrowd-plus": with_scheme(text, FIRST_GUIDE),
     }
