@@ -668,13 +668,13 @@ class Schedules:
 
         since  the first slot from which on records of all slots were taken
         """
-        terms, last = self.terms, self.last.get(number)
+        terms, last = self.terms, int(self._last[number])
         interval = -(-terms.length // terms.samples)
-        first, shift = since if last is None else last + 1, self.shift.get(number, 0)
+        first = since if last < 0 else last + 1
         slots = range(first, min(now + 1, first + interval, now + 1 if terms.ends is None else terms.ends))
-        if last is None and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
+        if last < 0 and terms.moves:  # how far its schedule has moved before is not known: any slot of an interval
             return slots[-1] if len(slots) == interval else None
-        return next((slot for slot in slots if self._due(number, slot, shift)), None)
+        return next((slot for slot in slots if self._due(slot)[number]), None)
 
     def expected(self, slot: int) -> list[int]:
         """Return who is waited for in a slot."""
