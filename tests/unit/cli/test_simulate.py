@@ -19,7 +19,7 @@ KEYS = {
     *("coverage95", "server_slots_per_second"),
 }
 RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag"}
-ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample"}
+ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample", "kalman-uniform"}
 WITHOUT_INTERVALS = {"bd", "ba", "dbd", "dba", "pegasus", "dpegasus"}
 
 
