@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 import zipfile
 from importlib import invalidate_caches
@@ -14,7 +16,7 @@ import pytest
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.data import PAPER_SETS, DataSet, load
 from dpcrowd.sim.data.catalog import CATALOG, find_location, how_to_get
-from dpcrowd.sim.data.packaged import PACKAGED, SECTORS
+from dpcrowd.sim.data.packaged import PACKAGED, SECTORS, find_packaged
 
 COLUMNS = "year,month,day,dep_time,sched_dep_time,carrier,tailnum,origin,dest"
 FLIGHTS = (
@@ -139,6 +141,10 @@ def test_the_catalogue_has_the_shape_of_the_real_series(name: str) -> None:
     assert (data.slots, len(data.regions)) == (entry.slots, entry.regions)
     totals = {"flights": 328_521, "flights-airlines": 328_521, "flights-hourly": 328_521, "employment": 16_279_022_500}
     assert truth(data).sum() == totals[name]
+    if name == "employment":
+        rows = csv.DictReader(io.StringIO(find_packaged(name).read_text(encoding="utf-8")))
+        nonfarm = [1000 * float(row["nonfarm"]) for row in rows]
+        assert truth(data).sum(axis=1).tolist() == pytest.approx(nonfarm, abs=501), "each sector once, but for rounding"
 
 
 def test_every_listed_set_has_a_source_terms_and_a_slot_length() -> None:
