@@ -5,7 +5,8 @@ spent it long before the end; from then on it only predicts, which no average er
 budget back, so it is never exhausted.
 
 A schedule that spends the last of its budget on its last sample, less than an interval before the end, is not
-exhausted: a server counts as exhausted if it goes without a sample, until the end, for longer than ever before.
+exhausted: a server counts as exhausted if it goes without a sample, until the end, for longer than ever before, and
+for longer than the same number of samples, spread evenly over the horizon, would be apart.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from dpcrowd.arrays import Floats, Ints
 __all__ = ["exhausted_slots"]
 
 
-def exhausted_slots(charges: Ints, total: int) -> Floats:
+def exhausted_slots(charges: Ints, total: int, horizon: int) -> Floats:
     """Return for each server the slot after its last sample if `total` does not pay for another one, else NaN.
 
     charges  (slots, N, columns) nano-epsilon; with a ledger per region a server is exhausted when every region is
+    total    nano-epsilon of the horizon, whose length is in slots
     """
     shape = charges.shape[1:]
     spent, price = np.zeros(shape, dtype=np.int64), np.full(shape, np.iinfo(np.int64).max)
-    waiting, longest = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    waiting, longest, samples = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     for charge in charges:  # slot by slot: the charges of all servers are a large array already
         sampled = charge > 0
         waiting += 1
         np.maximum(longest, waiting, out=longest, where=sampled)
         np.minimum(price, charge, out=price, where=sampled)
         spent += charge
+        samples += sampled
         waiting[sampled] = 0
-    exhausted = (spent > 0) & (total - spent < price) & (waiting >= longest)
+    apart = np.maximum(longest, horizon / np.maximum(samples, 1))
+    exhausted = (samples > 0) & (total - spent < price) & (waiting >= apart)
     slots = np.where(exhausted, len(charges) - waiting, np.nan)
     return np.asarray(slots.max(axis=1))  # NaN if one of the columns is not exhausted

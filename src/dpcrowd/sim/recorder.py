@@ -227,7 +227,7 @@ class Recorder:
         guarantee = self._entrant.guarantee
         if guarantee is None or guarantee.kind != "finite":
             return None
-        return exhausted_slots(self._charges, guarantee.total).reshape(len(self._runs), -1)
+        return exhausted_slots(self._charges, guarantee.total, guarantee.length).reshape(len(self._runs), -1)
 
     def _smoothed(self, history: History) -> Smoothed:
         estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())

@@ -10,16 +10,17 @@ from dpcrowd.sim.simulate import simulate
 from sim_support import TINY
 
 
-def slots_of(*servers: str, total: int = 3) -> list[float | None]:
+def slots_of(*servers: str, total: int = 3, horizon: int | None = None) -> list[float | None]:
     """The answer for servers whose samples are the x of a text; each costs 1."""
     charges = np.array([[mark == "x" for mark in server] for server in servers], dtype=np.int64).T[:, :, None]
-    return [None if np.isnan(slot) else float(slot) for slot in exhausted_slots(charges, total)]
+    length = len(servers[0]) if horizon is None else horizon
+    return [None if np.isnan(slot) else float(slot) for slot in exhausted_slots(charges, total, length)]
 
 
 def test_it_is_the_slot_after_the_last_sample_that_the_budget_paid_for() -> None:
     """A wrong slot, or one of a server with budget left, would blame a scheme for what it has not done."""
     assert slots_of("xxx.....") == [3.0]
-    assert slots_of("x.x.x...") == [5.0]
+    assert slots_of("x.x.x....") == [5.0]
     assert slots_of("xx......") == [None], "one more sample could be paid"
     assert slots_of("........") == [None], "never sampled, nothing spent"
     assert slots_of("xxx.....", "xx......", "..xx.x..") == [3.0, None, None]
@@ -28,7 +29,9 @@ def test_it_is_the_slot_after_the_last_sample_that_the_budget_paid_for() -> None
 def test_a_schedule_that_ends_with_its_last_interval_is_not_exhausted() -> None:
     """Every third slot until the end is what was planned: from the last sample to the end is one interval."""
     assert slots_of("x..x..x..") == [None]
-    assert slots_of("x..x..x...") == [7.0], "longer without a sample than ever before"
+    assert slots_of("x..x..x...", horizon=9) == [7.0], "the horizon ended before the data"
+    assert slots_of("x..x..x....") == [7.0], "longer without a sample than ever before"
+    assert slots_of("..x.......", total=1) == [None], "one sample was planned for all slots"
     assert slots_of(".....xxx...") == [None], "the wait for the first sample counts, too"
 
 
@@ -37,9 +40,9 @@ def test_with_a_ledger_per_region_every_region_must_be_exhausted() -> None:
     charges = np.zeros((6, 2, 2), dtype=np.int64)
     charges[:2] = 1
     charges[2, 1, 0] = 1
-    assert exhausted_slots(charges, 2).tolist() == pytest.approx([2.0, 3.0])
+    assert exhausted_slots(charges, 2, 6).tolist() == pytest.approx([2.0, 3.0])
     charges[5, 0, 1] = 1
-    assert np.isnan(exhausted_slots(charges, 3)[0])
+    assert np.isnan(exhausted_slots(charges, 3, 6)[0])
 
 
 def test_a_finite_scheme_says_so_and_a_window_never_does() -> None:
