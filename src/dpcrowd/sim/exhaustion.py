@@ -25,17 +25,17 @@ def exhausted_slots(charges: Ints, total: int, horizon: int) -> Floats:
     total    nano-epsilon of the horizon, whose length is in slots
     """
     shape = charges.shape[1:]
-    spent, price = np.zeros(shape, dtype=np.int64), np.full(shape, np.iinfo(np.int64).max)
-    waiting, longest, samples = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    expense, price = np.zeros(shape, dtype=np.int64), np.full(shape, np.iinfo(np.int64).max)
+    idle_slots, longest_gap, samples = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     for charge in charges:  # slot by slot: the charges of all servers are a large array already
         sampled = charge > 0
-        waiting += 1
-        np.maximum(longest, waiting, out=longest, where=sampled)
+        idle_slots += 1
+        np.maximum(longest_gap, idle_slots, out=longest_gap, where=sampled)
         np.minimum(price, charge, out=price, where=sampled)
-        spent += charge
+        expense += charge
         samples += sampled
-        waiting[sampled] = 0
-    apart = np.maximum(longest, horizon / np.maximum(samples, 1))
-    exhausted = (samples > 0) & (total - spent < price) & (waiting >= apart)
-    slots = np.where(exhausted, len(charges) - waiting, np.nan)
+        idle_slots[sampled] = 0
+    usual_gap = np.maximum(longest_gap, horizon / np.maximum(samples, 1))
+    exhausted = (samples > 0) & (total - expense < price) & (idle_slots >= usual_gap)
+    slots = np.where(exhausted, len(charges) - idle_slots, np.nan)
     return np.asarray(slots.max(axis=1))  # NaN if one of the columns is not exhausted

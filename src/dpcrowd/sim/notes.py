@@ -161,11 +161,11 @@ def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[
     """Return a remark for each scheme whose finite budget ran out before the end of the data."""
     remarks = []
     for record in records:
-        ran_out = exhaustion(record)
-        if ran_out["exhausted_at"] is not None:
+        budget = exhaustion(record)
+        if budget["exhausted_at"] is not None:
             remarks.append(
-                f"{record.label}: budget exhausted at slot {ran_out['exhausted_at']} of {config.data.slots} (median of "
-                f"{ran_out['exhausted_servers']:.0%} of the servers); from there on they take no samples."
+                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (median of "
+                f"{budget['exhausted_servers']:.0%} of the servers); from there on they take no samples."
             )
     return remarks
 

@@ -100,11 +100,11 @@ def _observation_noise(config: SimulationConfig, records: Sequence[RunRecords]) 
     width = len(config.data.regions) if config.form == "matrix" else 1
     if config.servers * len(config.data.regions) * config.data.slots * width > _LARGEST_EXTRA_RUN:
         return None
-    alone = (Entrant(NonPrivate.name, NonPrivate(), None),)
+    entrants = (Entrant(NonPrivate.name, NonPrivate(), None),)
     runs = range(max(min(config.runs, 3), config.runs // 20))
     beta = config.beta if config.has_consensus else None  # one that was never checked against the links
-    few = replace(config, entrants=alone, beta=beta, keep_estimates=False, smoothed=False)
-    parts = [run_batch(few, batch)[0] for batch in batches(few, runs, 1)]
+    short = replace(config, entrants=entrants, beta=beta, keep_estimates=False, smoothed=False)
+    parts = [run_batch(short, batch)[0] for batch in batches(short, runs, 1)]
     return ObservationNoise.of(merge_records(parts))
 
 

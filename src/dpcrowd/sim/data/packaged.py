@@ -123,18 +123,18 @@ def _flights(path: Path, region: str, slot_length: str | float) -> tuple[list[st
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         table = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         header = next(table)
-        at = [header.index(column) for column in ("month", "day", "dep_time", "sched_dep_time", region)]
-        rows = [tuple(row[place] for place in at) for row in table]
+        columns = [header.index(column) for column in ("month", "day", "dep_time", "sched_dep_time", region)]
+        rows = [tuple(row[column] for column in columns) for row in table]
     days = {(m, d): _day(int(m), int(d)) for m, d in {(row[0], row[1]) for row in rows}}
-    departed = [
+    departures = [
         (days[month, day] * 1440 + int(planned) // 100 * 60 + int(planned) % 100, place)
-        for month, day, left, planned, place in rows
-        if left not in ("", "NA")
+        for month, day, departure, planned, place in rows
+        if departure not in ("", "NA")
     ]
-    names = tuple(sorted({place for _, place in departed}))
+    names = tuple(sorted({place for _, place in departures}))
     index = {place: k for k, place in enumerate(names)}
-    minutes = np.array([minute for minute, _ in departed], dtype=np.int64)
-    places = np.array([index[place] for _, place in departed], dtype=np.int64)
+    minutes = np.array([minute for minute, _ in departures], dtype=np.int64)
+    places = np.array([index[place] for _, place in departures], dtype=np.int64)
     slot = minutes * 60 * SECOND // length
     inside = slot < total
     counts = np.bincount(slot[inside] * len(names) + places[inside], minlength=total * len(names))
