@@ -45,7 +45,18 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.dpcrowd_w import DPCrowdW
     from dpcrowd.schemes.fast import FAST
     from dpcrowd.schemes.filtering import FilterScheme, FilterState, filter_start
-    from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
+    from dpcrowd.schemes.flooding import (
+        DBA,
+        DBD,
+        DFAST,
+        DKalmanUniform,
+        DPeGaSus,
+        DRescueDP,
+        DSample,
+        DUniform,
+        Flooding,
+    )
+    from dpcrowd.schemes.kalman_uniform import KalmanUniform
     from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
     from dpcrowd.schemes.nonprivate import NonPrivate
     from dpcrowd.schemes.pegasus import PeGaSus
@@ -88,7 +99,8 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.dpcrowd_w": "DPCrowdW",
         "schemes.fast": "FAST",
         "schemes.filtering": "FilterScheme FilterState filter_start",
-        "schemes.flooding": "DBA DBD DFAST DPeGaSus DRescueDP DSample DUniform Flooding",
+        "schemes.flooding": "DBA DBD DFAST DKalmanUniform DPeGaSus DRescueDP DSample DUniform Flooding",
+        "schemes.kalman_uniform": "KalmanUniform",
         "schemes.messages": "EstimateMessages InfoMessages Messages",
         "schemes.nonprivate": "NonPrivate",
         "schemes.pegasus": "PeGaSus",
@@ -123,6 +135,7 @@ __all__ = [
     "BudgetExhausted",
     "Central",
     "Client",
+    "DKalmanUniform",
     "DPCrowd",
     "DPCrowdPlus",
     "DPCrowdW",
@@ -143,6 +156,7 @@ __all__ = [
     "Guarantee",
     "Hearing",
     "InfoMessages",
+    "KalmanUniform",
     "Ledger",
     "Messages",
     "NetworkPlan",

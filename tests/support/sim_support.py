@@ -20,7 +20,8 @@ WINDOW = (
     *("dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "bd", "ba", "dbd", "dba", "pegasus", "dpegasus"),
     *("uniform", "sample", "duniform", "dsample"),
 )
-NAMES = ("non-private", "central", *FINITE, *WINDOW, "relay")
+BOTH = ("kalman-uniform", "dkalman-uniform", "relay")
+NAMES = ("non-private", "central", *FINITE, *WINDOW, *BOTH)
 
 TINY: dict[str, Any] = {"servers": 6, "density": 0.5, "slots": 30, "runs": 2, "burn_in": 5}
 

@@ -16,6 +16,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 SCHEMES = {
     *("non-private", "central", "fast", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "bd", "ba", "pegasus"),
     *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample", "relay"),
+    *("kalman-uniform", "dkalman-uniform"),
 }
 
 

@@ -16,7 +16,7 @@ def console() -> Any:
     """Return a rich console on standard output."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 170, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
 def print_columns(out: Any, columns: dict[str, list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""`dpcrowd data`: list the data sets, write a synthetic one, or download a published one."""
+"""`dpcrowd data`: list the data sets, write one to a file, or download a published one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ __all__ = ["data"]
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write to this CSV file (synthetic data set), or into this folder (published one).",
+    help="Write to this CSV file, or into this folder (flu and multi-flu).",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a synthetic data set.")
 @click.option(
     "--run", type=int, default=0, show_default=True, help="Number of the run of that seed to write, from 0 on."
 )
-@click.option("--slots", type=int, help="Number of slots of a synthetic data set.  [default: 1000]")
+@click.option("--slots", type=int, help="Number of slots to write.  [default: 1000 for synthetic data sets, else all]")
+@click.option(
+    "--slot-length", metavar="1h|1d|…", help="Length of a slot of gowalla or of the flights.  [default: see the list]"
+)
 @click.option(
     "--from",
     "source",
@@ -39,15 +42,17 @@ def data(
     seed: int,
     run: int,
     slots: int | None,
+    slot_length: str | None,
     source: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """List the data sets, write a synthetic one, or download a published one.
+    """List the data sets, write one to a file, or download a published one.
 
     \b
     dpcrowd data                            list names, sizes, sources, terms and places
     dpcrowd data linear --out linear.csv    write a synthetic data set (or multi-linear)
+    dpcrowd data flights --out flights.csv  write a series of an installed package
     dpcrowd data flu                        download flu (or multi-flu) from the CDC
     dpcrowd data flu --from ILINet.csv      convert a file that you have downloaded
 
@@ -55,27 +60,30 @@ def data(
     per region, after an optional first column of time labels; or raw check-ins with the columns user, time and region.
     """
     from dpcrowd.plugins import find_plugin, installed
-    from dpcrowd.sim.data.draw import NAMES, SYNTHETIC  # here, so that --help does not load NumPy
+    from dpcrowd.sim.data.counts import PUBLISHED  # here, so that --help does not load NumPy
+    from dpcrowd.sim.data.draw import NAMES, SYNTHETIC
 
     if name is None:
         _list(as_json)
     elif name not in NAMES and find_plugin("data set", name) is None:
         raise unknown_name("data set", name, [*NAMES, *installed("data set")])
-    elif name in SYNTHETIC or name not in NAMES:
+    elif name not in PUBLISHED:
         if source is not None:
-            kind = "is synthetic" if name in SYNTHETIC else "comes from a package"
-            raise BadInput(f"--from converts published data sets, but '{name}' {kind}; leave --from out.")
-        _write_synthetic(name, out, seed, run, slots, force)
+            kind = "is synthetic" if name in SYNTHETIC else "is not the CDC's"
+            raise BadInput(f"--from converts flu and multi-flu, but '{name}' {kind}; leave --from out.")
+        _write_counts(name, out, seed, run, {"slots": slots, "slot_length": slot_length}, force)
     else:
         if slots is not None:
             raise BadInput(f"--slots is for synthetic data sets, but '{name}' is published; leave --slots out.")
+        if slot_length is not None:
+            raise BadInput(f"'{name}' has weeks; leave --slot-length out.")
         _get_published(name, out, source, force)
 
 
 def _list(as_json: bool) -> None:
     from dataclasses import asdict
 
-    from dpcrowd.sim.data.catalog import CATALOG, find_location
+    from dpcrowd.sim.data.catalog import CATALOG, find_location, how_to_get
 
     plugins, problems = _plugin_sets()
     for problem in problems:
@@ -85,13 +93,15 @@ def _list(as_json: bool) -> None:
         click.echo(json.dumps({"data": rows}, indent=2))
         return
     for entry in CATALOG:
-        where = find_location(entry.name) or f"not on this machine; download it with: dpcrowd data {entry.name}"
-        click.echo(f"{entry.name:<14}{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}")
-        for title, text in (("what", entry.what), ("source", entry.source), ("terms", entry.terms), ("where", where)):
+        where = find_location(entry.name) or f"not on this machine; {how_to_get(entry.name)}"
+        shape = f"{entry.slots} slots x {entry.regions} region{'s' if entry.regions > 1 else ''}"
+        click.echo(f"{entry.name:<17} {shape}")
+        texts = {"what": entry.what, "slot": entry.slot, "source": entry.source, "terms": entry.terms, "where": where}
+        for title, text in texts.items():
             click.echo(f"  {title:<8}{text}")
     for row in plugins:
         click.echo(
-            f"{row['name']:<14}{row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
+            f"{row['name']:<17} {row['slots']} slots x {row['regions']} region{'s' if row['regions'] > 1 else ''}"
         )
         click.echo(f"  {'source':<8}{row['source']}")
     click.echo("The path of any CSV or Parquet file of counts, or of check-ins (user, time, region), works as well.")
@@ -112,28 +122,45 @@ def _plugin_sets() -> tuple[list[dict[str, Any]], list[str]]:
             problems.append(str(error))
             continue
         row = {"name": name, "slots": data_set.slots, "regions": len(data_set.regions)}
-        rows.append({**row, "what": "", "source": f"the package {plugin.package}", "terms": "", "where": "installed"})
+        rows.append(
+            {
+                **row,
+                "what": "",
+                "source": f"the package {plugin.package}",
+                "terms": "",
+                "slot": "",
+                "where": "installed",
+            }
+        )
     return rows, problems
 
 
-def _write_synthetic(name: str, out: Path | None, seed: int, run: int, slots: int | None, force: bool) -> None:
+def _write_counts(name: str, out: Path | None, seed: int, run: int, options: dict[str, Any], force: bool) -> None:
+    """Write the truth of a data set as a file of counts: of a synthetic one that of a run, of others the series."""
     from dpcrowd.sim.data.counts import write_counts
     from dpcrowd.sim.data.draw import load
     from dpcrowd.sim.data.seeds import Purpose, generator
+    from dpcrowd.sim.data.span import is_drawn_anew
 
     if out is None:
-        raise BadInput(
-            f"'{name}' is not downloaded but generated; to write a run of it to a file, give --out {name}.csv."
-        )
+        raise BadInput(f"'{name}' is not downloaded; to write its counts to a file, give --out {name}.csv.")
     if out.suffix.lower() != ".csv":
         raise BadInput(f"--out is '{out}'; allowed: a file name that ends in .csv.")
     if seed < 0 or run < 0:
         raise BadInput(f"--seed is {seed} and --run is {run}; allowed: whole numbers of at least 0.")
     _refuse_to_replace(out, force)
-    data_set = load(name, slots=slots)
+    data_set = load(name, **{option: value for option, value in options.items() if value is not None})
     truth = data_set.truth(generator(seed, run, Purpose.TRUTH))
-    write_counts(out, truth, data_set.regions, [str(t) for t in range(data_set.slots)])
-    click.echo(f"wrote {out}: {data_set.slots} slots x {len(data_set.regions)} regions, seed {seed}, run {run}")
+    labels = data_set.slot_labels
+    write_counts(
+        out,
+        truth,
+        data_set.regions,
+        [str(t) for t in range(data_set.slots)] if labels is None else labels,
+        label_name="slot" if labels is None else "time",
+    )
+    drawn = f", seed {seed}, run {run}" if is_drawn_anew(data_set) else ""
+    click.echo(f"wrote {out}: {data_set.slots} slots x {len(data_set.regions)} regions{drawn}")
 
 
 def _get_published(name: str, out: Path | None, source: Path | None, force: bool) -> None:

@@ -31,7 +31,7 @@ _COMMANDS = {
         "Draw every figure of the paper, judge every claim, and write a report.",
     ),
     "plan": ("dpcrowd.cli.plan", "plan", "Predict what a network will reach, before it exists."),
-    "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public or past data."),
+    "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public data or past releases."),
     "schemes": (
         "dpcrowd.cli.schemes",
         "schemes",

@@ -74,8 +74,8 @@ users = click.option(
 )
 observation = click.option(
     "--observation",
-    help="Model of the observation variance: paper or binomial.  [default: paper; binomial for a partition or "
-    "check-ins]",
+    help="Model of the observation variance: paper or binomial.  [default: binomial, as in live servers; paper for the "
+    "paper's data sets, unless they are partitioned]",
 )
 shares = click.option(
     "--shares",
@@ -94,11 +94,17 @@ form = click.option(
 )
 slots = click.option("--slots", type=int, help="Use only this many slots, from the beginning of the data.")
 regions = click.option("--regions", metavar="A,B,…", help="Use only these regions.")
-slot_length = click.option("--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins.  [default: 1d]")
+slot_length = click.option(
+    "--slot-length", metavar="1h|1d|…", help="Length of a slot of raw check-ins (default: 1d) or flights."
+)
 round_counts = click.option(
     "--round", "round_counts", is_flag=True, help="Round fractional counts of a file instead of refusing them."
 )
-data_dir = click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with flu.csv and multi_flu.csv.")
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Folder with flu.csv, multi_flu.csv and gowalla_nyc_checkins.csv.gz.",
+)
 backend = click.option(
     "--backend", default="local", show_default=True, help="Where to compute: local (processes) or dask."
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ _COSTS = {
 @options.form
 @click.option("--beta", type=float, help="Step size β of the consensus.  [default: 1/(2(1+max degree))]")
 @click.option("--smoothed", is_flag=True, help="relay: also estimate past slots with the records that came later.")
-@click.option("--burn-in", default=20, show_default=True, type=int, help="First slot that is included in the metrics.")
+@click.option(
+    "--burn-in", default=20, show_default=True, type=int, help="Number of slots at the beginning that are not scored."
+)
 @options.slots
 @options.regions
 @click.option("--process-var", type=float, help="Process variance Q that the filters assume for every region.")
@@ -152,7 +155,8 @@ def simulate(
             **settings,
         )
     if as_json:
-        click.echo(json.dumps({"results": result.summary()}))
+        noise = None if result.observation_noise is None else asdict(result.observation_noise)
+        click.echo(json.dumps({"results": result.summary(), "observation_noise": noise}))
     else:
         _print_table(result)
     if plot_file is not None:
@@ -167,14 +171,17 @@ def _print_table(result: Any) -> None:
     out = console()
     rows = result.summary()
     columns = {"scheme": [row["scheme"] for row in rows]}
-    for metric in ("are", "ace"):
-        columns[metric.upper()] = [_number(row[metric]["mean"]) for row in rows]
-        columns[f"± {metric.upper()}"] = [_number(_half_width(row[metric])) for row in rows]
+    columns |= _error_columns(rows, "are")
+    for heading, metric in (("total error", "total_error"), ("MAE", "mae"), ("RMSE", "rmse")):
+        columns[heading] = [_number(row[metric]["mean"]) for row in rows]
+    columns["coverage"] = [_number(row["coverage95"]) for row in rows]
+    columns |= _error_columns(rows, "ace")
     for heading, key in _COSTS.items():
         columns[heading] = [_number(row[key]) for row in rows]
     for who in ("server", "moving", "roaming"):
         columns[f"ε {who}"] = [_number(row["epsilon_paid"][who]) for row in rows]
-    columns["coverage"] = [_number(row["coverage95"]) for row in rows]
+    if any(row["exhausted_at"] is not None for row in rows):
+        columns["exhausted at"] = [_exhaustion(row) for row in rows]
     if result.smoothed:
         smoothed = [row.get("smoothed", {"are": {"mean": None}, "coverage95": None}) for row in rows]
         columns["smoothed ARE"] = [_number(row["are"]["mean"]) for row in smoothed]
@@ -182,6 +189,10 @@ def _print_table(result: Any) -> None:
     speeds = [row["server_slots_per_second"] for row in rows]
     columns["M server-slots/s"] = [_number(None if speed is None else speed / 1e6) for speed in speeds]
     print_columns(out, columns)
+    by_size = _size_columns(rows)
+    if len(by_size) > 1:
+        out.print("MAE by the number of people in a region, with the share of such cells:", markup=False)
+        print_columns(out, {"scheme": columns["scheme"], **by_size})
     promises = [f"promise of {', '.join(schemes)}: {text}" for text, schemes in _promises(result).items()]
     for text in [*promises, *_heartbeats(rows), *(f"note: {note}" for note in result.notes)]:
         # Lines are wrapped on a terminal; a file gets one line per note.
@@ -198,6 +209,32 @@ def _heartbeats(rows: list[dict[str, Any]]) -> list[str]:
         f"heartbeats per slot of a live network, besides these packets: {numbers}. A live server sends every neighbour "
         "one message per slot, without data if it has none."
     ]
+
+
+def _error_columns(rows: list[dict[str, Any]], metric: str) -> dict[str, list[str]]:
+    """Return the columns of a mean and of half the width of its interval."""
+    name = metric.upper()
+    return {
+        name: [_number(row[metric]["mean"]) for row in rows],
+        f"± {name}": [_number(_half_width(row[metric])) for row in rows],
+    }
+
+
+def _size_columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the mean absolute errors of each class of sizes that occurs."""
+    columns = {}
+    for classes in zip(*(row["by_size"] for row in rows), strict=True):
+        first = classes[0]
+        if any(entry["share"] for entry in classes):
+            span = f"{first['least']}-{first['most']}" if first["most"] is not None else f">{first['least'] - 1}"
+            heading = f"{span} ({first['share'] or 0:.0%})"
+            columns[heading] = [_number(entry["mae"]) for entry in classes]
+    return columns
+
+
+def _exhaustion(row: dict[str, Any]) -> str:
+    """Return the slot in which the budget ran out, and at which share of the servers."""
+    return "–" if row["exhausted_at"] is None else f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
 
 
 def _promises(result: Any) -> dict[str, list[str]]:

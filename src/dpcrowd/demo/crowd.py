@@ -80,7 +80,7 @@ class Source(Protocol):
 class SyntheticCrowd:
     """An endless crowd. `rng` moves its people; `public` moves another crowd of the same kind, which gives the model.
 
-    The model must not come from the people who are counted: a network takes it from public or past data.
+    The model must not come from the people who are counted: a network takes it from public data or past releases.
     """
 
     people: int

@@ -1,9 +1,10 @@
-"""Central: one filter that hears every sample of every server, as the limit that decentralised schemes can reach.
+"""Central: one filter that hears every sample of every server, to see what exchanging them one hop at a time costs.
 
 The servers sample, pay and adapt exactly as in DPCrowd (a horizon) or DPCrowd+ (a window), hearing their neighbours;
 beside them one filter per run sums y and Y over *all* servers, and its estimate is what is released. So the difference
-between the two is what one-hop communication costs, on the same samples. It is a bound to compare with, not a
-system to deploy, since one place would have to be trusted; its samples are private all the same.
+between the two is what one-hop communication costs, on the same samples. It bounds nothing else: a scheme that samples
+other slots, or whose model is better, can have a smaller error. It is not a system to deploy, since one place would
+have to be trusted; its samples are private all the same.
 """
 
 from __future__ import annotations

@@ -24,13 +24,24 @@ from dpcrowd.schemes.ba import BA
 from dpcrowd.schemes.base import Plan, Reading, Release, Scheme, Setting
 from dpcrowd.schemes.bd import BD
 from dpcrowd.schemes.fast import FAST
+from dpcrowd.schemes.kalman_uniform import KalmanUniform
 from dpcrowd.schemes.messages import EstimateMessages
 from dpcrowd.schemes.pegasus import PeGaSus
 from dpcrowd.schemes.rescuedp import RescueDP
 from dpcrowd.schemes.sample import Sample
 from dpcrowd.schemes.uniform import Uniform
 
-__all__ = ["DBA", "DBD", "DFAST", "DPeGaSus", "DRescueDP", "DSample", "DUniform", "Flooding"]
+__all__ = [
+    "DBA",
+    "DBD",
+    "DFAST",
+    "DKalmanUniform",
+    "DPeGaSus",
+    "DRescueDP",
+    "DSample",
+    "DUniform",
+    "Flooding",
+]
 
 
 @dataclass
@@ -155,3 +166,10 @@ class DSample(Flooding):
 
     name = "dsample"
     wraps = Sample
+
+
+class DKalmanUniform(Flooding):
+    """KalmanUniform, flooded and averaged."""
+
+    name = "dkalman-uniform"
+    wraps = KalmanUniform

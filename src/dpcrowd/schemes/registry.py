@@ -14,7 +14,18 @@ from dpcrowd.schemes.dpcrowd import DPCrowd
 from dpcrowd.schemes.dpcrowd_plus import DPCrowdPlus
 from dpcrowd.schemes.dpcrowd_w import DPCrowdW
 from dpcrowd.schemes.fast import FAST
-from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
+from dpcrowd.schemes.flooding import (
+    DBA,
+    DBD,
+    DFAST,
+    DKalmanUniform,
+    DPeGaSus,
+    DRescueDP,
+    DSample,
+    DUniform,
+    Flooding,
+)
+from dpcrowd.schemes.kalman_uniform import KalmanUniform
 from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.schemes.pegasus import PeGaSus
 from dpcrowd.schemes.relay import Relay
@@ -46,6 +57,8 @@ _ALL: tuple[type[Scheme], ...] = (
     Sample,
     DUniform,
     DSample,
+    KalmanUniform,
+    DKalmanUniform,
     Relay,
 )
 

@@ -23,9 +23,10 @@ from dpcrowd.schemes.registry import SCHEMES
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.tuning import Tuning
 from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for
-from dpcrowd.sim.data import CheckIns, DataSet, load
+from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
+from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
@@ -36,6 +37,10 @@ __all__ = ["Data", "Schemes", "TuningLike", "configure"]
 _SERVERS = 50
 _MOST_SERVERS = 10_000_000
 _DENSITY = 0.1
+_OBSERVED_AS_PEOPLE = (
+    "Each server counts a binomial part of the people, as live servers do; this default is new in version 0.2, and "
+    "observation=paper gives the one before."
+)
 
 Data = str | os.PathLike[str] | DataSet | NDArray[Any] | list[Any]
 Schemes = str | Scheme | Iterable[str | Scheme] | Mapping[str, str | Scheme]
@@ -90,8 +95,9 @@ def configure(
     window, horizon   w or T, in slots; default: the complete stream for finite schemes, 100 for window schemes
     accounting        "sound", or "per-region" (the paper's, where a user who moves pays more)
     users             "pinned" or "roaming"
-    observation       how counts arise, in data and filter: "paper" or "binomial"; default: "paper", but
-                      "binomial" where every user is at one server (shares="partition", check-ins)
+    observation       how counts arise, in data and filter: "paper" or "binomial"; default: "binomial", as in live
+                      servers, but "paper" for the paper's data sets unless every user is at one server
+                      (shares="partition")
     shares            "uniform", "per-slot", "partition", or a list
     graph             random, ring, grid, small-world, scale-free, geometric, complete, a plug-in's, or a file of links
                       (a list, a 0/1 matrix, or the links of a network.toml)
@@ -131,7 +137,10 @@ def configure(
         else:
             one_server = is_partition(checked_shares(shares, network.servers, data.slots))
         one_server = one_server or isinstance(data, CheckIns)
-        observation = "binomial" if one_server else "paper"
+        of_paper = data.name in PAPER_SETS or isinstance(data, SyntheticData)  # a plan simulates the paper's process
+        observation = "paper" if of_paper and not one_server else "binomial"
+        if observation == "binomial" and not one_server:
+            data = replace(data, notes=(*data.notes, _OBSERVED_AS_PEOPLE))
     options = {"sampling": sampling, "interval": interval, "grouping": grouping}
     relay_options = {"samples": samples, "reach": _hops(reach), "hops_per_slot": _hops(hops_per_slot), "lag": lag}
     labelled = _with_labels(schemes)

@@ -15,9 +15,10 @@ from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
 from dpcrowd.sim.recorder import RunRecords
+from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.testing import Report, examine_scheme
 
-__all__ = ["notes", "promise", "setup"]
+__all__ = ["notes", "observation_note", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
@@ -82,6 +83,7 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "observation": config.observation,
         "form": config.form,
         "seed": config.seed,
+        "burn_in": config.burn_in,
         "samples": None if relay is None or entrant.samples is None else float(entrant.samples),
         "reach": None if relay is None else str(relay.max_hops or "all"),
         "hops_per_slot": None if relay is None else str(relay.rounds or "all"),
@@ -134,7 +136,34 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     if config.beta is not None and not config.has_consensus:
         labels = ", ".join(entrant.label for entrant in config.entrants)
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
-    return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records)]
+    return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records), *_exhausted(config, records)]
+
+
+def observation_note(noise: ObservationNoise, runs: int) -> str:
+    """Return a line that says what the observation noise alone costs."""
+    errors = [
+        f"{name} {value:.3g}"
+        for name, value in (("ARE", noise.are), ("total error", noise.total_error))
+        if value is not None
+    ]
+    part = "" if noise.runs == runs else f", in {_count(noise.runs, 'run')} of {runs}"
+    return (
+        f"the observation noise alone costs {' and '.join(errors) or 'nothing that is defined'}: the error of "
+        f"non-private with the same shares and counts{part}."
+    )
+
+
+def _exhausted(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
+    """Return a remark for each scheme whose finite budget ran out before the end of the data."""
+    remarks = []
+    for record in records:
+        budget = exhaustion(record)
+        if budget["exhausted_at"] is not None:
+            remarks.append(
+                f"{record.label}: budget exhausted at slot {budget['exhausted_at']} of {config.data.slots} (median of "
+                f"{budget['exhausted_servers']:.0%} of the servers); from there on they take no samples."
+            )
+    return remarks
 
 
 def _planned(config: SimulationConfig) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcrowd.errors import BadInput, MissingExtra
 from dpcrowd.sim.export import check_writable, refuse_failed_write
-from dpcrowd.sim.result import SimulationResult
+from dpcrowd.sim.result import SimulationResult, exhaustion
 from dpcrowd.sim.statistics import means_with_halves
 
 __all__ = ["check_plot_path", "plot_errors"]
@@ -29,7 +29,10 @@ def check_plot_path(path: Path) -> None:
 
 
 def plot_errors(result: SimulationResult, path: Path) -> None:
-    """Plot ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval."""
+    """Plot ARE and ACE of each slot: the mean over the runs, and a band for its 95% interval.
+
+    A cross marks the slot in which the budget of a finite scheme was exhausted, where that happened.
+    """
     check_plot_path(path)
     from matplotlib.figure import Figure
 
@@ -46,6 +49,11 @@ def plot_errors(result: SimulationResult, path: Path) -> None:
             # A band that reached 0 would run down to the bottom of a logarithmic axis.
             low = np.maximum(mean - half, mean / 10)
             panel.fill_between(slots, low, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
+        for line, record in zip(panel.get_lines(), result.records.values(), strict=True):
+            slot = exhaustion(record)["exhausted_at"]
+            if slot is not None:
+                text = f"{record.label}: budget exhausted"
+                panel.scatter([slot], line.get_ydata()[slot], marker="X", s=60, color=line.get_color(), label=text)
         panel.set_xlabel("slot")
         panel.set_ylabel(title)
         # Flooding agrees up to rounding: a logarithmic axis down to 1e-13 would show nothing else.

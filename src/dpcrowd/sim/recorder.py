@@ -18,7 +18,17 @@ from dpcrowd.privacy import Paid, worst_paid
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.history import History
 from dpcrowd.sim.config import Entrant, SimulationConfig
-from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error, squared_error
+from dpcrowd.sim.exhaustion import exhausted_slots
+from dpcrowd.sim.metrics import (
+    SIZES,
+    absolute_sums,
+    consensus_error,
+    covered,
+    nan_mean,
+    relative_error,
+    size_of,
+    squared_error,
+)
 from dpcrowd.sim.smoothed import Smoothed, smoothed_records
 from dpcrowd.sim.topology import SlotLinks
 
@@ -37,10 +47,16 @@ class RunRecords:
                               every neighbour one message per slot; NaN for schemes that do not run live
     missing                   share of (server, slot, region) without an estimate
     mse, claimed_mse          mean squared error, and what the schemes' own variances say it is (Eq. error analysis)
+    total_error               sum of absolute errors / sum of the truth
+    mae, rmse                 mean absolute error, and root of the mean squared error, in people
     are_by_slot, ace_by_slot  (runs, slots), the burn-in included
     paid                      one for each run, or empty for a scheme without privacy
     estimates, variances      (runs, slots, servers, regions) if they were to be kept
     smoothed                  the history as estimated with later records, if asked for and the scheme keeps records
+    by_size                   (runs, sizes, 3) for each class of `dpcrowd.sim.metrics.SIZES`: the sum of absolute
+                              errors, the sum of the truth, and the number of estimates; None in stored results
+    exhausted_at              (runs, servers) the slot from which on a server has no budget for another sample; NaN
+                              where that does not happen; None for a scheme without a finite guarantee
     """
 
     label: str
@@ -56,6 +72,9 @@ class RunRecords:
     missing: PerRun
     mse: PerRun
     claimed_mse: PerRun
+    total_error: PerRun
+    mae: PerRun
+    rmse: PerRun
     are_by_slot: PerRunAndSlot
     ace_by_slot: PerRunAndSlot
     paid: tuple[Paid, ...]
@@ -64,6 +83,8 @@ class RunRecords:
     estimates: Floats | None = None
     variances: Floats | None = None
     smoothed: Smoothed | None = None
+    by_size: Floats | None = None
+    exhausted_at: Floats | None = None
 
 
 class Recorder:
@@ -77,6 +98,7 @@ class Recorder:
         self._estimates = np.empty((_BLOCK, self._all, regions))
         self._variances = np.empty((_BLOCK, self._all, regions))
         self._errors = np.empty((6, slots, len(runs)))
+        self._absolute = np.empty((2, slots, len(runs), regions))  # sums over servers, and how many servers
         self._spoke = np.zeros((slots, self._all), dtype=np.bool_)
         self._sampled = np.zeros((slots, len(runs)))
         columns = regions if config.accounting == "per-region" else 1
@@ -146,6 +168,7 @@ class Recorder:
         self._errors[3, first : first + count] = np.isnan(estimates).mean(axis=(2, 3))
         self._errors[4, first : first + count] = squared_error(estimates, truth)
         self._errors[5, first : first + count] = nan_mean(np.where(np.isinf(variances), np.nan, variances), (2, 3))
+        self._absolute[:, first : first + count] = absolute_sums(estimates, truth)
         if self._config.keep_estimates:
             self._blocks.append((estimates.copy(), variances.copy()))
 
@@ -161,6 +184,11 @@ class Recorder:
             size = message_bytes(self._entrant.scheme.value_bytes(self._shape[2], self._config.form))
             self._bytes = self._packets * size
         are, ace, coverage, missing, mse, claimed = (_over_slots(error[start:]) for error in self._errors)
+        by_size = self._by_size(start)
+        errors, people, estimates = np.moveaxis(by_size.sum(axis=1), 1, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total_error, mae = errors / people, errors / estimates
+        total_error[people == 0] = np.nan  # no people: there is nothing that the error could be a part of
         arrays = [np.concatenate(parts).swapaxes(0, 1) for parts in zip(*self._blocks, strict=True)]
         return RunRecords(
             label=self._entrant.label,
@@ -176,6 +204,9 @@ class Recorder:
             missing=missing,
             mse=mse,
             claimed_mse=claimed,
+            total_error=total_error,
+            mae=mae,
+            rmse=np.sqrt(mse),
             are_by_slot=self._errors[0].T.copy(),
             ace_by_slot=self._errors[1].T.copy(),
             paid=self._worst_payments(),
@@ -184,7 +215,30 @@ class Recorder:
             estimates=arrays[0] if arrays else None,
             variances=arrays[1] if arrays else None,
             smoothed=None if history is None else self._smoothed(history),
+            by_size=by_size,
+            exhausted_at=self._exhausted(),
         )
+
+    def _by_size(self, start: int) -> Floats:
+        """Return (runs, sizes, 3): sums of absolute errors and of the truth, and numbers of estimates.
+
+        Each run's cells are added up by themselves, in the order of slots and regions, whatever runs share the batch.
+        """
+        errors, servers = self._absolute[:, start:]
+        truth = self._truth[start:]
+        size = size_of(truth)
+        table = np.empty((len(self._runs), len(SIZES), 3))
+        for run in range(len(self._runs)):
+            place = size[:, run].ravel()
+            for column, weights in enumerate((errors[:, run], truth[:, run] * servers[:, run], servers[:, run])):
+                table[run, :, column] = np.bincount(place, weights=weights.ravel(), minlength=len(SIZES))
+        return table
+
+    def _exhausted(self) -> Floats | None:
+        guarantee = self._entrant.guarantee
+        if guarantee is None or guarantee.kind != "finite":
+            return None
+        return exhausted_slots(self._charges, guarantee.total, guarantee.length).reshape(len(self._runs), -1)
 
     def _smoothed(self, history: History) -> Smoothed:
         estimates, variances = (values.reshape(-1, *self._shape) for values in history.smoothed())

@@ -12,12 +12,12 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import unknown_name
 from dpcrowd.sim.export import write_table
-from dpcrowd.sim.metrics import nan_mean
+from dpcrowd.sim.metrics import SIZES, nan_mean
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.smoothed import Smoothed, merge_smoothed
 from dpcrowd.sim.statistics import Comparison, compare_paired, mean_with_interval
 
-__all__ = ["METRICS", "SimulationResult", "merge_records"]
+__all__ = ["METRICS", "ObservationNoise", "SimulationResult", "errors_by_size", "exhaustion", "merge_records"]
 
 METRICS = (
     "are",
@@ -30,8 +30,29 @@ METRICS = (
     "coverage95",
     "mse",
     "claimed_mse",
+    "total_error",
+    "mae",
+    "rmse",
 )
+_ERRORS = ("are", "ace", "total_error", "mae", "rmse")
 _PAID = ("epsilon_paid_server", "epsilon_paid_moving", "epsilon_paid_roaming")
+
+
+@dataclass(frozen=True)
+class ObservationNoise:
+    """What the observation noise alone costs: errors of `non-private` with the same shares, counts and networks.
+
+    runs  of how many runs these are the means
+    """
+
+    are: float | None
+    total_error: float | None
+    runs: int
+
+    @classmethod
+    def of(cls, record: RunRecords) -> ObservationNoise:
+        """Return the cost from the records of `non-private`."""
+        return cls(mean_with_interval(record.are).mean, mean_with_interval(record.total_error).mean, len(record.runs))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +63,7 @@ class SimulationResult:
     guarantees  the promise of each scheme in words; None for a scheme without privacy
     notes       what a reader should know: where Q comes from, what the shares sum to, ...
     setup       the settings of each scheme: data, servers, epsilon, ...; `write` repeats them in every row
+    observation_noise   what the observation noise alone costs: the errors of `non-private` on the first runs
 
     >>> import dpcrowd
     >>> result = dpcrowd.simulate("uniform", servers=4, density=1.0, slots=40, window=10, runs=2, jobs=1)
@@ -56,6 +78,7 @@ class SimulationResult:
     guarantees: dict[str, str | None]
     notes: tuple[str, ...]
     setup: dict[str, dict[str, Any]] = field(default_factory=dict)
+    observation_noise: ObservationNoise | None = None
 
     def __repr__(self) -> str:
         """Return one line per scheme; the arrays themselves would fill many pages."""
@@ -78,7 +101,15 @@ class SimulationResult:
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one dictionary per scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
-        return [{**_summary(record), **self._relay_settings(record.label)} for record in self.records.values()]
+        return [
+            {**_summary(record), **self._scoring(record.label), **self._relay_settings(record.label)}
+            for record in self.records.values()
+        ]
+
+    def _scoring(self, label: str) -> dict[str, Any]:
+        """Return which slots are scored; nothing if the result does not say."""
+        setup = self.setup.get(label, {})
+        return {"burn_in": setup["burn_in"]} if "burn_in" in setup else {}
 
     def _relay_settings(self, label: str) -> dict[str, Any]:
         """Return the settings of a scheme that passes records on; nothing for other schemes."""
@@ -153,7 +184,7 @@ def _smoothed_column(record: RunRecords, metric: str) -> list[float | None]:
 
 def _summary(record: RunRecords) -> dict[str, Any]:
     entry: dict[str, Any] = {"scheme": record.label}
-    for metric in ("are", "ace"):
+    for metric in _ERRORS:
         mean = mean_with_interval(getattr(record, metric))
         entry[metric] = {"mean": mean.mean, "ci95": None if mean.ci95 is None else list(mean.ci95)}
     for metric in ("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot", "latency_ms"):
@@ -163,6 +194,9 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         who: max(p[who] for p in payments) if payments else None for who in ("server", "moving", "roaming")
     }
     entry["coverage95"] = mean_with_interval(record.coverage95).mean
+    if record.by_size is not None:
+        entry["by_size"] = errors_by_size(record.by_size)
+    entry |= exhaustion(record)
     if record.smoothed is not None:
         mean = mean_with_interval(record.smoothed.are)
         interval = None if mean.ci95 is None else list(mean.ci95)
@@ -170,6 +204,39 @@ def _summary(record: RunRecords) -> dict[str, Any]:
         entry["smoothed"] = {"are": {"mean": mean.mean, "ci95": interval}, "coverage95": coverage}
     entry["server_slots_per_second"] = record.server_slots / record.seconds if record.seconds > 0 else None
     return entry
+
+
+def errors_by_size(by_size: Floats) -> list[dict[str, Any]]:
+    """Return one entry per class of `SIZES`: the cells with a truth between `least` and `most`, over all runs.
+
+    share        of all estimates that are scored
+    mae          mean absolute error, in people
+    total_error  sum of absolute errors / sum of the truth
+    """
+    table = by_size.sum(axis=0)
+    entries = []
+    for (least, most), (error, people, estimates) in zip(SIZES, table.tolist(), strict=True):
+        entries.append(
+            {
+                "least": least,
+                "most": most,
+                "share": estimates / table[:, 2].sum() if table[:, 2].any() else None,
+                "mae": error / estimates if estimates and np.isfinite(error) else None,
+                "total_error": error / people if people and np.isfinite(error) else None,
+            }
+        )
+    return entries
+
+
+def exhaustion(record: RunRecords) -> dict[str, Any]:
+    """Return when a finite budget ran out: the median slot of the servers of all runs, and which share of them."""
+    if record.exhausted_at is None or np.isnan(record.exhausted_at).all():
+        return {"exhausted_at": None, "exhausted_servers": 0.0}
+    slots = record.exhausted_at[~np.isnan(record.exhausted_at)]
+    return {
+        "exhausted_at": int(np.median(slots)),
+        "exhausted_servers": slots.size / record.exhausted_at.size,
+    }
 
 
 def merge_records(parts: Sequence[RunRecords]) -> RunRecords:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dpcrowd.schemes.nonprivate import NonPrivate
 from dpcrowd.sim.backends import Backend, run_tasks
-from dpcrowd.sim.config import SimulationConfig
+from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.configure import Data, Schemes, configure
 from dpcrowd.sim.engine import run_batch
-from dpcrowd.sim.notes import notes, promise, setup
+from dpcrowd.sim.notes import notes, observation_note, promise, setup
 from dpcrowd.sim.recorder import RunRecords
-from dpcrowd.sim.result import SimulationResult, merge_records
+from dpcrowd.sim.result import ObservationNoise, SimulationResult, merge_records
 
 __all__ = ["batches", "configure", "simulate"]
 
 # Values (runs x servers x regions) of a batch: large enough for NumPy, small enough for the cache.
 _BATCH_VALUES = 16_384
 _BATCH_BYTES = 2**28
+_LARGEST_EXTRA_RUN = 50_000_000  # values x slots of a run beyond which `non-private` is not simulated unasked
 _WORTH_A_WORKER = 20_000_000  # values x slots x schemes below which starting workers costs more than it saves
 
 Progress = Callable[[int, int], None]
@@ -71,12 +74,38 @@ def simulate(
     else:
         parts = _run_parallel(config, shared, where, progress, total)
     merged = [merge_records(records) for records in zip(*parts, strict=True)]
+    noise = _observation_noise(config, merged)
     return SimulationResult(
         records={record.label: record for record in merged},
         guarantees={entrant.label: promise(config, entrant) for entrant in config.entrants},
-        notes=(*config.data.notes, *notes(config, merged)),
+        notes=(
+            *config.data.notes,
+            *notes(config, merged),
+            *([] if noise is None else [observation_note(noise, config.runs)]),
+        ),
         setup={entrant.label: setup(config, entrant) for entrant in config.entrants},
+        observation_noise=noise,
     )
+
+
+def _observation_noise(config: SimulationConfig, records: Sequence[RunRecords]) -> ObservationNoise | None:
+    """Return what the observation noise alone costs, from the runs of `non-private`.
+
+    If it was not asked for, it is simulated on the first runs: three, or one of twenty. Seeds belong to runs, so these
+    have the truth, shares, counts and networks of the others. None where even one run would take long.
+    """
+    for entrant, record in zip(config.entrants, records, strict=True):
+        if isinstance(entrant.scheme, NonPrivate):
+            return ObservationNoise.of(record)
+    width = len(config.data.regions) if config.form == "matrix" else 1
+    if config.servers * len(config.data.regions) * config.data.slots * width > _LARGEST_EXTRA_RUN:
+        return None
+    entrants = (Entrant(NonPrivate.name, NonPrivate(), None),)
+    runs = range(max(min(config.runs, 3), config.runs // 20))
+    beta = config.beta if config.has_consensus else None  # one that was never checked against the links
+    short = replace(config, entrants=entrants, beta=beta, keep_estimates=False, smoothed=False)
+    parts = [run_batch(short, batch)[0] for batch in batches(short, runs, 1)]
+    return ObservationNoise.of(merge_records(parts))
 
 
 def _run_parallel(

@@ -42,7 +42,7 @@ dpcrowd,fats                        | unknown scheme 'fats'. Did you mean 'fast'
 DPCrowd                             | unknown scheme 'DPCrowd'. Did you mean 'dpcrowd'?
 ,                                   | no scheme was given; allowed: non-private, central, fast, dfast, dpcrowd,
 dpcrowd,fast,dpcrowd                | scheme 'dpcrowd' is given twice
-dpcrowd --data linaer               | unknown data set 'linaer'. Did you mean 'linear'? Allowed: flu, linear,
+dpcrowd --data linaer               | unknown data set 'linaer'. Did you mean 'linear'? Allowed: employment, flights,
 dpcrowd --data nowhere.csv          | file 'nowhere.csv' does not exist; give a CSV or Parquet file
 dpcrowd --data folder               | 'folder' is a folder; give the path of a CSV or Parquet file
 dpcrowd --data nan.csv              | nan.csv line 4, column 'north' is NaN

@@ -53,7 +53,7 @@ def test_a_console_for_a_file_is_wide_and_plain(monkeypatch: pytest.MonkeyPatch)
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     made = console()
-    assert made.width == 170
+    assert made.width == 200
     made.print("text", style="bold red")
     assert out.getvalue() == "text\n"
 

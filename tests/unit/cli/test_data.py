@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -50,7 +51,13 @@ def test_the_list_says_what_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("DPCROWD_DATA", str(tmp_path))
     assert str(tmp_path / "flu.csv") in run().output
     rows = json.loads(run("--json").output)["data"]
-    assert [row["name"] for row in rows] == ["linear", "multi-linear", "flu", "multi-flu"]
+    assert [row["name"] for row in rows] == [
+        *("linear", "multi-linear", "flu", "multi-flu", "flights", "flights-airlines", "flights-hourly", "employment"),
+        "gowalla",
+    ]
+    assert list(rows[0]) == ["name", "slots", "regions", "what", "source", "terms", "slot", "where"]
+    for word in ("CC0", "public domain", "research use", "1 hour", "dpcrowd does not download it"):
+        assert word in text
     assert rows[2]["where"] == str(tmp_path / "flu.csv")
     assert rows[3]["where"] is None
 
@@ -77,6 +84,22 @@ def test_writing_a_synthetic_set() -> None:
     assert [path.name for path in Path().iterdir()] == ["m.csv"]
 
 
+def test_writing_check_ins_as_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A series that is found on this machine can be opened elsewhere, with the times of its slots."""
+    (tmp_path / "gowalla_nyc_checkins.csv.gz").write_bytes(
+        gzip.compress(
+            b"user,time,region\n1,2009-04-24T12:00:00Z,5\n2,2009-04-24T23:00:00Z,5\n1,2009-04-26T01:00:00Z,7\n"
+        )
+    )
+    monkeypatch.setenv("DPCROWD_DATA", str(tmp_path))
+    result = run("gowalla", "--out", "days.csv")
+    assert result.output == "wrote days.csv: 3 slots x 2 regions\n"
+    assert Path("days.csv").read_text() == "time,5,7\n2009-04-24,2,0\n2009-04-25,0,0\n2009-04-26,0,1\n"
+    assert run("gowalla", "--out", "halves.csv", "--slot-length", "12h").exit_code == 0
+    assert load("halves.csv").slots == 4
+    assert str(tmp_path / "gowalla_nyc_checkins.csv.gz") in run().output
+
+
 def test_refusals() -> None:
     """Without this, wrong use would end in a traceback or an unasked download."""
     assert "Did you mean 'multi-flu'" in refusal("multiflu")
@@ -85,6 +108,9 @@ def test_refusals() -> None:
     assert "allowed: whole numbers of at least 0" in refusal("linear", "--out", "x.csv", "--seed", "-1")
     assert "1 or more" in refusal("linear", "--out", "x.csv", "--slots", "0")
     assert "synthetic" in refusal("linear", "--out", "x.csv", "--from", "y.csv")
+    assert "but 'flights' is not the CDC's" in refusal("flights", "--out", "x.csv", "--from", "y.csv")
+    assert "'flu' has weeks" in refusal("flu", "--slot-length", "1d")
+    assert "--out gowalla.csv" in refusal("gowalla")
     assert "--slots is for synthetic data sets" in refusal("flu", "--slots", "3")
     assert "allowed for 'flu': a folder" in refusal("flu", "--out", "flu.csv")
     Path("file").write_text("")

@@ -17,9 +17,11 @@ from sim_support import NAMES, TINY, WINDOW, tiny_words, write_checkins
 KEYS = {
     *("scheme", "are", "ace", "frequency", "packets_per_slot", "bytes_per_slot", "latency_ms", "epsilon_paid"),
     *("coverage95", "server_slots_per_second", "heartbeats_per_slot"),
+    *("total_error", "mae", "rmse", "by_size", "burn_in"),
+    *("exhausted_at", "exhausted_servers"),
 }
 RELAY_KEYS = {"samples", "reach", "hops_per_slot", "lag"}
-ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample"}
+ALONE = {"fast", "rescuedp", "bd", "ba", "pegasus", "uniform", "sample", "kalman-uniform"}
 WITHOUT_INTERVALS = {"bd", "ba", "dbd", "dba", "pegasus", "dpegasus"}
 
 
@@ -28,7 +30,8 @@ def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> list[dict[str
     out, err = capsys.readouterr()
     assert err == ""
     whole: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
-    assert list(whole) == ["results"]
+    assert list(whole) == ["results", "observation_noise"]
+    assert list(whole["observation_noise"]) == ["are", "total_error", "runs"]
     results: list[dict[str, Any]] = whole["results"]
     return results
 
@@ -39,7 +42,7 @@ def test_every_scheme_gives_the_promised_object(name: str, capsys: pytest.Captur
     (row,) = _json(capsys, tiny_words(name))
     assert row["scheme"] == name
     assert set(row) == KEYS | (RELAY_KEYS if name == "relay" else set())
-    for metric in ("are", "ace"):
+    for metric in ("are", "ace", "total_error", "mae", "rmse"):
         assert set(row[metric]) == {"mean", "ci95"}
         low, high = row[metric]["ci95"]
         assert low < row[metric]["mean"] < high
@@ -131,7 +134,18 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
     out, err = capsys.readouterr()
     assert err == ""
     head, *lines = out.splitlines()
-    for heading in ("scheme", "ARE", "± ARE", "ACE", "packets/slot", "latency ms", "ε moving", "coverage"):
+    for heading in (
+        "scheme",
+        "ARE",
+        "± ARE",
+        "total error",
+        "MAE",
+        "RMSE",
+        "coverage",
+        "ACE",
+        "latency ms",
+        "ε moving",
+    ):
         assert heading in head
     assert [line.split()[0] for line in lines[:3]] == ["non-private", "fast", "dpcrowd"]
     api = {row["scheme"]: row for row in dpcrowd.simulate("non-private,fast,dpcrowd", **TINY).summary()}
@@ -140,13 +154,14 @@ def test_the_table_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -
         assert are == f"{api[name]['are']['mean']:.4g}"
         low, high = api[name]["are"]["ci95"]
         assert half == f"{(high - low) / 2:.4g}"
-    assert lines[0].split()[9:12] == ["–", "–", "–"], "no privacy, nothing paid"
+    assert lines[0].split()[13:16] == ["–", "–", "–"], "no privacy, nothing paid"
     assert lines[3] == "promise of non-private: none, exact counts are shared."
     assert lines[4].startswith("promise of fast, dpcrowd: Pure user-level differential privacy with ε = 1 ")
     heartbeats = f"dpcrowd {api['dpcrowd']['heartbeats_per_slot']:.4g}. A live server sends every neighbour"
     assert lines[5].startswith(f"heartbeats per slot of a live network, besides these packets: {heartbeats}")
     assert lines[6].startswith("note: shares sum to about 3.15, and users may be at several servers at once")
-    assert len(lines) == 7
+    assert lines[7].startswith("note: the observation noise alone costs ARE ")
+    assert len(lines) == 8
 
 
 def test_every_cell_of_the_table_is_a_figure_of_the_object(
@@ -166,6 +181,10 @@ def test_every_cell_of_the_table_is_a_figure_of_the_object(
     figures = {
         "ARE": row["are"]["mean"],
         "± ARE": halves[0],
+        "total error": row["total_error"]["mean"],
+        "MAE": row["mae"]["mean"],
+        "RMSE": row["rmse"]["mean"],
+        "coverage": row["coverage95"],
         "ACE": row["ace"]["mean"],
         "± ACE": halves[1],
         "frequency": row["frequency"],
@@ -175,12 +194,55 @@ def test_every_cell_of_the_table_is_a_figure_of_the_object(
         "ε server": paid["server"],
         "ε moving": paid["moving"],
         "ε roaming": paid["roaming"],
-        "coverage": row["coverage95"],
         "M server-slots/s": row["server_slots_per_second"] / 1e6,
     }
-    headings = [heading.strip() for heading in head.split("  ") if heading.strip()]
-    assert headings == ["scheme", *figures]
-    assert line.split() == ["dpcrowd", *(_number(value) for value in figures.values())]
+    headings, cells = ([part.strip() for part in text.split("  ") if part.strip()] for text in (head, line))
+    assert headings == ["scheme", *list(figures)[:-1], "exhausted at", "M server-slots/s"]
+    exhausted = f"{row['exhausted_at']} ({row['exhausted_servers']:.0%})"
+    values = [_number(value) for value in figures.values()]
+    assert cells == ["dpcrowd", *values[:-1], exhausted, values[-1]]
+
+
+def write_sizes(path: Path) -> Path:
+    """Two regions of very different size, which change all the time, so that adaptive sampling is soon exhausted."""
+    rows = (f"{t % 5},{900 + 700 * (t % 2)}\n" for t in range(60))
+    path.write_text("small,large\n" + "".join(rows), encoding="utf-8")
+    return path
+
+
+def test_errors_by_size_and_the_exhausted_budget_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mean over regions hides the small ones, and no mean shows that a scheme has stopped to sample."""
+    data = write_sizes(tmp_path / "sizes.csv")
+    words = tiny_words("fast,kalman-uniform", "--data", str(data), "--slots", "60")
+    rows = _json(capsys, words)
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("MAE by the number of people in a region, with the share of such cells:")
+    sizes = [entry for entry in rows[0]["by_size"] if entry["share"]]
+    assert sum(entry["share"] for entry in sizes) == pytest.approx(1.0)
+    assert lines[place + 1].split() == ["scheme", "0-5", "(50%)", ">500", "(50%)"]
+    assert lines[place + 2].split() == ["fast", *(_number(entry["mae"]) for entry in sizes)]
+    at = rows[0]["exhausted_at"]
+    assert 0 < at < 60
+    assert f"{at} ({rows[0]['exhausted_servers']:.0%})" in lines[1]
+    assert any(line.startswith(f"note: fast: budget exhausted at slot {at} of 60 (median of ") for line in lines)
+    assert rows[1]["exhausted_at"] is None, "it has paid for every slot"
+
+
+def test_the_table_fits_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 80 columns the table is several tables; a number without its digits would be worse than none."""
+    from rich.console import Console
+
+    monkeypatch.setattr("dpcrowd.cli.console.console", lambda: Console(width=80, highlight=False))
+    data = write_sizes(tmp_path / "sizes.csv")
+    assert main(tiny_words("fast,dkalman-uniform", "--data", str(data), "--slots", "60")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith("promise"))]
+    assert all(len(line) <= 80 for line in tables)
+    assert not any("…" in line for line in tables)
+    assert {"ARE", "MAE", "coverage"} <= set(lines[0].split()), "accuracy comes first"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dpcrowd.sim.config import Entrant, SimulationConfig, guarantee_for, whole_n
 from dpcrowd.sim.configure import configure
 from dpcrowd.sim.data import load
 from dpcrowd.sim.simulate import simulate
-from sim_support import TINY
+from sim_support import TINY, assert_same_records
 
 RING = "0,1\n1,2\n2,3\n3,0\n"
 
@@ -238,20 +238,26 @@ def test_only_the_random_graph_is_dynamic_by_default(graph: str, dynamic: bool) 
     assert configure("dpcrowd", servers=10, density=0.5, dynamic=False).network.dynamic is False
 
 
+def remarks(schemes: str, **settings: Any) -> list[str]:
+    """Notes without the line on the observation noise, which every result has."""
+    notes = simulate(schemes, **{**TINY, **settings}).notes
+    assert notes[-1].startswith("the observation noise alone costs ARE ")
+    return list(notes[:-1])
+
+
 def test_notes_say_what_a_reader_should_know() -> None:
     """Shares that sum to 26, a ledger that does not hold for moving users, promises that differ."""
-    notes = simulate("dpcrowd", **TINY).notes
+    notes = remarks("dpcrowd")
     assert len(notes) == 1
     assert "sum to about 3.15, and users may be at several servers at once" in notes[0]
-    assert simulate("dpcrowd", servers_per_slot=6, **TINY).notes == (), "the noise covers a user who is at all servers"
-    assert "sum to about 3.15" in simulate("dpcrowd", servers_per_slot=4, **TINY).notes[0], "some user may be at five"
-    assert "sum to about 3.6" in simulate("dpcrowd", shares=[0.6] * 6, **TINY).notes[0]
-    assert simulate("dpcrowd", shares="partition", **TINY).notes == ()
-    mixed = simulate("dpcrowd,uniform", **{**TINY, "slots": 100}, shares="partition").notes
-    assert mixed == (
+    assert remarks("dpcrowd", servers_per_slot=6) == [], "the noise covers a user who is at all servers"
+    assert "sum to about 3.15" in remarks("dpcrowd", servers_per_slot=4)[0], "some user may be at five"
+    assert "sum to about 3.6" in remarks("dpcrowd", shares=[0.6] * 6)[0]
+    assert remarks("dpcrowd", shares="partition") == []
+    assert remarks("dpcrowd,uniform", slots=100, shares="partition") == [
         "epsilon covers a complete stream of 100 slots for dpcrowd; any window of 100 slots for uniform: their errors "
         "are not at the same privacy.",
-    )
+    ]
     region = simulate("rescuedp", "multi-linear", window=10, accounting="per-region", **TINY)
     assert any("per-region accounting (the paper's)" in note for note in region.notes)
     assert any("intervals of rescuedp are uncalibrated" in note for note in region.notes)
@@ -265,3 +271,49 @@ def test_the_promise_is_printed_in_words_and_says_whom_it_holds_for() -> None:
     assert sound["rescuedp"].startswith("Pure 10-event differential privacy with ε = 1")
     region = simulate("rescuedp", "multi-linear", window=10, accounting="per-region", **TINY).guarantees["rescuedp"]
     assert region == f"Only for a user who stays in one region, since accounting is per region: {sound['rescuedp']}"
+
+
+def test_a_file_of_ones_own_is_observed_as_in_a_live_server(tmp_path: Path) -> None:
+    """The paper's observation noise H^2 Q is not what a server sees of people; only the paper's data sets have it."""
+    path = tmp_path / "counts.csv"
+    path.write_text("a\n" + "".join(f"{20 + t % 7}\n" for t in range(40)), encoding="utf-8")
+    for data in (path, [20 + t % 7 for t in range(40)]):
+        config = configure("dpcrowd", data, servers=6)
+        assert config.observation == "binomial"
+        assert config.data.notes[-1].endswith("observation=paper gives the one before.")
+        asked = configure("dpcrowd", data, servers=6, observation="paper")
+        assert asked.observation == "paper"
+        assert not any("observation=paper" in note for note in asked.data.notes), "nothing to say: it was asked for"
+    for name in ("linear", "multi-linear"):
+        config = configure("dpcrowd", name, servers=6)
+        assert config.observation == "paper"
+        assert configure("dpcrowd", name, servers=6, shares="partition").observation == "binomial"
+    partition = configure("dpcrowd", path, servers=6, shares="partition")
+    assert not any("observation=paper" in note for note in partition.data.notes), "as before"
+
+
+def test_every_result_says_what_the_observation_noise_alone_costs() -> None:
+    """Without this line a reader takes the error of the observation for the price of privacy."""
+    both = simulate("non-private,uniform", window=10, **{**TINY, "runs": 5})
+    alone = simulate("uniform", window=10, **{**TINY, "runs": 5})
+    record = both["non-private"]
+    assert both.observation_noise is not None
+    assert alone.observation_noise is not None
+    assert both.observation_noise.runs == 5
+    assert both.observation_noise.are == pytest.approx(record.are.mean())
+    assert alone.observation_noise.runs == 3, "the first runs are enough"
+    assert alone.observation_noise.total_error == pytest.approx(record.total_error[:3].mean())
+    are, total = record.are[:3].mean(), record.total_error[:3].mean()
+    assert alone.notes[-1] == (
+        f"the observation noise alone costs ARE {are:.3g} and total error {total:.3g}: the error of non-private with "
+        "the same shares and counts, in 3 runs of 5."
+    )
+    assert_same_records(both["uniform"], alone["uniform"])
+
+
+def test_a_run_that_would_take_long_is_not_repeated_for_the_observation_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulation of a million servers must not take twice as long for one line."""
+    monkeypatch.setattr("dpcrowd.sim.simulate._LARGEST_EXTRA_RUN", 100)
+    result = simulate("uniform", window=10, **TINY)
+    assert result.observation_noise is None
+    assert not any("observation noise" in note for note in result.notes)

@@ -176,6 +176,22 @@ def test_the_lines_are_the_series_and_the_band_its_interval(
     assert drawn.max() == pytest.approx(top.max())
 
 
+def test_a_cross_marks_where_a_budget_was_exhausted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From there on the line is a prediction without samples, which the line itself does not show."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: figures.append(self))
+    spent = simulate("kalman-uniform,uniform", horizon=None, **{**TINY, "slots": 100})
+    ended = simulate("kalman-uniform", horizon=40, **{**TINY, "slots": 100})
+    for some in (spent, ended):
+        plot_errors(some, tmp_path / "errors.png")
+    labels = [figure.axes[0].get_legend_handles_labels()[1] for figure in figures]
+    assert labels == [["kalman-uniform", "uniform"], ["kalman-uniform", "kalman-uniform: budget exhausted"]]
+    cross = figures[1].axes[0].collections[-1].get_offsets()
+    assert cross.tolist() == [[40.0, pytest.approx(ended.series()["are"][40])]]
+
+
 def test_one_run_and_undefined_slots_can_be_drawn(tmp_path: Path) -> None:
     """No interval, and slots in which nobody knows anything yet: still a plot, and no warning."""
     one = simulate("dpcrowd", interval=9, sampling="staggered", graph="ring", **{**TINY, "runs": 1, "density": None})

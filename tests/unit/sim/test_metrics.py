@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from dpcrowd.schemes.base import Z95
-from dpcrowd.sim.metrics import consensus_error, covered, nan_mean, relative_error
+from dpcrowd.sim.metrics import SIZES, absolute_sums, consensus_error, covered, nan_mean, relative_error, size_of
 
 SLOTS, RUNS, SERVERS, REGIONS = 3, 2, 4, 5
 
@@ -92,6 +93,35 @@ def test_a_scheme_without_intervals_has_no_coverage() -> None:
     """Coverage 0 or 1 instead of undefined would be read as a statement about its intervals."""
     estimates = np.ones((2, 1, 3, 1))
     assert np.isnan(covered(estimates, np.full_like(estimates, np.nan), np.ones((2, 1, 1)))).all()
+
+
+def test_absolute_errors_are_added_up_over_the_servers_that_have_an_estimate(world: tuple[np.ndarray, ...]) -> None:
+    """Total error and MAE are made of these sums; a missing estimate is not an error of 0."""
+    estimates, _, truth = world
+    sums, servers = absolute_sums(estimates, truth)
+    for t in range(SLOTS):
+        for b in range(RUNS):
+            for k in range(REGIONS):
+                errors = [abs(estimates[t, b, i, k] - truth[t, b, k]) for i in range(SERVERS)]
+                there = [error for error in errors if not math.isnan(error)]
+                assert sums[t, b, k] == pytest.approx(math.fsum(there), rel=1e-12)
+                assert servers[t, b, k] == len(there)
+    assert servers[1, 1, 2] == 0
+
+
+def test_an_estimate_that_diverged_gives_an_infinite_sum_without_a_warning() -> None:
+    """Two servers near the largest float: the sum is infinite, and the result says that the run diverged."""
+    estimates = np.full((1, 1, 2, 1), 1.7e308)
+    assert np.isinf(absolute_sums(estimates, np.zeros((1, 1, 1)))[0]).all()
+
+
+def test_every_count_belongs_to_one_class_of_sizes() -> None:
+    """A count on the edge that fell out, or into two classes, would make the shares sum to something else than 1."""
+    counts = np.array([0, 5, 6, 50, 51, 500, 501, 10**7], dtype=np.float64)
+    assert size_of(counts).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    for (_, most), (least, _) in pairwise(SIZES):
+        assert most is not None
+        assert least == most + 1
 
 
 def test_the_quantile_is_the_normal_one() -> None:

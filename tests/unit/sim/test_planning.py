@@ -58,7 +58,7 @@ def test_the_plan_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         {"dynamic": False},
         {"seed": 1},
         {"shares": "partition"},
-        {"observation": "binomial"},
+        {"observation": "paper"},
         {"form": "matrix"},
         {"tuning": {"alpha": 2.0}},
     ]

@@ -37,10 +37,15 @@ def test_the_summary_has_the_keys_of_the_json_object(result: SimulationResult) -
     """Programs read these names; one that is renamed breaks them without a word."""
     for row in result.summary():
         assert list(row) == [
-            *("scheme", "are", "ace", "frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot"),
-            *("latency_ms", "epsilon_paid", "coverage95", "server_slots_per_second"),
+            *("scheme", "are", "ace", "total_error", "mae", "rmse"),
+            *("frequency", "packets_per_slot", "heartbeats_per_slot", "bytes_per_slot"),
+            *("latency_ms", "epsilon_paid", "coverage95", "by_size"),
+            *("exhausted_at", "exhausted_servers", "server_slots_per_second", "burn_in"),
         ]
-        assert list(row["are"]) == list(row["ace"]) == ["mean", "ci95"]
+        for metric in ("are", "ace", "total_error", "mae", "rmse"):
+            assert list(row[metric]) == ["mean", "ci95"]
+        assert [list(entry) for entry in row["by_size"]] == [["least", "most", "share", "mae", "total_error"]] * 4
+        assert row["burn_in"] == TINY["burn_in"]
         assert list(row["epsilon_paid"]) == ["server", "moving", "roaming"]
 
 
@@ -123,8 +128,8 @@ def test_unknown_names_are_refused_with_the_nearest(result: SimulationResult) ->
     """A KeyError or an AttributeError tells nobody which names exist."""
     with pytest.raises(BadInput, match=r"unknown scheme of this result 'dpcrwd'\. Did you mean 'dpcrowd'\?"):
         result["dpcrwd"]
-    with pytest.raises(BadInput, match=r"unknown metric 'aer'\. Did you mean 'are'\?"):
-        result.compare("fast", "dpcrowd", metric="aer")
+    with pytest.raises(BadInput, match=r"unknown metric 'frequence'\. Did you mean 'frequency'\?"):
+        result.compare("fast", "dpcrowd", metric="frequence")
     with pytest.raises(BadInput, match="no runs in common with a defined latency_ms"):
         result.compare("fast", "dpcrowd", metric="latency_ms")
 
@@ -148,3 +153,46 @@ def test_a_result_prints_as_a_few_lines(result: SimulationResult) -> None:
     assert len(lines) == 4
     assert lines[2].startswith(f"  fast: ARE {result['fast'].are.mean():.4g} ± ")
     assert "±" not in repr(simulate("fast", **{**TINY, "runs": 1}))
+
+
+def test_scores_are_those_of_all_estimates() -> None:
+    """Total error, MAE and RMSE against plain sums over every estimate from the burn-in on."""
+    counts = np.random.default_rng(8).integers(0, 60, (40, 3)) * np.array([0, 1, 40])
+    settings = {**TINY, "slots": 40}
+    result = simulate("kalman-uniform", counts, keep_estimates=True, **settings)
+    record = result["kalman-uniform"]
+    assert record.estimates is not None
+    errors = np.abs(record.estimates - counts[:, None, :])[:, TINY["burn_in"] :]
+    people = counts[TINY["burn_in"] :].sum() * TINY["servers"]
+    np.testing.assert_allclose(record.mae, errors.mean(axis=(1, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(record.rmse, np.sqrt(np.square(errors).mean(axis=(1, 2, 3))), rtol=1e-12)
+    np.testing.assert_allclose(record.total_error, errors.sum(axis=(1, 2, 3)) / people, rtol=1e-12)
+    (row,) = result.summary()
+    assert row["total_error"]["mean"] == pytest.approx(record.total_error.mean())
+    empty, _, _, large = row["by_size"]
+    assert (empty["least"], empty["most"], large["least"], large["most"]) == (0, 5, 501, None)
+    small = np.broadcast_to((counts <= 5)[TINY["burn_in"] :, None, :], errors.shape[1:])
+    assert empty["share"] == pytest.approx(small.mean())
+    assert empty["mae"] == pytest.approx(errors[:, small].mean())
+    assert sum(entry["share"] for entry in row["by_size"]) == pytest.approx(1.0)
+    paired = result.compare("kalman-uniform", "kalman-uniform", metric="total_error")
+    assert (paired.metric, paired.paired_ratio) == ("total_error", pytest.approx(1.0))
+
+
+def test_without_people_there_is_no_total_error() -> None:
+    """An error divided by nobody is undefined, not infinite: the run has not diverged."""
+    result = simulate("uniform", np.zeros((30, 1)), window=10, process_var=1.0, **TINY)
+    (row,) = result.summary()
+    assert row["total_error"] == {"mean": None, "ci95": None}
+    assert row["mae"]["mean"] > 0
+    assert row["by_size"][0]["total_error"] is None
+    assert "diverged" not in " ".join(result.notes)
+
+
+def test_slots_before_the_burn_in_are_not_scored() -> None:
+    """The start, where servers know nothing yet, would otherwise dominate a short run."""
+    scored, all_slots = (simulate("dpcrowd", **{**TINY, "burn_in": burn_in}) for burn_in in (20, 0))
+    assert scored["dpcrowd"].by_size is not None
+    assert scored["dpcrowd"].by_size[..., 2].sum() == 10 * TINY["servers"] * TINY["runs"]
+    assert [result.summary()[0]["burn_in"] for result in (scored, all_slots)] == [20, 0]
+    assert scored.table()["total_error"] != all_slots.table()["total_error"]

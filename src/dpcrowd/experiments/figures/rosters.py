@@ -1,6 +1,6 @@
 """The schemes that a figure compares, and how each is named and drawn everywhere.
 
-Schemes of the paper stand beside baselines (Uniform, Sample), a limit (the central filter), and relay, which is ours.
+Schemes of the paper stand beside baselines (Uniform, Sample), the central filter, and relay, which is ours.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _PAPER_REGIONS = ("rescuedp", "drescuedp", "dpcrowd-w", "dpcrowd-plus", "dpegasu
 _ADDED_REGIONS = ("uniform", "sample", "duniform", "dsample", "central")
 
 ABOUT_CENTRAL = (
-    "The central filter is one filter that receives the samples of all servers: the limit for DPCrowd's and DPCrowd+'s "
-    "own samples where the model is right. With a wrong model or in diagonal form it can be worse, and a scheme that "
-    "samples other slots can be better."
+    "The central filter is one filter that receives the samples of all servers: what DPCrowd's and DPCrowd+'s own "
+    "samples are worth if everybody hears all of them, where the model is right. It is not a limit for other schemes: "
+    "with a wrong model or in diagonal form it can be worse, and a scheme that samples other slots can be better."
 )
 ABOUT_RELAY = (
     "Relay and “everything at once” are ours, not the paper's: servers pass on noisy records, one hop per slot; "

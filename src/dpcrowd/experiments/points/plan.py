@@ -13,7 +13,7 @@ from typing import Literal
 
 from dpcrowd.errors import BadInput, whole_number
 from dpcrowd.sim.config import MOST_RUNS
-from dpcrowd.sim.data import NAMES, DataSet, load
+from dpcrowd.sim.data import PAPER_SETS, DataSet, load
 from dpcrowd.sim.data.counts import PUBLISHED
 from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.tuned import Tuned, read_tuned
@@ -104,7 +104,7 @@ def make_plan(
     files = tuple(os.fspath(path) for path in tuning)
     tuned = _read_tuning_files(files)
     data, missing = {}, {}
-    for name in NAMES:
+    for name in PAPER_SETS:
         try:
             if name in PUBLISHED:
                 find_published(name, PUBLISHED[name][0], data_dir)
@@ -125,9 +125,10 @@ def _read_tuning_files(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Tun
     tuned: dict[str, Tuned] = {}
     for path in paths:
         file = read_tuned(path)
-        if file.data not in NAMES:
+        if file.data not in PAPER_SETS:
             raise BadInput(
-                f"'{path}' is for '{file.data}', which no figure uses; allowed: tuning files for {', '.join(NAMES)}."
+                f"'{path}' is for '{file.data}', which no figure uses; allowed: tuning files for "
+                f"{', '.join(PAPER_SETS)}."
             )
         if file.data in tuned:
             raise BadInput(f"'{path}' is the second tuning file for '{file.data}'; give one file per data set.")

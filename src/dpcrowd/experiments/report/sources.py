@@ -8,7 +8,7 @@ from pathlib import Path
 from dpcrowd.experiments.figures.figure import DATA_NAMES
 from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.experiments.report.parameters import Table
-from dpcrowd.sim.data import DataSet
+from dpcrowd.sim.data import PAPER_SETS, DataSet
 from dpcrowd.sim.data.catalog import CATALOG
 from dpcrowd.sim.data.series import FROM_WHOLE_SERIES
 from dpcrowd.sim.data.span import is_drawn_anew
@@ -26,7 +26,7 @@ class MissingData:
 
 
 def data_table(plan: RunPlan) -> Table:
-    """Return the sources and licences of all sets."""
+    """Return the sources and licences of the paper's sets."""
     rows = [
         [
             DATA_NAMES.get(entry.name, entry.name),
@@ -37,6 +37,7 @@ def data_table(plan: RunPlan) -> Table:
             "used" if entry.name in plan.data else "missing",
         ]
         for entry in CATALOG
+        if entry.name in PAPER_SETS
     ]
     return Table("Data sets", ["Data set", "Slots × regions", "What it is", "Source", "Licence", "Here"], rows)
 

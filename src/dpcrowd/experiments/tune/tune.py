@@ -1,4 +1,4 @@
-"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public or past data.
+"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public data or past releases.
 
 A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs the same as in the complete
 stream, and T_s/T means the same. The runs have seeds that no simulation uses by default (`SEED_OFFSET`).
@@ -67,7 +67,7 @@ def tune(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Tuned:
-    """Find the parameters of one scheme on public or past data, and write them to `out`.
+    """Find the parameters of one scheme on public data or past releases, and write them to `out`.
 
     method       "evolution": Q, theta, xi, T_s/T (or Q and RescueDP's theta) with the smallest error on the runs;
                  "likelihood": Q alone, from noisy samples without any truth
@@ -239,8 +239,10 @@ def _describe(config: SimulationConfig, complete: DataSet, method: str, transiti
     if data.name in NAMES:
         origin = "public data"
     elif method == "likelihood":
-        origin = "past data, of which Q has seen noisy samples only"
+        origin = "data of your own, of which Q has seen noisy samples only"
     else:
-        origin = "past data, on which the parameters depend without any epsilon"
+        origin = (
+            "data of your own, on which the parameters depend without any epsilon: public data or past releases only"
+        )
     slots = f"{what}slots {data.first} to {data.first + data.slots - 1} of the {complete.first + complete.slots} of "
     return f"{slots}'{data.name}'{labels}; {origin}{source_of_a}"

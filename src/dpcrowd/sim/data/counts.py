@@ -29,7 +29,16 @@ from dpcrowd.sim.data.places import find_published
 from dpcrowd.sim.data.series import series_model
 from dpcrowd.sim.data.tables import TIME_NAMES, Cell, Table, is_number, read_table
 
-__all__ = ["LARGEST", "PUBLISHED", "counts_from_array", "counts_from_table", "published", "read_counts", "write_counts"]
+__all__ = [
+    "LARGEST",
+    "PUBLISHED",
+    "counts_from_array",
+    "counts_from_table",
+    "published",
+    "read_counts",
+    "series_data",
+    "write_counts",
+]
 
 FLU_TUNING = Tuning(theta=1.0, xi=0.6, sample_fraction=0.4)
 # The table has no theta, xi and T_s for Multi-Flu: FAST and DPCrowd take those of Flu there.
@@ -79,23 +88,54 @@ def counts_from_table(
     names = _region_names(table, columns)
     labels = read_labels(table, 0) if timed else None
     counts = read_counts(table, columns, round_counts=round_counts)
-    used = checked_slots(slots, len(counts), table.file)
-    selection = region_indexes(names, regions)
-    if selection is not None:
-        counts, names = counts[:, selection], tuple(names[k] for k in selection)
+    rounded = ("Fractions in the file were rounded to whole people, half to even.",) if round_counts else ()
+    data = series_data(
+        counts,
+        name=name,
+        regions=names,
+        labels=labels,
+        slots=slots,
+        process_var=process_var,
+        selection=regions,
+        source=table.file,
+    )
+    return replace(data, notes=(*data.notes, *rounded))
+
+
+def series_data(
+    counts: Truth,
+    *,
+    name: str,
+    regions: Sequence[str],
+    labels: Sequence[str] | None,
+    slots: int | None = None,
+    process_var: object | None = None,
+    selection: Sequence[str] | None = None,
+    source: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> FixedData:
+    """Return counts (T, d) as a data set: the first `slots` of them, and the regions of `selection`.
+
+    source  what an error message calls the data; default: their name
+    """
+    place = f"'{name}'" if source is None else source
+    used = checked_slots(slots, len(counts), place)
+    columns = region_indexes(regions, selection)
+    names = tuple(regions)
+    if columns is not None:
+        counts, names = counts[:, columns], tuple(regions[k] for k in columns)
     counts = counts[:used].copy()
     counts.setflags(write=False)  # every run shares this array
-    model, change_var, note = series_model(counts, process_var, table.file)
-    rounded = ("Fractions in the file were rounded to whole people, half to even.",) if round_counts else ()
+    model, change_var, note = series_model(counts, process_var, place)
     return FixedData(
         name=name,
         regions=names,
         slots=used,
         model=model,
         tuning=Tuning(),
-        notes=(note, *rounded),
+        notes=(*notes, note),
         change_var=change_var,
-        slot_labels=None if labels is None else labels[:used],
+        slot_labels=None if labels is None else tuple(labels[:used]),
         counts=counts,
     )
 

@@ -18,7 +18,9 @@ from dpcrowd.plugins import find_plugin, installed
 from dpcrowd.sim.data.checkins import CheckIns, checkins_from_table, is_checkins
 from dpcrowd.sim.data.counts import PUBLISHED, counts_from_table, published
 from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.gowalla import GOWALLA, gowalla
 from dpcrowd.sim.data.observe import KINDS, checked_users, observe
+from dpcrowd.sim.data.packaged import PACKAGED, packaged
 from dpcrowd.sim.data.plugin import plugin_data
 from dpcrowd.sim.data.seeds import Purpose, generator
 from dpcrowd.sim.data.series import GIVEN_BY_HAND, believed
@@ -26,10 +28,12 @@ from dpcrowd.sim.data.shares import draw_shares, is_partition, normalised
 from dpcrowd.sim.data.synthetic import linear, multi_linear, select_regions
 from dpcrowd.sim.data.tables import read_table
 
-__all__ = ["NAMES", "RunData", "draw_run", "load"]
+__all__ = ["NAMES", "PAPER_SETS", "RunData", "draw_run", "load"]
 
 SYNTHETIC = {"linear": linear, "multi-linear": multi_linear}
-NAMES = (*SYNTHETIC, *PUBLISHED)
+PAPER_SETS = (*SYNTHETIC, *PUBLISHED)
+"""The data sets of the paper, which are observed as in the paper unless a user asks for something else."""
+NAMES = (*PAPER_SETS, *PACKAGED, GOWALLA)
 FILE_ENDINGS = (".csv", ".gz", ".parquet", ".pq", ".tsv", ".txt")
 
 
@@ -53,13 +57,13 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     regions: Sequence[str] | None = None,
 ) -> DataSet:
-    """Return a data set by name (linear, multi-linear, flu, multi-flu, or a plug-in's) or from a CSV or Parquet file.
+    """Return a data set by name (one that `dpcrowd data` lists, or a plug-in's) or from a CSV or Parquet file.
 
     slots         use only this many slots, from the first on
     process_var   Q of the filters' model: a number, (d,) or (d, d)
-    slot_length   for raw check-ins only: 15m, 1h, 1d (default), 1w, or seconds
+    slot_length   for raw check-ins (default: 1d) and flights only: 15m, 1h, 1d, 1w, or seconds
     round_counts  round fractions in a file instead of refusing them
-    data_dir      the folder that contains flu.csv and multi_flu.csv
+    data_dir      the folder that contains flu.csv, multi_flu.csv and gowalla_nyc_checkins.csv.gz
     regions       use only these regions, in this order
 
     >>> data = load("multi-linear", slots=50, regions=["region-1", "region-3"])
@@ -67,7 +71,11 @@ def load(
     (50, ('region-1', 'region-3'))
     """
     name = os.fspath(name_or_path)
-    if name in SYNTHETIC or name in PUBLISHED:
+    if name in PACKAGED:
+        return packaged(name, slots=slots, process_var=process_var, regions=regions, slot_length=slot_length)
+    if name == GOWALLA:
+        return gowalla(data_dir, slot_length=slot_length, slots=slots, process_var=process_var, regions=regions)
+    if name in PAPER_SETS:
         if slot_length is not None:
             raise BadInput(f"a slot length was given, but '{name}' has its own; leave it out (it is for check-ins).")
         if name in PUBLISHED:

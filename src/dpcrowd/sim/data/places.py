@@ -37,8 +37,13 @@ def search_path(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     return [Path(from_environment), *folders] if from_environment else folders
 
 
-def find_published(name: str, file: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the path of a published set's file; BadInput says which folders were searched and how to get it."""
+def find_published(
+    name: str, file: str, data_dir: str | os.PathLike[str] | None = None, remedy: str | None = None
+) -> Path:
+    """Return the path of a published set's file; BadInput says which folders were searched and how to get it.
+
+    remedy  how to get the file; default: by `dpcrowd data`
+    """
     folders = search_path(data_dir)
     for folder in folders:
         if folder.is_file() and folder.name == file:
@@ -46,7 +51,8 @@ def find_published(name: str, file: str, data_dir: str | os.PathLike[str] | None
         if (folder / file).is_file():
             return folder / file
     looked = ", ".join(str(folder) for folder in folders)
+    remedy = f"Get it from its publisher with 'dpcrowd data {name}'" if remedy is None else remedy
     raise BadInput(
-        f"data set '{name}' needs {file}, which is not in: {looked}. Get it from its publisher with "
-        f"'dpcrowd data {name}', or set {ENVIRONMENT} to the folder that has it."
+        f"data set '{name}' needs {file}, which is not in: {looked}. {remedy}, or set {ENVIRONMENT} to the folder "
+        "that has it."
     )

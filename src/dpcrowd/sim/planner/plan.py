@@ -14,6 +14,7 @@ from typing import Any
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
+from dpcrowd.sim.data import PAPER_SETS
 from dpcrowd.sim.data.checkins import slot_length_us
 from dpcrowd.sim.data.dataset import DataSet
 from dpcrowd.sim.network_file import is_network_file, read_network_file
@@ -184,6 +185,9 @@ def plan(
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
+    if data is not None and settings.get("observation") is None:
+        name = data.name if isinstance(data, DataSet) else os.fspath(data)
+        settings["observation"] = None if name in PAPER_SETS else "binomial"  # as a simulation of the same data
     if shares is None:
         file = read_network_file(graph) if is_network_file(graph) else None
         shares = "uniform" if file is None or file.shares is None else file.shares
