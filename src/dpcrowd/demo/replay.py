@@ -48,7 +48,7 @@ class Replay:
 
     @cached_property
     def model(self) -> CrowdModel:
-        """Levels and Q of the replayed data themselves; a real network must use public data or past releases instead."""
+        """Levels and Q of the replayed data; a real network must use public data or past releases instead."""
         return crowd_model(self.slots(), len(self.regions))
 
     def slots(self) -> Iterator[Present]:
