@@ -12,6 +12,8 @@ average is taken over a second pass. More samples are fresher but noisier, so so
 it the error hardly changes, so `best_samples` returns the fewest samples within 2% of it: fewer records have to be
 sent, and real series, which change less than Q most of the time, need fewer.
 
+With an expected course, Q is its mean over the season, and the recursion starts from what the course tells.
+
 The prediction treats every region by itself, as the diagonal form does, and ignores the guard, which acts when
 something is wrong.
 """
@@ -90,7 +92,8 @@ class PublicFacts:
 
     @cached_property
     def transition(self) -> Floats:
-        transition = self.model.diagonal_transition if self.form == "diagonal" else np.ones(())
+        by_region = self.form == "diagonal" or self.model.course is not None
+        transition = self.model.diagonal_transition if by_region else np.ones(())
         return np.asarray(transition if transition.ndim == 0 else transition[self.regions])
 
     @cached_property
@@ -122,6 +125,8 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     q, a2 = facts.process_var, np.square(facts.transition)
     full = information[-1]  # (slots, numbers of samples, receivers, regions)
     total = np.zeros(full.shape[1:])  # information on the slot
+    if facts.model.course is not None:  # known before the first record
+        total = total + (1.0 - a2) / q
     filtered = np.empty_like(full)
     with np.errstate(divide="ignore"):
         for second in (False, True):
@@ -142,7 +147,7 @@ def _information(facts: PublicFacts, samples: int, slots: int) -> list[Floats]:
     guarantee, shares = facts.guarantee, facts.shares[:, None]
     noise = noise_var(np.array(per_sample(guarantee.total, samples)), guarantee.sensitivity)
     if facts.observation == "paper":
-        spread = np.square(shares) * facts.model.noise_var[facts.regions]
+        spread = np.square(shares) * facts.model.one_step_var[facts.regions]
     else:
         spread = shares * (1.0 - shares) * facts.expected
     weight = np.square(shares) / (facts.alpha * noise + np.maximum(spread, ROUNDING))

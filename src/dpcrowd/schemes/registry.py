@@ -16,6 +16,7 @@ from dpcrowd.schemes.dpcrowd_w import DPCrowdW
 from dpcrowd.schemes.fast import FAST
 from dpcrowd.schemes.flooding import DBA, DBD, DFAST, DPeGaSus, DRescueDP, DSample, DUniform, Flooding
 from dpcrowd.schemes.nonprivate import NonPrivate
+from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.pegasus import PeGaSus
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.rescue import RescueScheme
@@ -28,6 +29,7 @@ __all__ = ["OWN", "SCHEMES", "groups_regions", "make_from", "make_scheme", "stag
 
 _ALL: tuple[type[Scheme], ...] = (
     NonPrivate,
+    Past,
     Central,
     FAST,
     DFAST,

@@ -21,7 +21,7 @@ from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
-from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.schemes.relay_state import RelayState, fill_from_course
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
 
@@ -63,6 +63,8 @@ def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine:
     """
     if state.last < 0:
         state.last = np.array(until - 1)
+        if until > 0 and state.setting.model.course is not None:
+            fill_from_course(state, until)
     for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + state.lag)):
         begin_slot(state, slot, samples, engine)
         end_slot(state, slot, np.full(state.setting.servers, slot), guard, engine)
@@ -75,15 +77,22 @@ def _jump(state: RelayState, slot: int) -> None:
     setting, steps = state.setting, slot - int(state.last)
     ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
     first = (int(state.last) + 1) % state.lag
-    state.base, state.base_var = ahead(state.mean[first], state.mean_var[first], setting.model, steps - 1)
+    base, base_var = state.mean[first], state.mean_var[first]
+    state.base, state.base_var = ahead(base, base_var, setting.model, steps - 1, slot - state.lag)
     state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
     if state.scores is not None:
         state.penalty[:] = state.scores.penalty()
         state.suspicious[:] = state.scores.suspicious
     for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
         one = predict_ahead if name == "level" else ahead
-        for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
-            array[:] = np.roll(values, steps, axis=0)
+        values = one(mean, var, setting.model, steps) if setting.model.course is None else None
+        moved = [np.roll(part, steps, axis=0) for part in values] if values else [mean.copy(), var.copy()]
+        if values is None:  # every slot has its own expectation
+            for before in range(int(state.last) - state.lag + 1, int(state.last) + 1):
+                place, after = before % state.lag, before + steps
+                mean_var = one(mean[place], var[place], setting.model, steps, after)
+                moved[0][after % state.lag], moved[1][after % state.lag] = mean_var
+        mean[:], var[:] = moved
     state.last = np.array(slot)
 
 
@@ -96,11 +105,11 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     if slot in (0, state.last - lag + 1):
         mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
     if matrix:
-        prior, prior_var = predict_matrix(mean, var, model)
+        prior, prior_var = predict_matrix(mean, var, model, slot)
         if not known.all():
             prior_var = np.where(known[:, None, None], prior_var, var)
     else:
-        prior, prior_var = predict(mean, var, model)
+        prior, prior_var = predict(mean, var, model, slot)
     if not matrix:
         posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
         _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
@@ -141,7 +150,7 @@ def _sum(
             records = state.holdings(slot, engine, beginners)
             rows, origins, factors = start_penalty(
                 beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
-                setting.model.noise_var, LIMIT,
+                setting.model.one_step_var, LIMIT,
             )  # fmt: skip
             if len(rows) or (penalised & beginners).any():
                 penalty, penalised = state.penalty[place].copy(), penalised & ~beginners
@@ -152,7 +161,7 @@ def _sum(
             state.level[place], state.level_var[place], prior, prior_var, penalty, LIMIT, recent, penalised
         )
     record_sums(
-        held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
+        held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
         engine, RecordSums(state.y[place], state.info[place], state.recent[place], state.scale[place]), active,
         posterior, words,
     )  # fmt: skip
@@ -169,13 +178,13 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
-                setting.observation, setting.model.noise_var,
+                setting.observation, setting.model.one_step_var,
                 (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
         state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
         state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
     if setting.observation != "paper":  # which does not look at the level
-        state.level[place], state.level_var[place] = _expected(state)
+        state.level[place], state.level_var[place] = _expected(state, slot)
     if state.scores is not None:
         now = state.scores.suspicious.copy()
         rows = now | state.suspicious[place]
@@ -185,9 +194,12 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
         state.suspicious[place] = now
 
 
-def _expected(state: RelayState) -> tuple[Floats, Floats]:
-    """Return the finalised state as it is expected to be L slots later: means and variances, (N, d)."""
+def _expected(state: RelayState, slot: int) -> tuple[Floats, Floats]:
+    """Return the finalised state as it is expected to be L slots later, in a slot: means and variances, (N, d)."""
     model, mean, var = state.setting.model, state.base, state.base_var
+    if model.course is not None:
+        variances = diagonal(var) if state.setting.form == "matrix" else var
+        return predict_ahead(mean, variances, model, min(state.lag, slot + 1), slot)
     if state.setting.form == "diagonal":
         for _ in range(state.lag):
             mean, var = predict(mean, var, model)

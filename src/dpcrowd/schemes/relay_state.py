@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.ahead import moved_in_time
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
 from dpcrowd.kernels.engine import Engine
@@ -22,7 +23,14 @@ from dpcrowd.privacy import Ledger, open_ledger
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox
 
-__all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
+__all__ = [
+    "RelayState",
+    "back_in_time",
+    "fill_from_course",
+    "servers_per_run",
+    "start_state",
+    "with_fresh_schedule",
+]
 
 
 MOST_REMEMBERED = 512
@@ -137,7 +145,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
                 "reach of a few hops."
             )
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
-    return RelayState(
+    state = RelayState(
         setting=setting,
         ledger=open_ledger(setting.need_guarantee(), receivers, regions),
         amount=np.array([[amount]]),
@@ -167,6 +175,24 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         links=OneHop(receivers, lag) if peers is None and spread is None else None,
         value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
     )
+    if setting.model.course is not None:
+        fill_from_course(state, 0)
+    return state
+
+
+def fill_from_course(state: RelayState, until: int) -> None:
+    """Let the slots before `until`, of which there are no records, be what the expected course says."""
+    model, matrix = state.setting.model, state.setting.form == "matrix"
+    for slot in range(until - state.lag, until):
+        place = slot % state.lag
+        mean, var = model.start(slot)
+        state.mean[place], state.mean_var[place] = mean, np.diag(var) if matrix else var
+        state.level[place], state.level_var[place] = mean, var
+    state.known[:] = True
+    mean, var = model.start(-1)  # slots before L rest on it; later ones on a slot that has become final
+    state.base, state.base_var = np.empty_like(state.base), np.empty_like(state.base_var)
+    state.base[:], state.base_var[:] = mean, np.diag(var) if matrix else var
+    state.base_known = np.ones_like(state.base_known)
 
 
 def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> RelayState:
@@ -189,7 +215,11 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     latest = int(state.last) % state.lag
     for name in ("mean", "mean_var", "known", "recent"):
         getattr(fresh, name)[:] = getattr(state, name)[latest]
-    fresh.base, fresh.base_var = state.mean[latest].copy(), state.mean_var[latest].copy()
+    if (model := state.setting.model).course is not None:
+        for slot in range(last - state.lag + 1, last + 1):
+            fresh.mean[slot % state.lag] = moved_in_time(state.mean[latest], model, int(state.last), slot)
+    fresh.base = moved_in_time(state.mean[latest], model, int(state.last), -1).copy()
+    fresh.base_var = state.mean_var[latest].copy()
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     if state.scores is not None:
         fresh.scores = state.scores

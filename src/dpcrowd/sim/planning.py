@@ -146,6 +146,8 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
         model.transition.tobytes(),
         model.process_var.tobytes(),
         model.process_var.shape,
+        *(() if model.course is None else (model.course.profile.tobytes(), model.course.variance.tobytes())),
+        None if model.change_var is None else model.change_var.tobytes(),
         None if level is None else level.tobytes(),
         config.tuning.alpha,
         config.observation,
@@ -191,8 +193,10 @@ def _shares(config: SimulationConfig) -> Floats:
 
 
 def _level(config: SimulationConfig) -> Floats | None:
-    """Return the expected level if the definition of the data says it; nothing is taken from the counts."""
+    """Return the level that the model or the definition of the data says; nothing is taken from the counts."""
     data = config.data
+    if data.model.course is not None:
+        return np.asarray(data.model.course.profile.mean(axis=0))
     return data.expected_level if isinstance(data, SyntheticData) else None
 
 
