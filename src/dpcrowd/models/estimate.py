@@ -1,7 +1,6 @@
 """Fit a process model on a series: which season, which variance, and every number, chosen on blocks that were held out.
 
-The span is divided into blocks. Each of the later blocks is predicted by a profile that was fitted on the slots before
-it, and the candidates (season, weight of recent slots, kind of variance) are compared by their continuous ranked
+Blocks of the span are held out. Each is predicted by a profile that was fitted on the slots before it, and the candidates (season, weight of recent slots, kind of variance) are compared by their continuous ranked
 probability score (CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
@@ -14,7 +13,7 @@ Both are shrunk, q towards a Poisson count's and a towards the mean of all regio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,8 @@ from dpcrowd.models.season import SeasonKind, SlotTimes, Timing, possible_season
 
 __all__ = ["Estimate", "Fitted", "fit_series"]
 
-_FOLDS = (0.4, 0.55, 0.7, 0.85, 1.0)
+_FOLDS = ((0.35, 0.85), (0.5, 1.0), (0.75, 1.0))
+"""Where held-out blocks begin and end: far enough ahead to see a level drift away, since a model is used for long."""
 _FEWEST = 10  # slots of a training part; shorter series are fitted without blocks
 _LARGEST_A = 0.995
 _SHRINKAGE = 12.0  # pairs of slots that the mean of all regions counts for
@@ -104,7 +104,7 @@ def fit_series(
     candidates = [Candidate(one, half) for one in seasons for half in (None, slots / 3.0, slots / 10.0)]
     timings = {one: timing(one, times, first) for one in seasons}
     series = {one: Series(value, noise, _row_of(place, slots)) for one, place in timings.items()}
-    if int(slots * _FOLDS[0]) < _FEWEST:
+    if int(slots * _FOLDS[0][0]) < _FEWEST:
         only = Candidate(seasons[0])
         fitted = _estimate(series[only.season], timings[only.season].rows, only, [])
         reason = f"{only.text}: {slots} slots are too few to compare anything on held-out blocks"
@@ -117,9 +117,9 @@ def fit_series(
     best = _simplest(scores)
     blocks = held_out[best]
     by_kind = {kind: _score(blocks, kind) for kind in _KINDS}
-    kind: VarianceKind = "proportional" if by_kind["proportional"] < _GAIN * by_kind["fixed"] else "fixed"
+    kind: VarianceKind = "fixed" if by_kind["fixed"] < _GAIN * by_kind["proportional"] else "proportional"
     estimate = _estimate(series[best.season], timings[best.season].rows, best, blocks, kind)
-    return Fitted(estimate, best.season, _scores(blocks, kind), _reason(best, scores, kind, by_kind))
+    return Fitted(estimate, best.season, _scores(blocks, kind, slots - int(slots * _FOLDS[0][0])), _reason(best, scores, kind, by_kind))
 
 
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
@@ -150,9 +150,8 @@ def _reason(
 
 def _held_out(series: Series, rows: int, candidate: Candidate) -> list[_Block]:
     slots = len(series.value)
-    bounds = [int(slots * part) for part in _FOLDS]
     blocks = []
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in ((int(slots * begin), int(slots * end)) for begin, end in _FOLDS):
         profile = _profile(series.part(0, first), rows, candidate)
         part = series.part(first, last)
         blocks.append(_Block(part, profile.rows[part.row], profile.level, profile.deviation_var))
@@ -182,46 +181,48 @@ def _weights(block: _Block, kind: VarianceKind) -> Floats:
 def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, Floats]:
     """Return a (d,), and q (d,) or q per expected person."""
     parts = [_residuals(block, kind) for block in blocks]
-    products = sum((part.both * part.value[1:] * part.value[:-1]).sum(axis=0) for part in parts)
-    squares = sum((part.both * (np.square(part.value[:-1]) - part.noise[:-1])).sum(axis=0) for part in parts)
-    pairs = np.asarray(sum(part.both.sum(axis=0) for part in parts))
-    poisson = np.asarray(sum(part.poisson for part in parts)) / len(parts)
-    squares = np.maximum(np.asarray(squares), _FEW * poisson)
-    raw = np.clip(np.asarray(products) / squares, 0.0, _LARGEST_A)
+
+    def total(of: Callable[[_Residuals], Floats]) -> Floats:
+        return np.asarray(sum((part.both * of(part)).sum(axis=0) for part in parts))
+
+    pairs, people, poisson = (total(of) for of in (lambda _: np.ones(1), lambda one: one.weight, lambda one: one.poisson))
+    squares = total(lambda part: np.square(part.value[:-1]) - part.noise[:-1])
+    products = total(lambda part: part.value[1:] * part.value[:-1])
+    few = _FEW / (pairs + 1.0)  # as a part of all pairs
+    raw = np.clip(products / np.maximum(squares, few * poisson), 0.0, _LARGEST_A)
     pooled = float(np.average(raw, weights=pairs + 1e-9))
     transition = (pairs * raw + _SHRINKAGE * pooled) / (pairs + _SHRINKAGE)
-    change = sum((part.both * _squared_changes(part, transition)).sum(axis=0) for part in parts)
-    few = _FEW * poisson * (1.0 - np.square(transition))
-    variance = (np.asarray(change) + few) / (pairs + _FEW)
-    return transition, np.maximum(variance, 1e-3 * few + 1e-12)
+    changes = total(lambda part: _squared_changes(part, transition))
+    by_chance = poisson * (1.0 - np.square(transition))
+    variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / (people * (1.0 + few))
+    return transition, variance
 
 
 @dataclass(frozen=True, eq=False)
 class _Residuals:
-    """Residuals of a block, in units in which their variance is the same in every slot.
+    """Residuals of a block.
 
-    value, noise  (T, d) residuals, and the variance of their measurement
-    both          (T - 1, d) how much a slot and the one before it count together
-    poisson       (d,) the variance that Poisson counts would have
+    value, noise     (T, d) residuals, and the variance of their measurement
+    both             (T - 1, d) how much a slot and the one before it count together
+    weight, poisson  (T - 1, d) what the variance is in proportion to, and that of a Poisson count
     """
 
     value: Floats
     noise: Floats
     both: Floats
+    weight: Floats
     poisson: Floats
 
 
 def _residuals(block: _Block, kind: VarianceKind) -> _Residuals:
-    weight = _weights(block, kind)
     present = block.series.present
     noise = np.where(present, block.series.noise_var, 0.0)
     usual = np.maximum(block.deviation_var, LEAST_VAR)
     residual = np.where(present, block.series.value - block.expected, 0.0)
     limit = _FAR * np.sqrt(usual + noise)  # one absurd slot must not decide
-    residual = np.clip(residual, -limit, limit)
     trust = np.where(present, usual / (usual + noise), 0.0)
-    poisson = (np.maximum(block.expected, LEAST_VAR) / weight).mean(axis=0)
-    return _Residuals(residual / np.sqrt(weight), noise / weight, trust[1:] * trust[:-1], poisson)
+    weight, poisson = _weights(block, kind)[1:], np.maximum(block.expected[1:], LEAST_VAR)
+    return _Residuals(np.clip(residual, -limit, limit), noise, trust[1:] * trust[:-1], weight, poisson)
 
 
 def _squared_changes(part: _Residuals, transition: Floats) -> Floats:
@@ -278,7 +279,7 @@ def _crps(error: Floats, var: Floats) -> Floats:
     return np.asarray(deviation * (z * erf(z / np.sqrt(2.0)) + 2.0 * density - 1.0 / np.sqrt(np.pi)))
 
 
-def _scores(blocks: Sequence[_Block], kind: VarianceKind) -> Scores:
+def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
     sums = np.zeros(6)
     for number, block in enumerate(blocks):
         present = block.series.present
@@ -290,5 +291,4 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind) -> Scores:
         sums[4] += float(np.abs(block.series.value[present]).sum())
         sums[5] += float(present.sum())
     people, cells = max(sums[4], 1.0), max(sums[5], 1.0)
-    slots = sum(len(block.series.value) for block in blocks)
     return Scores(*(float(value) for value in sums[:4] / (people, people, cells, cells)), slots)

@@ -36,7 +36,7 @@ from dpcrowd.privacy.allocation import per_sample
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Form
 
-__all__ = ["PublicFacts", "best_choice", "best_samples", "predicted_deviation", "predicted_error"]
+__all__ = ["PublicFacts", "best_choice", "best_samples", "good_enough", "predicted_deviation", "predicted_error"]
 
 
 MOST_SLOTS = 2048
@@ -44,6 +44,7 @@ MOST_SLOTS = 2048
 
 FEWEST_INTERVALS = 8
 TOLERANCE = 0.02
+_LOST_GAIN = 0.1
 _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
@@ -172,6 +173,19 @@ def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     return np.asarray((predicted_deviation(facts, samples) / facts.scale).mean(axis=1))
 
 
+def good_enough(facts: PublicFacts, least: float) -> float:
+    """Return the error with which fewer samples or hops are preferred: within 2% of the least.
+
+    With an expected course, the model alone may be nearly as good as that. Then records that gain little would be
+    left out although they gain all there is, so nine tenths of what they gain have to remain, too.
+    """
+    enough = (1.0 + TOLERANCE) * least
+    if facts.model.course is None:
+        return enough
+    alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
+    return min(enough, least + _LOST_GAIN * max(float((alone / facts.scale).mean()) - least, 0.0))
+
+
 def best_samples(facts: PublicFacts) -> int:
     """Return the fewest samples per window or horizon whose predicted error is within 2% of the least."""
     return best_choice(facts)[0]
@@ -196,7 +210,7 @@ def best_choice(facts: PublicFacts) -> tuple[int, float]:
         candidates = sorted({*_between(low, best), *_between(best, high)} - errors.keys())
         if not candidates or high - low <= best // 10:
             break
-    enough = (1.0 + TOLERANCE) * errors[best]
+    enough = good_enough(facts, errors[best])
     while True:
         fewest = min(samples for samples, error in errors.items() if error <= enough)
         below = max((samples for samples in errors if samples < fewest), default=fewest - 1)

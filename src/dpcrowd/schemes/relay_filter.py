@@ -17,11 +17,12 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
-from dpcrowd.schemes.relay_state import RelayState, fill_from_course
+from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
 
@@ -93,6 +94,7 @@ def _jump(state: RelayState, slot: int) -> None:
                 mean_var = one(mean[place], var[place], setting.model, steps, after)
                 moved[0][after % state.lag], moved[1][after % state.lag] = mean_var
         mean[:], var[:] = moved
+    reset_banks(state)
     state.last = np.array(slot)
 
 
@@ -104,6 +106,9 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     recent = state.recent[before]
     if slot in (0, state.last - lag + 1):
         mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
+    if state.bank is not None:
+        _filter_bank(state, slot, active, (known, recent), guard, engine)
+        return
     if matrix:
         prior, prior_var = predict_matrix(mean, var, model, slot)
         if not known.all():
@@ -122,6 +127,26 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
         prior, prior_var * doubt, known, state.y[place], full
     )
+
+
+def _filter_bank(
+    state: RelayState, slot: int, active: Bools, before: tuple[Bools, Floats], guard: bool, engine: Engine
+) -> None:
+    """Posteriors of a slot by filters that learn; `before`: known and recent of the slot before."""
+    assert state.bank is not None and state.base_bank is not None
+    model, place = state.setting.model, slot % state.lag
+    beliefs = beliefs_of(model)
+    bank = state.bank.at((slot - 1) % state.lag)
+    if slot in (0, state.last - state.lag + 1):
+        bank = state.base_bank
+    priors = predict_bank(bank, model, beliefs, slot)
+    prior, prior_var = combined(priors)
+    known, recent = before
+    _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+    priors.var *= np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+    state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
+    state.mean[place], state.mean_var[place] = combined(state.bank.at(place))
+    state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
 
 def _sum(
@@ -183,6 +208,8 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             )  # fmt: skip
         state.base, state.base_var = state.mean[place].copy(), state.mean_var[place].copy()
         state.base_known, state.base_recent = state.known[place].copy(), state.recent[place].copy()
+        if state.bank is not None:
+            state.base_bank = state.bank.at(place).copy()
     if setting.observation != "paper":  # which does not look at the level
         state.level[place], state.level_var[place] = _expected(state, slot)
     if state.scores is not None:

@@ -23,7 +23,7 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.prediction import TOLERANCE, PublicFacts, best_choice, best_samples, predicted_error
+from dpcrowd.schemes.prediction import PublicFacts, best_choice, best_samples, good_enough, predicted_error
 from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.data.checkins import CheckIns
@@ -64,11 +64,15 @@ def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarante
 
 @dataclass(frozen=True)
 class ReachChoice:
-    """A reach with its best number of samples, and the error that is predicted for both."""
+    """A reach with its best number of samples, and the error that is predicted for both.
+
+    enough  the error with which fewer hops would be preferred
+    """
 
     reach: Hops
     samples: int
     error: float
+    enough: float = 0.0
 
 
 def with_reach(scheme: Relay, reach: Hops) -> Relay:
@@ -86,8 +90,10 @@ def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None =
 
     def choice(reach: Hops, facts: PublicFacts) -> ReachChoice:
         if samples is not None:
-            return ReachChoice(reach, samples, float(predicted_error(facts, [samples])[0]))
-        return ReachChoice(reach, *best_choice(facts))
+            number, error = samples, float(predicted_error(facts, [samples])[0])
+        else:
+            number, error = best_choice(facts)
+        return ReachChoice(reach, number, error, good_enough(facts, error))
 
     everything = facts_of("all")
     yield choice("all", everything)
@@ -103,7 +109,7 @@ def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None =
 def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
     """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
     everything = next(choices)
-    enough = (1.0 + TOLERANCE) * everything.error
+    enough = everything.enough
     return next((choice for choice in choices if choice.error <= enough), everything)
 
 
