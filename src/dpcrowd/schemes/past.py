@@ -32,7 +32,7 @@ class Past(Scheme):
 
     name = "past"
     kinds = frozenset()
-    summary = ("alone", "never", "the model alone", "none, reads no counts")
+    summary = ("alone", "never", "the model alone", "none")
     may_skip = True
     needs_model = True
 
