@@ -29,6 +29,12 @@ __all__ = ["fit"]
     help="Why this costs no privacy budget: published data, people outside the promise, or earlier releases.",
 )
 @click.option("--releases", is_flag=True, help="FILE holds earlier releases: slot, region, estimate, low, high.")
+@click.option(
+    "--made-with",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model with which the releases were made.  [default: none, a random walk]",
+)
 @click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
 @options.regions
 @options.slot_length
@@ -48,12 +54,20 @@ def fit(file: str, releases: bool, regions: str | None, as_json: bool, **setting
     fit it on published data, on people whom the promise does not cover, or on earlier releases (--releases), never on raw
     check-ins of people whom the promise covers.
     """
+    from dpcrowd.errors import BadInput
     from dpcrowd.sim.fit import fit as fit_counts
+    from dpcrowd.sim.fit_releases import fit_releases
 
     given = {key: value for key, value in settings.items() if value is not None and value is not False}
     if regions is not None:
         given["regions"] = [name.strip() for name in regions.split(",")]
-    model = fit_counts(file, **given)
+    if releases:
+        for name in ("span", "regions", "slot_length", "round_counts", "data_dir"):
+            if name in given:
+                raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
+    elif "made_with" in given:
+        raise BadInput("--made-with is for --releases; counts were not made with a model.")
+    model = (fit_releases if releases else fit_counts)(file, **given)
     if as_json:
         click.echo(json.dumps({"model": _plain(model)}))
         return

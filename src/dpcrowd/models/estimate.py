@@ -8,7 +8,7 @@ slots that a profile was fitted on are too small.
 
     a = sum of e(t) e(t+1) / sum of (e(t)^2 - noise)            q = mean of (e(t+1) - a e(t))^2 - noise
 
-Both are shrunk, q towards a Poisson count's and a towards the mean of all regions, since series may be short.
+Of measurements with noise, the likelihood decides instead. Both are shrunk, q towards a Poisson count's and a towards the mean of all regions, since series may be short.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _SHRINKAGE = 12.0  # pairs of slots that the mean of all regions counts for
 _FEW = 4.0  # slots that a Poisson count's variance counts for
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
+_GRID_A = np.array([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.92, 0.96, 0.985])
+_GRID_V = 2.0 ** np.arange(-4, 5)
 Z95 = 1.959963984540054
 
 
@@ -195,7 +197,37 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
     changes = total(lambda part: _squared_changes(part, transition))
     by_chance = poisson * (1.0 - np.square(transition))
     variance = (np.maximum(changes, 1e-3 * by_chance) + few * by_chance) / (people * (1.0 + few))
+    if any(part.noise.any() for part in parts):
+        return _most_likely(blocks, kind, variance / (1.0 - np.square(transition)))
     return transition, variance
+
+
+def _most_likely(blocks: Sequence[_Block], kind: VarianceKind, rough: Floats) -> tuple[Floats, Floats]:
+    """Return a (d,) and q (d,) of noisy measurements: their mean over a grid, weighted by the likelihood.
+
+    rough  (d,) a first guess at the variance of deviations, from moments
+
+    A measurement says little, so moments of pairs would be far off where a filter over all of them is not.
+    """
+    a, factor = (axis.reshape(-1, 1) for axis in np.meshgrid(_GRID_A, _GRID_V))
+    settled = factor * np.maximum(rough, 1e-12)
+    likelihood = np.zeros(settled.shape)
+    for block in blocks:
+        weight, present = _weights(block, kind), block.series.present
+        residual = np.where(present, block.series.value - block.expected, 0.0)
+        mean, var = np.zeros(settled.shape), settled * weight[0]
+        for slot in range(len(residual)):
+            if slot:
+                mean, var = a * mean, a * a * var + settled * (1.0 - a * a) * weight[slot]
+            spread = np.where(present[slot], var + block.series.noise_var[slot], 1.0)
+            error = residual[slot] - mean
+            likelihood += np.where(present[slot], -0.5 * (np.log(spread) + error * error / spread), 0.0)
+            gain = np.where(present[slot], var / spread, 0.0)
+            mean, var = mean + gain * error, (1.0 - gain) * var
+    chance = np.exp(likelihood - likelihood.max(axis=0))
+    chance = chance / chance.sum(axis=0)
+    transition = (chance * a).sum(axis=0)
+    return transition, (chance * settled).sum(axis=0) * (1.0 - np.square(transition))
 
 
 @dataclass(frozen=True, eq=False)
