@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.file import read_model
+from dpcrowd.models.model import Model
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.data.checkins import slot_length_us
@@ -20,7 +22,7 @@ from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
-from dpcrowd.sim.planner.request import PlanRequest, read_levels
+from dpcrowd.sim.planner.request import PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
@@ -138,6 +140,7 @@ def plan(
     *,
     process_var: object | None = None,
     data: str | os.PathLike[str] | DataSet | None = None,
+    model: Model | str | os.PathLike[str] | None = None,
     samples: int | None = None,
     reach: Hops | None = None,
     slot: str | float | None = None,
@@ -155,6 +158,7 @@ def plan(
     level        expected people per slot: a number, a list, or a mapping from names of regions to numbers
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
     data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
+    model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know beforehand
     samples      per window or horizon; default: the best number
     reach        hops that records travel, or "all"; default: the recommended number
     slot         the length of a slot ("15m", or seconds), for traffic per day
@@ -179,7 +183,13 @@ def plan(
             f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
             "best number."
         )
-    levels = read_levels(level, process_var, data, **(loading or {}))
+    if model is None:
+        levels = read_levels(level, process_var, data, **(loading or {}))
+    elif level is not None or process_var is not None or data is not None:
+        raise BadInput("a model was given, which has levels and variances of its own; leave level, process_var and data out.")
+    else:
+        model = model if isinstance(model, Model) else read_model(model)
+        levels = levels_of_model(model)
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
@@ -196,7 +206,7 @@ def plan(
     config_of(request)  # refuses what is wrong before anything is solved
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
-    remarks: list[str] = []
+    remarks: list[str] = [] if model is None else [_PUBLIC.format(file=model.file, source=model.source)]
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -219,6 +229,10 @@ def plan(
 _SETTINGS = (
     *("epsilon", "window", "horizon", "servers", "density", "dynamic", "users", "observation", "hops_per_slot"),
     *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation"),
+)
+_PUBLIC = (
+    "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on people "
+    'whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: "{source}".'
 )
 _RANGES = {
     "epsilon": "ε up to 1000",
