@@ -1,4 +1,4 @@
-"""`dpcrowd tune`: find the parameters of a scheme on public or past data, as a table, JSON or a TOML file."""
+"""`dpcrowd tune`: find the parameters of a scheme on published data or earlier releases, as a table, JSON or a TOML file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ __all__ = ["tune"]
     help="Write the parameters into a TOML file for `dpcrowd simulate --tuning FILE`.",
 )
 def tune(data: str, regions: str | None, evaluations: int | None, as_json: bool, **settings: Any) -> None:
-    """Find a scheme's parameters on public or past data.
+    """Find a scheme's parameters on published data or earlier releases.
 
     Evolution searches Q, theta, xi and T_s/T (or Q and RescueDP's theta) for the smallest error, as the paper does.
     Likelihood finds Q from noisy samples alone, at no further privacy cost.

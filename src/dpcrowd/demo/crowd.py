@@ -67,7 +67,7 @@ class Source(Protocol):
 class SyntheticCrowd:
     """An endless crowd. `rng` moves its people; `public` moves another crowd of the same kind, which gives Q.
 
-    Q must not come from the people who are counted: a network takes it from public or past data.
+    Q must not come from the people who are counted: a network takes it from published data or earlier releases.
     """
 
     people: int

@@ -47,7 +47,7 @@ class Replay:
 
     @property
     def process_var(self) -> float:
-        """Q of the replayed data itself; a real network must use past or public data instead."""
+        """Q of the replayed data itself; a real network must use published data or earlier releases instead."""
         return change_variance(self.slots(), len(self.regions))
 
     def slots(self) -> Iterator[Present]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.learning import beliefs_of, reset_bank
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.filtering import FilterState
@@ -37,6 +38,7 @@ Places = Sequence[int | None]
 
 _COUNT_OF_RELEASES = "state.filled"
 _SLOT_OF_POSTERIOR = "state.slot"
+_BANK = "state.bank"
 # A blank region's variance, in squares of the total crowd: far above any count, and far below what would drown the
 # other regions in rounding where people move between them.
 _WIDE = 1e6
@@ -82,7 +84,7 @@ def transfer(
     """
     _check_runs(old, new)
     _check_places(places, old.setting.regions, new.setting.regions)
-    saved, began, fresh = pack(state, "state"), old.arrays(), new.arrays()
+    saved, began, fresh = (_without_bank(part) for part in (pack(state, "state"), old.arrays(), new.arrays()))
     wider = new.arrays(more_regions=1)
     for part in (saved, began):  # a revision may add a model, change it or take it away
         part.pop(_SLOT_OF_POSTERIOR, None)
@@ -105,9 +107,16 @@ def transfer(
         _start_from_course(arrays, places, blank, new)
     elif new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
+    if new.setting.learn and new.setting.form == "diagonal":  # learning begins anew
+        bank = reset_bank(arrays["state.posterior"], arrays["state.posterior_var"], beliefs_of(new.setting.model))
+        arrays |= pack(bank, _BANK)
     new_state = new.start()
     load_into(new_state, arrays, "state")
     return new_state, now_blank
+
+
+def _without_bank(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith(f"{_BANK}.")}
 
 
 def estimates_only(state: Any, fresh: Any) -> Any:

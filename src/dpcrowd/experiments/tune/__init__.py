@@ -1,1 +1,1 @@
-"""`dpcrowd tune`: find parameters of the filters and of the sampling on public or past data."""
+"""`dpcrowd tune`: find parameters of the filters and of the sampling on published data or earlier releases."""

@@ -1,4 +1,4 @@
-"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from public or past data.
+"""`dpcrowd.tune`: Q, A, theta, xi and T_s for one scheme, from published data or earlier releases.
 
 A finite stream is tuned on a part of itself, with that part of epsilon: a sample then costs the same as in the complete
 stream, and T_s/T means the same. The runs have seeds that no simulation uses by default (`SEED_OFFSET`).
@@ -67,7 +67,7 @@ def tune(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Tuned:
-    """Find the parameters of one scheme on public or past data, and write them to `out`.
+    """Find the parameters of one scheme on published data or earlier releases, and write them to `out`.
 
     method       "evolution": Q, theta, xi, T_s/T (or Q and RescueDP's theta) with the smallest error on the runs;
                  "likelihood": Q alone, from noisy samples without any truth

@@ -76,7 +76,7 @@ def _check_configuration(
     if following is not None:
         text = f"network.toml is already at revision {following.revision}, digest {digest(following).hex()}"
         yield note("configuration", f"{text}, which is valid from slot {following.valid_from_slot} on.")
-    yield passed("configuration", f"promised: {network.guarantee()}")
+    yield passed("configuration", f"promised: {network.promise()}")
     for warning in (*network.warnings(), *node.warnings()):
         yield note("configuration", warning)
 

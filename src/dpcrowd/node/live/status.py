@@ -43,7 +43,7 @@ def budget(network: NetworkConfig, storage: Storage, trust: Trust, now_ns: int, 
     back, returns = allowance.binding.returns
     until = allowance.own.blocked_until
     return BudgetView(
-        guarantee=str(guarantee),
+        guarantee=network.promise(),
         kind=guarantee.kind,
         length=guarantee.length,
         epsilon=from_nano(guarantee.total),

@@ -20,7 +20,7 @@ ROUNDING_VAR = 1.0 / 12.0
 
 FROM_WHOLE_SERIES = (
     "The process variance Q is taken from the whole series, so it counts as public knowledge in this simulation only; "
-    "for a live network give it by hand or tune it on past or public data."
+    "for a live network give it by hand or tune it on published data or earlier releases."
 )
 GIVEN_BY_HAND = "The process variance Q of the filters was given by hand; the data do not depend on it."
 
