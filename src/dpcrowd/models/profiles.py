@@ -24,6 +24,7 @@ __all__ = ["Profile", "Series", "estimate_profile"]
 
 _FAR = 4.0  # standard deviations beyond which an observation counts less
 _ROUNDS = 3
+_MEDIAN_TO_VAR = 2.198  # the variance of normal residuals, from the median of their squares
 _LEAST_SHAPE = 0.1
 _NEIGHBOURS = 2  # rows on each side over which the week of the year is smoothed
 
@@ -68,7 +69,7 @@ def estimate_profile(series: Series, rows: int, half_life: float | None, smooth:
     """
     present = series.present
     noise = np.where(present, series.noise_var, 0.0)
-    weight = np.where(present, 1.0, 0.0)
+    weight = np.where(present & ~_absurd(series.value, present), 1.0, 0.0)
     shape = np.ones((rows, series.value.shape[1]))
     var = np.full(series.value.shape[1], np.inf)
     for _ in range(_ROUNDS):
@@ -81,6 +82,17 @@ def estimate_profile(series: Series, rows: int, half_life: float | None, smooth:
         far = np.minimum(1.0, _FAR * deviation / np.maximum(np.abs(residual), 1e-12))
         weight = np.where(present, far / np.square(deviation), 0.0)
     return Profile(level, level * shape, var)
+
+
+def _absurd(value: Floats, present: Bools) -> Bools:
+    """Return which values are a hundred times farther from the median than usual; they do not count at first."""
+    if not present.any(axis=0).all():
+        return np.zeros(value.shape, dtype=np.bool_)
+    known = np.where(present, value, np.nan)
+    middle = np.nanmedian(known, axis=0)
+    away = np.abs(known - middle)
+    usual = np.nanmedian(away, axis=0) + np.sqrt(np.maximum(middle, 0.0)) + 1.0
+    return np.asarray(present & (np.nan_to_num(away) > 100.0 * usual))
 
 
 def _levels(value: Floats, weight: Floats, half_life: float | None) -> tuple[Floats, Floats]:
@@ -146,7 +158,8 @@ def _deviation_var(residual: Floats, noise: Floats, present: Bools, level: Float
     """Return the variance of residuals beyond that of the measurements, (d,), shrunk towards that of a Poisson count."""
     number = present.sum(axis=0)
     square = np.square(residual)
-    rough = np.maximum((square - noise).sum(axis=0) / np.maximum(number, 1), level)
+    middle = np.nanmedian(np.where(present, square - noise, np.nan), axis=0) if len(square) else level
+    rough = np.maximum(_MEDIAN_TO_VAR * np.nan_to_num(middle), level)
     limit = np.square(_FAR + 1.0) * (rough + noise)
     spread = np.where(present, np.minimum(square, limit) - noise, 0.0).sum(axis=0)
     few = 3.0

@@ -29,7 +29,6 @@ __all__ = ["OWN", "SCHEMES", "groups_regions", "make_from", "make_scheme", "stag
 
 _ALL: tuple[type[Scheme], ...] = (
     NonPrivate,
-    Past,
     Central,
     FAST,
     DFAST,
@@ -49,6 +48,7 @@ _ALL: tuple[type[Scheme], ...] = (
     DUniform,
     DSample,
     Relay,
+    Past,
 )
 
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}

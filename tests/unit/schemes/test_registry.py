@@ -13,8 +13,8 @@ from dpcrowd.schemes.registry import SCHEMES, groups_regions, make_scheme, stagg
 from dpcrowd.schemes.uniform import Uniform
 
 NAMES = (
-    "non-private past central fast dfast dpcrowd dpcrowd-w dpcrowd-plus rescuedp drescuedp bd ba dbd dba pegasus dpegasus "
-    "uniform sample duniform dsample relay"
+    "non-private central fast dfast dpcrowd dpcrowd-w dpcrowd-plus rescuedp drescuedp bd ba dbd dba pegasus dpegasus "
+    "uniform sample duniform dsample relay past"
 ).split()
 
 
