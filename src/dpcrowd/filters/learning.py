@@ -7,10 +7,11 @@ moved. So several filters run side by side on the same records, each with its ow
     calmer, livelier          a, q/4; a, 4 q; a, 16 q
     another level             a close to 1, q         deviations that stay
 
-and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes), with
-forgetting. The estimate is the mean of all, and its variance contains how far they are apart:
+and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a small
+chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few records. The
+estimate is the mean of all, and its variance contains how far they are apart:
 
-    weight_k <- prior_k^(1-f) weight_k^f N(z; prior mean_k, prior_var_k + R)        where z = y/Y and R = 1/Y
+    weight_k <- (1-f) weight_k N(z; prior mean_k, prior_var_k + R)/sum + f start_k          where z = y/Y and R = 1/Y
     mean = sum_k weight_k mean_k         var = sum_k weight_k (var_k + (mean_k - mean)^2)
 
 Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
@@ -30,12 +31,13 @@ from dpcrowd.filters.model import ProcessModel
 
 __all__ = ["Bank", "Beliefs", "beliefs_of", "combined", "predict_bank", "reset_bank", "start_bank", "update_bank"]
 
-_FORGETTING = 0.97
-_MOST_EVIDENCE = 4.0
+_FORGETTING = 0.01
+"""The chance that in a slot with records another belief becomes right."""
+_MOST_EVIDENCE = 5.0
 """By how much one slot can speak for a belief, as a logarithm: noise has long tails, and one record must not decide."""
 _SLOW = 0.98
-_AROUND_COURSE = ((0.25, 0.06), (1.0, 0.82), (4.0, 0.07), (16.0, 0.02))  # factors of q, and weights at the start
-_ANOTHER_LEVEL = 0.03
+_AROUND_COURSE = ((0.25, 0.06), (1.0, 0.81), (4.0, 0.08), (16.0, 0.03))  # factors of q, and weights at the start
+_ANOTHER_LEVEL = 0.02
 _ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))
 
 
@@ -139,10 +141,9 @@ def update_bank(prior: Bank, info_vec: Floats, info_mat: Floats, beliefs: Belief
     informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
     evidence = np.where(informed, evidence, 0.0)
     evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
-    weight = beliefs.weight + _FORGETTING * (prior.weight - beliefs.weight) + evidence
-    top = weight.max(axis=0)
-    weight = weight - (top + np.log(np.exp(weight - top).sum(axis=0)))
-    return Bank(prior.mean + step, var, np.where(informed, weight, prior.weight))
+    weight = np.exp(prior.weight + evidence)
+    weight = (1.0 - _FORGETTING) * weight / weight.sum(axis=0) + _FORGETTING * np.exp(beliefs.weight)
+    return Bank(prior.mean + step, var, np.where(informed, np.log(weight), prior.weight))
 
 
 def combined(bank: Bank) -> tuple[Floats, Floats]:
