@@ -2,9 +2,9 @@
 
     python benchmarks/real.py [SERIES ...] [--schemes relay,dpcrowd-plus,dsample] [--runs 4] [--out real.json]
 
-Every series is split over 20 servers, with users partitioned among them or independent, at epsilon 0.1 and 1 in any window
-of 40 slots. The model is fitted on the first half alone. `past` is the model alone: what anybody could have guessed.
-Without a model, filters get Q from the first half too.
+Every series is split over 20 servers, with users partitioned among them or independent, at epsilon 0.1 and 1 in any
+window of 40 slots. The model is fitted on the first half alone. `past` is the model alone: what anybody could have
+guessed. Without a model, filters get Q from the first half too.
 """
 
 from __future__ import annotations

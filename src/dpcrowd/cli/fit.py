@@ -50,9 +50,9 @@ __all__ = ["fit"]
 def fit(file: str, releases: bool, regions: str | None, as_json: bool, **settings: Any) -> None:
     """Fit a process model: what is known of a crowd before any record of it.
 
-    FILE is a file of counts, or a data set that `dpcrowd data` lists. A model is public, whoever has been counted in it:
-    fit it on published data, on people whom the promise does not cover, or on earlier releases (--releases), never on raw
-    check-ins of people whom the promise covers.
+    FILE is a file of counts, or a data set that `dpcrowd data` lists. A model is public, whoever has been counted in
+    it: fit it on published data, on people whom the promise does not cover, or on earlier releases (--releases), never
+    on raw check-ins of people whom the promise covers.
     """
     from dpcrowd.errors import BadInput
     from dpcrowd.sim.fit import fit as fit_counts
@@ -100,7 +100,8 @@ def _print(model: Any, out: Path | None) -> None:
     print_columns(screen, {"model": [name for name, _ in rows], "value": [value for _, value in rows]})
     where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
     for text in (
-        f"fitted on {model.span}; errors are sum of |error| / sum of counts on {scores.slots} slots that were held out.",
+        f"fitted on {model.span}; errors are sum of |error| / sum of counts on {scores.slots} slots that were held "
+        "out.",
         f"chosen: {model.reason}.",
         "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
         f'cover, or on earlier releases. Your assertion: "{model.source}".',

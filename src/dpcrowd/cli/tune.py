@@ -1,4 +1,4 @@
-"""`dpcrowd tune`: find the parameters of a scheme on published data or earlier releases, as a table, JSON or a TOML file."""
+"""`dpcrowd tune`: find a scheme's parameters on published data or earlier releases, as a table, JSON or a TOML file."""
 
 from __future__ import annotations
 

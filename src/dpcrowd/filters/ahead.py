@@ -46,9 +46,7 @@ def predict_ahead_matrix(
     return (transition @ mean[..., None])[..., 0], transition @ cov @ transition.T + process_var
 
 
-def moved_in_time(
-    mean: Floats, model: ProcessModel, before: int, slot: int, factor: Floats | float = 1.0
-) -> Floats:
+def moved_in_time(mean: Floats, model: ProcessModel, before: int, slot: int, factor: Floats | float = 1.0) -> Floats:
     """Return what an estimate of slot `before` says of another slot: the same deviation from the course, or a part."""
     course = model.course
     if course is None:

@@ -3,12 +3,12 @@
     r(t)   = mu(t) + e(t)             mu: a level per region, or a profile over a season
     e(t+1) = a e(t) + w(t+1)          w(t) has the variance q(t), fixed or in proportion to mu(t)
 
-As a filter this is r(t) = A r(t-1) + b(t) + w(t) with the public offset b(t) = mu(t) - A mu(t-1). A filter that knows the
-course starts at mu with the variance that e has settled at, and falls back to mu where records say little.
+As a filter this is r(t) = A r(t-1) + b(t) + w(t) with the public offset b(t) = mu(t) - A mu(t-1). A filter that knows
+the course starts at mu with the variance that e has settled at, and falls back to mu where records say little.
 
 A profile has one row per part of the season (such as an hour of the week). Time is counted in ticks, which are whole
-numbers: slot t begins `offset + step t` ticks after the beginning of some season, and a season is `season` ticks long. So
-the row of a slot is exact for every calendar, also where a season is not a whole number of slots.
+numbers: slot t begins `offset + step t` ticks after the beginning of some season, and a season is `season` ticks long.
+So the row of a slot is exact for every calendar, also where a season is not a whole number of slots.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Course:
         return np.asarray(self.variance[self.row(slot)])
 
     def added_var(self, slot: int, steps: int, transition: Floats) -> PerRegion:
-        """Return the variance (d,) that the last `steps` slots up to `slot` add: the sum of a^2k q(t-k) over k < steps."""
+        """Return the variance (d,) that the last slots up to `slot` add: the sum of a^2k q(t-k) over k < `steps`."""
         square = np.square(np.broadcast_to(transition, self.profile.shape[1:]))
         largest = float(square.max())
         if 0.0 < largest < 1.0:  # older slots add nothing that could be seen

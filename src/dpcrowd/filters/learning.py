@@ -1,4 +1,4 @@
-"""Continued learning: a bank of filters that differ in what they believe of the model, weighted by how well they predict.
+"""Continued learning: a bank of filters with different beliefs about the model, weighted by how well they predict.
 
 A model is fitted on the past, and a series may leave its past: its variance may have grown, or its level may have
 moved. So several filters run side by side on the same records, each with its own belief,
@@ -7,9 +7,9 @@ moved. So several filters run side by side on the same records, each with its ow
     calmer, livelier          a, q/4; a, 4 q; a, 16 q
     another level             a close to 1, q         deviations that stay
 
-and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a small
-chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few records. The
-estimate is the mean of all, and its variance contains how far they are apart:
+and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
+small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
+records. The estimate is the mean of all, and its variance contains how far they are apart:
 
     weight_k <- (1-f) weight_k N(z; prior mean_k, prior_var_k + R)/sum + f start_k          where z = y/Y and R = 1/Y
     mean = sum_k weight_k mean_k         var = sum_k weight_k (var_k + (mean_k - mean)^2)

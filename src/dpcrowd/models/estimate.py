@@ -1,14 +1,16 @@
 """Fit a process model on a series: which season, which variance, and every number, chosen on blocks that were held out.
 
-Blocks of the span are held out. Each is predicted by a profile that was fitted on the slots before it, and the candidates (season, weight of recent slots, kind of variance) are compared by their continuous ranked
-probability score (CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
+Blocks of the span are held out. Each is predicted by a profile that was fitted on the slots before it, and the
+candidates (season, weight of recent slots, kind of variance) are compared by their continuous ranked probability score
+(CRPS), which rewards small errors and honest widths. Nothing outside the span is looked at.
 
 How far a series is from its profile, and how long a deviation lasts, is also taken from held-out blocks: residuals of
 slots that a profile was fitted on are too small.
 
     a = sum of e(t) e(t+1) / sum of (e(t)^2 - noise)            q = mean of (e(t+1) - a e(t))^2 - noise
 
-Of measurements with noise, the likelihood decides instead. Both are shrunk, q towards a Poisson count's and a towards the mean of all regions, since series may be short.
+Of measurements with noise, the likelihood decides instead. Both are shrunk, q towards a Poisson count's and a towards
+the mean of all regions, since series may be short.
 """
 
 from __future__ import annotations
@@ -121,7 +123,12 @@ def fit_series(
     by_kind = {kind: _score(blocks, kind) for kind in _KINDS}
     kind: VarianceKind = "fixed" if by_kind["fixed"] < _GAIN * by_kind["proportional"] else "proportional"
     estimate = _estimate(series[best.season], timings[best.season].rows, best, blocks, kind)
-    return Fitted(estimate, best.season, _scores(blocks, kind, slots - int(slots * _FOLDS[0][0])), _reason(best, scores, kind, by_kind))
+    return Fitted(
+        estimate,
+        best.season,
+        _scores(blocks, kind, slots - int(slots * _FOLDS[0][0])),
+        _reason(best, scores, kind, by_kind),
+    )
 
 
 _KINDS: tuple[VarianceKind, ...] = ("fixed", "proportional")
@@ -167,7 +174,7 @@ def _profile(series: Series, rows: int, candidate: Candidate) -> Profile:
 def _estimate(
     series: Series, rows: int, candidate: Candidate, blocks: Sequence[_Block], kind: VarianceKind = "fixed"
 ) -> Estimate:
-    """Return the parameters: the profile of the complete span, and deviations from held-out blocks, if there are any."""
+    """Return the parameters: the profile of the complete span, and deviations from held-out blocks, if any."""
     profile = _profile(series, rows, candidate)
     if not blocks:
         blocks = [_Block(series, profile.rows[series.row], profile.level, profile.deviation_var)]
@@ -187,7 +194,9 @@ def _deviations(blocks: Sequence[_Block], kind: VarianceKind) -> tuple[Floats, F
     def total(of: Callable[[_Residuals], Floats]) -> Floats:
         return np.asarray(sum((part.both * of(part)).sum(axis=0) for part in parts))
 
-    pairs, people, poisson = (total(of) for of in (lambda _: np.ones(1), lambda one: one.weight, lambda one: one.poisson))
+    pairs, people, poisson = (
+        total(of) for of in (lambda _: np.ones(1), lambda one: one.weight, lambda one: one.poisson)
+    )
     squares = total(lambda part: np.square(part.value[:-1]) - part.noise[:-1])
     products = total(lambda part: part.value[1:] * part.value[:-1])
     few = _FEW / (pairs + 1.0)  # as a part of all pairs

@@ -1,8 +1,8 @@
 """The TOML file of a process model: readable, written to the last bit, and checked when it is read.
 
-    [model]     what it was fitted on and how, and why that costs no privacy budget (`source`)
-    [scores]    how good it was on blocks of its span that were held out
-    [[region]]  level, a, variance and profile of each region
+[model]     what it was fitted on and how, and why that costs no privacy budget (`source`)
+[scores]    how good it was on blocks of its span that were held out
+[[region]]  level, a, variance and profile of each region
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.models.model import Model, RegionModel, Scores
-from dpcrowd.models.season import SECOND, SEASONS
+from dpcrowd.models.season import SEASONS, SECOND
 
 __all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text", "write_model"]
 
@@ -37,7 +37,8 @@ _KEYS = {
 }
 _OPTIONAL = {"slot", "begins", "profile", "reason"}
 _COMMENTS = {
-    "season": 'none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or from `first`',
+    "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
+    "from `first`",
     "slot": "length of a slot in seconds",
     "variance": "of what a slot adds to a deviation: fixed, or proportional (per expected person)",
     "source": "why fitting this model costs no privacy budget: the assertion of whoever fitted it",

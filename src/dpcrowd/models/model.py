@@ -122,14 +122,16 @@ class Model:
             )
         if isinstance(self.season, str) and self.season != "none" and times is None:
             raise BadInput(
-                f"{self.file} has the season '{self.season}', and the data have no times; label their slots with dates or "
+                f"{self.file} has the season '{self.season}', and the data have no times; label their slots with "
+                "dates or "
                 "times, or fit a model with --season none."
             )
         place = timing(self.season, times, first)
         profile = np.array([region.profile or (region.level,) * place.rows for region in chosen]).T
         if len(profile) != place.rows:
             raise BadInput(
-                f"{self.file} has profiles of {len(profile)} rows; a season '{self.season}' of these slots has {place.rows}."
+                f"{self.file} has profiles of {len(profile)} rows; a season '{self.season}' of these slots has "
+                f"{place.rows}."
             )
         transition = np.array([region.transition for region in chosen])
         variances = row_variances(
@@ -149,7 +151,8 @@ class Model:
             names = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
             known = ", ".join(f"'{name}'" for name in self.names[:5]) + (", ..." if len(self.regions) > 5 else "")
             raise BadInput(
-                f"{self.file} has no region {names}; it has {known}. Fit it on the regions that are used, by their names."
+                f"{self.file} has no region {names}; it has {known}. Fit it on the regions that are used, by their "
+                "names."
             )
         return [places[name] for name in regions]
 
@@ -159,9 +162,7 @@ def expected_people(profile: Floats, level: Floats) -> Floats:
     return np.maximum(np.maximum(profile, _LEAST_PART * level), _LEAST_EXPECTED)
 
 
-def row_variances(
-    profile: Floats, level: Floats, transition: Floats, variance: Floats, kind: VarianceKind
-) -> Floats:
+def row_variances(profile: Floats, level: Floats, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:
     """Return q by row of the season, (rows, d), at least that of rounding."""
     if kind == "proportional":
         variance = variance * expected_people(profile, level)

@@ -1,8 +1,9 @@
 """Profiles: the expected count of each region by row of the season, from a short series.
 
 The expected count of region k in row r is l_k s_kr: a level, and a shape whose mean over the season is 1. The level may
-be that of the last slots, while the shape is taken from all slots, each relative to the level around it; so a crowd that
-grows can have a season. A row of a long season is seen a few times only, so the shapes are shrunk (empirical Bayes):
+be that of the last slots, while the shape is taken from all slots, each relative to the level around it; so a crowd
+that grows can have a season. A row of a long season is seen a few times only, so the shapes are shrunk (empirical
+Bayes):
 
     m_kr = counts of region k in row r / sum of the levels around them         variance v_kr
     c_r  = the same of all regions together, a shape that they share
@@ -155,7 +156,7 @@ def _smoothed(values: Floats) -> Floats:
 
 
 def _deviation_var(residual: Floats, noise: Floats, present: Bools, level: Floats) -> Floats:
-    """Return the variance of residuals beyond that of the measurements, (d,), shrunk towards that of a Poisson count."""
+    """Return the variance (d,) of residuals beyond that of the measurements, shrunk towards a Poisson count's."""
     number = present.sum(axis=0)
     square = np.square(residual)
     middle = np.nanmedian(np.where(present, square - noise, np.nan), axis=0) if len(square) else level

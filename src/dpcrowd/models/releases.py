@@ -27,13 +27,14 @@ _USUAL_GROWTH = 0.9
 
 
 def walk_of(variance: Floats) -> ProcessModel:
-    """Return the random walk with which releases of these variances (T, d) were made: A = 1, and Q from their growth."""
+    """Return the random walk with which releases of these variances (T, d) were made: A = 1, Q from their growth."""
     with np.errstate(invalid="ignore"):
         growth = np.diff(variance, axis=0)
     growth = np.where(np.isfinite(growth) & (growth > 0.0), growth, np.nan)
     if np.isnan(growth).all(axis=0).any():
         raise BadInput(
-            "the variances of the releases never grow in some region, so it cannot be seen what each slot has added; give "
+            "the variances of the releases never grow in some region, so it cannot be seen what each slot has added; "
+            "give "
             "releases of a scheme that filters, over slots without samples, too."
         )
     return ProcessModel.of(1.0, np.nanquantile(growth, _USUAL_GROWTH, axis=0))

@@ -7,9 +7,9 @@
     a number n    n slots; of data without times, only this one is possible
     none          one row: a constant level
 
-Time is counted in microseconds since 1970 UTC. A season of local time (opening hours) therefore moves by an hour when the
-clocks are changed. A year is the mean year of the calendar, so that every year has the same rows; the row of a slot is
-that of its beginning.
+Time is counted in microseconds since 1970 UTC. A season of local time (opening hours) therefore moves by an hour when
+the clocks are changed. A year is the mean year of the calendar, so that every year has the same rows; the row of a
+slot is that of its beginning.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timin
         return Timing(1)
     if times is None:
         raise BadInput(
-            f"season '{season}' needs the time of each slot, which these data do not have; label the slots with dates or "
+            f"season '{season}' needs the time of each slot, which these data do not have; label the slots with "
+            "dates or "
             "times, or give the season as a number of slots."
         )
     if times.length > _LONGEST_SLOT[season]:

@@ -401,9 +401,7 @@ class Server:
         before.restore(saved)
         if before.open_slot is not None:
             before.hear()
-        self._state, self._blank = transfer(
-            before._state, before._blank, before._run, self._run, places, before.slot
-        )
+        self._state, self._blank = transfer(before._state, before._blank, before._run, self._run, places, before.slot)
         self._slot, self._horizon = before.slot, before.horizon
         if self._ledger is not None:
             self._ledger.go_to(self._slot)

@@ -74,9 +74,7 @@ class Run:
         return pack(self._start(setting), "state")
 
 
-def transfer(
-    state: Any, blank: Bools, old: Run, new: Run, places: Places, slot: int = -1
-) -> tuple[Any, Bools]:
+def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot: int = -1) -> tuple[Any, Bools]:
     """Return the state with which `new` continues from a `state` of `old`, and which of its regions are blank.
 
     places  for each region of `new` its number in `old`; None: a new region

@@ -84,7 +84,8 @@ class SimulationConfig:
         for entrant in self.entrants:
             if entrant.scheme.needs_model and self.fitted is None:
                 raise BadInput(
-                    f"scheme '{entrant.scheme.name}' needs a process model; fit one with 'dpcrowd fit', and give it with "
+                    f"scheme '{entrant.scheme.name}' needs a process model; fit one with 'dpcrowd fit', and give it "
+                    "with "
                     "--model FILE (in Python: model=...)."
                 )
         if self.beta is not None:

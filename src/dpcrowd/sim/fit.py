@@ -56,7 +56,8 @@ def fit(
         series = cut(series, *read_span(span, series.slots))
     if not str(source).strip():
         raise BadInput(
-            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom the "
+            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom "
+            "the "
             "promise does not cover, or earlier releases."
         )
     if series.slots < 3:

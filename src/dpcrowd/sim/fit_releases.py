@@ -56,7 +56,8 @@ def fit_releases(
     if (enough < 3).any():
         name = regions[int(np.argmin(enough))]
         raise BadInput(
-            f"{table.file} has {int(enough.min())} slots in which anything was learned about region '{name}'; a model needs "
+            f"{table.file} has {int(enough.min())} slots in which anything was learned about region '{name}'; a "
+            "model needs "
             "at least 3."
         )
     fitted = fit_series(value, noise, times, checked_season(season), first)
@@ -135,7 +136,9 @@ def _times(table: Table, numbers: list[int], column: int) -> SlotTimes | None:
         try:
             moment = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
         except ValueError:
-            raise BadInput(f"{table.where(row, column)} is '{cell}', not a time; allowed: 2026-01-01T00:00:00Z.") from None
+            raise BadInput(
+                f"{table.where(row, column)} is '{cell}', not a time; allowed: 2026-01-01T00:00:00Z."
+            ) from None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         moments.append((moment - _EPOCH) // timedelta(microseconds=1))
     first, last = (numbers[row] for row in rows)

@@ -1,4 +1,4 @@
-"""A fitted process model in a simulation: give it to the filters, and say whether it has seen the slots that are scored."""
+"""A fitted model in a simulation: give it to the filters, and say whether it has seen the slots that are scored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def model_note(model: Model) -> str:
     season = "a constant level" if model.season == "none" else f"season {model.season}"
     slot = "" if model.slot is None else f" of {duration_text(model.slot)}"
     return (
-        f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model is public: "
+        f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model "
+        "is public: "
         "it costs no epsilon only if it was fitted on published data, on people whom the promise does not cover, or on "
         f'earlier releases. Its source, as asserted by whoever fitted it: "{model.source or "none given"}".'
     )
@@ -60,6 +61,7 @@ def model_note(model: Model) -> str:
 def in_sample_note(model: Model, slots: int) -> str:
     """Return the remark on a model that has seen slots which are scored."""
     return (
-        f"in-sample: {model.file} was fitted on {slots} of the slots that are scored here, so errors and coverage look better "
+        f"in-sample: {model.file} was fitted on {slots} of the slots that are scored here, so errors and coverage "
+        "look better "
         "than they would on slots that it has not seen."
     )

@@ -29,7 +29,8 @@ def test_it_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     assert model_text(again) == model_text(model)
     assert model_digest(again) == model_digest(model)
     first, second = (one.process_model(["hall", "garden"], None, 3) for one in (model, again))
-    assert first.course is not None and second.course is not None
+    assert first.course is not None
+    assert second.course is not None
     assert first.course.profile.tobytes() == second.course.profile.tobytes()
     assert first.course.variance.tobytes() == second.course.variance.tobytes()
 
@@ -41,7 +42,7 @@ def test_regions_are_found_by_name() -> None:
     assert process.course is not None
     assert process.course.mean(0)[0] == pytest.approx(5, abs=1.5)
     assert model.process_model(["hall"], None).regions == 1
-    with pytest.raises(BadInput, match="the model has no region 'cellar'; it has 'hall', 'garden'. Fit it on"):
+    with pytest.raises(BadInput, match=r"the model has no region 'cellar'; it has 'hall', 'garden'. Fit it on"):
         model.process_model(["hall", "cellar"], None)
 
 
@@ -64,7 +65,7 @@ def test_slots_of_another_length_are_refused() -> None:
         ("transition = 0", "transition = 1", "transition of 'hall' in m.toml is 1.*; allowed: from 0 to below 1"),
         ("[scores]", "[score]", "unknown section of m.toml 'score'. Did you mean 'scores'"),
         ("[[region]]", "[region]", "is not TOML|has no \\[\\[region\\]\\]"),
-        ("variance = \"", "variance = \"x", "unknown variance of m.toml"),
+        ('variance = "', 'variance = "x', "unknown variance of m.toml"),
     ],
 )
 def test_a_mistake_is_one_clear_line(old: str, new: str, why: str) -> None:
@@ -77,7 +78,7 @@ def test_a_mistake_is_one_clear_line(old: str, new: str, why: str) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A path with a typing mistake is the most frequent error of all."""
-    with pytest.raises(BadInput, match="cannot read model file .*: No such file"):
+    with pytest.raises(BadInput, match=r"cannot read model file .*: No such file"):
         read_model(tmp_path / "none.toml")
     (tmp_path / "image.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="is not UTF-8 text; give a file that 'dpcrowd fit' wrote"):

@@ -116,7 +116,7 @@ def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     for text in ("season", "week", "expected error, one slot ahead", "coverage of 95% intervals", "slots 0 to 119"):
         assert text in printed
-    assert 'It costs no ε only if it was fitted on published data' in printed
+    assert "It costs no ε only if it was fitted on published data" in printed
     words = ["simulate", "--scheme", "relay,past", "--data", str(series), "--model", str(out), "--servers", "6"]
     assert main([*words, "--runs", "1", "--window", "20", "--burn-in", "120", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["results"]

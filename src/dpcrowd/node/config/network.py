@@ -159,7 +159,8 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
         if self.fitted is None:
             return str(self.guarantee())
         return (
-            f"{self.guarantee()} Asserted by the operators, not checkable by any server: the process model that all servers "
+            f"{self.guarantee()} Asserted by the operators, not checkable by any server: the process model that all "
+            "servers "
             "know was fitted on published data, on people whom this promise does not cover, or on earlier releases "
             f'("{self.fitted.source}").'
         )
@@ -330,7 +331,8 @@ def _check_model(network: NetworkConfig) -> None:
     if fitted is None or not fitted.source:
         raise InvalidValue(
             "scheme.model",
-            "the model has no source; a live node takes only a model that says why it costs no privacy budget. Fit it with "
+            "the model has no source; a live node takes only a model that says why it costs no privacy budget. Fit "
+            "it with "
             "'dpcrowd fit --source TEXT' on published data, on people outside the promise, or on earlier releases.",
         )
     _with_path("scheme.model", network.model)

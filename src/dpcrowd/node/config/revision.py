@@ -1,9 +1,9 @@
 """Whether one network.toml may follow another while the network runs.
 
 The next revision may change servers, links, shares, population, regions, keys, grace, deadline and send offset, and
-with the regions the model (Q, A, or a fitted one) and the consensus step. It must not move the slots or change the guarantee or the
-scheme: state and ledger of the running network would mean something else. There is one exception: it may begin a new
-horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot.
+with the regions the model (Q, A, or a fitted one) and the consensus step. It must not move the slots or change the
+guarantee or the scheme: state and ledger of the running network would mean something else. There is one exception: it
+may begin a new horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot.
 """
 
 from __future__ import annotations

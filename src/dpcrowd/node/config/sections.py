@@ -230,9 +230,7 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     ] = None
     learn: Annotated[
         bool | None,
-        about(
-            "Whether servers learn from releases how well their model fits; default: with a model.", "true or false"
-        ),
+        about("Whether servers learn from releases how well their model fits; default: with a model.", "true or false"),
     ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from dpcrowd.models.season import DAY, MONTH, NEW_YEAR, WEEK, SlotTimes
-from dpcrowd.sim.data.labels import EPOCH, MONTH as MONTH_LABEL, WEEK as WEEK_LABEL
+from dpcrowd.sim.data.labels import EPOCH
+from dpcrowd.sim.data.labels import MONTH as MONTH_LABEL
+from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
 from dpcrowd.sim.data.weeks import iso_week_end
 
 __all__ = ["slot_times"]

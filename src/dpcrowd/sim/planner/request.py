@@ -96,7 +96,6 @@ class Levels:
             tuple(value * growth for value in self.process_var),
         )
 
-
     def _longer_around_model(self, factor: float) -> Levels:
         """Return the same with a process model: deviations of neighbouring slots add up as far as they last."""
         assert self.transition is not None
@@ -105,7 +104,9 @@ class Levels:
             spread = q / (1.0 - a * a) * min(factor * factor, factor * (1.0 + a) / (1.0 - a))
             transitions.append(a**factor)
             variances.append(spread * (1.0 - a ** (2.0 * factor)))
-        level, inverse = (tuple(value * by for value in of) for of, by in ((self.level, factor), (self.inverse_level, 1 / factor)))
+        level, inverse = (
+            tuple(value * by for value in of) for of, by in ((self.level, factor), (self.inverse_level, 1 / factor))
+        )
         return Levels(self.regions, level, inverse, tuple(variances), transition=tuple(transitions))
 
 
@@ -117,7 +118,11 @@ def levels_of_model(model: Model) -> Levels:
     level = np.maximum(course.profile.mean(axis=0), 1e-9)
     inverse = (1.0 / np.maximum(course.profile, 1.0)).mean(axis=0)
     return Levels(
-        model.names, _floats(level), _floats(inverse), _floats(process.process_var), transition=_floats(process.transition)
+        model.names,
+        _floats(level),
+        _floats(inverse),
+        _floats(process.process_var),
+        transition=_floats(process.transition),
     )
 
 
