@@ -133,7 +133,8 @@ def _scores(section: dict[str, Any], file: str) -> Scores:
         raise BadInput(f"[scores] of {file} must hold numbers only.")
     if not _is_whole(section["slots"], 0):
         raise BadInput(f"'slots' in [scores] of {file} is {section['slots']!r}; allowed: a whole number from 0.")
-    return Scores(*(float(value) for value in values), section["slots"])
+    error, past, coverage, past_coverage = (float(value) for value in values)
+    return Scores(error, past, coverage, past_coverage, section["slots"])
 
 
 def _region(row: dict[str, Any], file: str) -> RegionModel:

@@ -46,8 +46,8 @@ def fit(
     >>> import dpcrowd
     >>> counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(20, (200, 1)), regions=["hall"])
     >>> model = dpcrowd.fit(counts, source="drawn for this example")
-    >>> model.season, round(model.regions[0].level)
-    ('none', 20)
+    >>> model.season, 18 < model.regions[0].level < 22
+    ('none', True)
     """
     series = data if isinstance(data, DataSet) else load(data, **loading)
     if is_drawn_anew(series):
