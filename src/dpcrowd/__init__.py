@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dpcrowd.experiments.reproduce import reproduce
     from dpcrowd.experiments.tune.tune import tune
     from dpcrowd.filters import ProcessModel
+    from dpcrowd.models.file import read_model
+    from dpcrowd.models.model import Model
     from dpcrowd.network.graph import Graph
     from dpcrowd.network.hearing import Hearing
     from dpcrowd.network.topologies import build as build_graph
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from dpcrowd.schemes.kalman_uniform import KalmanUniform
     from dpcrowd.schemes.messages import EstimateMessages, InfoMessages, Messages
     from dpcrowd.schemes.nonprivate import NonPrivate
+    from dpcrowd.schemes.past import Past
     from dpcrowd.schemes.pegasus import PeGaSus
     from dpcrowd.schemes.perturb import perturb_counts
     from dpcrowd.schemes.registry import SCHEMES
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from dpcrowd.sim.data import DataSet, FixedData
     from dpcrowd.sim.data import load as load_data
     from dpcrowd.sim.data.counts import counts_from_array
+    from dpcrowd.sim.fit import fit
     from dpcrowd.sim.planner.plan import NetworkPlan, plan
     from dpcrowd.sim.result import SimulationResult
     from dpcrowd.sim.simulate import simulate
@@ -84,6 +88,8 @@ _PLACES: dict[str, tuple[str, str]] = {
         "experiments.tune.tune": "tune",
         "experiments.reproduce": "reproduce",
         "filters": "ProcessModel",
+        "models.file": "read_model",
+        "models.model": "Model",
         "network.graph": "Graph",
         "network.hearing": "Hearing",
         "network.topologies": "build_graph=build",
@@ -103,6 +109,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.kalman_uniform": "KalmanUniform",
         "schemes.messages": "EstimateMessages InfoMessages Messages",
         "schemes.nonprivate": "NonPrivate",
+        "schemes.past": "Past",
         "schemes.pegasus": "PeGaSus",
         "schemes.perturb": "perturb_counts",
         "schemes.registry": "SCHEMES",
@@ -114,6 +121,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "schemes.uniform": "Uniform",
         "sim.data": "DataSet FixedData load_data=load",
         "sim.data.counts": "counts_from_array",
+        "sim.fit": "fit",
         "sim.planner.plan": "NetworkPlan plan",
         "sim.result": "SimulationResult",
         "sim.simulate": "simulate",
@@ -159,10 +167,12 @@ __all__ = [
     "KalmanUniform",
     "Ledger",
     "Messages",
+    "Model",
     "NetworkPlan",
     "Noise",
     "NonPrivate",
     "ObserverLedger",
+    "Past",
     "PeGaSus",
     "Plan",
     "ProcessModel",
@@ -184,12 +194,14 @@ __all__ = [
     "counts_from_array",
     "direct_start",
     "filter_start",
+    "fit",
     "load_data",
     "make_scheme",
     "noise_var",
     "open_ledger",
     "perturb_counts",
     "plan",
+    "read_model",
     "reproduce",
     "simulate",
     "tune",

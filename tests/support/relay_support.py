@@ -132,6 +132,26 @@ class CentralFilter:
             self.a = np.diag(np.broadcast_to(model.diagonal_transition, (d,)))
             self.q = np.diag(model.diagonal_var)
 
+    def offset(self, slot: int) -> Floats:
+        """What the expected course adds between the slot before and this one: b(t) = mu(t) - A mu(t-1)."""
+        course = self.network.model.course
+        return np.zeros(len(self.a)) if course is None else course.mean(slot) - self.a @ course.mean(slot - 1)
+
+    def process_cov(self, slot: int) -> Floats:
+        """Q of a slot."""
+        course = self.network.model.course
+        return self.q if course is None else np.diag(course.noise_var(slot))
+
+    def start(self) -> Posterior:
+        """What is known before slot 0: nothing, or the course and the sum of all that past slots have added."""
+        course = self.network.model.course
+        if course is None:
+            return Posterior(None, np.eye(len(self.a)))
+        cov = np.zeros_like(self.a)
+        for slot in range(-2000, 0):
+            cov = self.a @ cov @ self.a.T + self.process_cov(slot)
+        return Posterior(course.mean(-1), cov)
+
     def run(self, records: Records, last: int) -> list[Posterior]:
         """Posteriors of slots 0 to `last`, given all these records."""
         network, lag = self.network, self.network.lag
@@ -144,10 +164,13 @@ class CentralFilter:
             if slot >= lag:
                 old = slot - lag
                 usual = self._judge(records, old, posteriors[old], levels[old], scores, usual)
-            base = posteriors[slot - lag].mean if slot >= lag else None
-            levels.append(None if base is None else np.linalg.matrix_power(self.a, lag) @ base)
+            level = posteriors[slot - lag].mean if slot >= lag else self.start().mean
+            if level is not None:
+                for one in range(max(slot - lag, -1) + 1, slot + 1):
+                    level = self.a @ level + self.offset(one)
+            levels.append(level)
             penalty = np.where(scores > 3.5, scores**2, 1.0)
-            before = posteriors[-1] if posteriors else Posterior(None, np.eye(len(self.a)))
+            before = posteriors[-1] if posteriors else self.start()
             posteriors.append(self._step(records, slot, before, levels[slot], penalty, recent))
         return posteriors
 
@@ -158,7 +181,7 @@ class CentralFilter:
         """R of a record, region by region."""
         network, share = self.network, float(self.network.shares[origin])
         if network.observation == "paper":
-            spread = share**2 * network.model.noise_var
+            spread = share**2 * network.model.one_step_var
         else:
             crowd = values / share if level is None else level
             spread = share * (1 - share) * np.maximum(crowd, 1.0)
@@ -178,7 +201,8 @@ class CentralFilter:
         doubt = 1.0
         variances = [self._honest_var(origin, values, level) for origin, values in held]
         if before.mean is not None:
-            mean, cov = self.a @ before.mean, self.a @ before.cov @ self.a.T + self.q
+            mean = self.a @ before.mean + self.offset(slot)
+            cov = self.a @ before.cov @ self.a.T + self.process_cov(slot)
         if self.network.guard:
             factors = penalty if before.mean is not None else self._first_penalty(held, variances)
             ratios = [np.zeros(len(self.a)) for _ in held]

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.base import Release
 from dpcrowd.schemes.server import Server
 from relay_support import Network, Records, message_of
 
 SLOTS = 26
+
+
+def draw_course(rng: np.random.Generator, d: int, rows: int, a: float) -> ProcessModel:
+    """A model with an expected course whose season is not a whole number of slots."""
+    profile, variance = rng.uniform(50.0, 900.0, (rows, d)), rng.uniform(10.0, 300.0, (rows, d))
+    course = Course(profile, variance, season=17, offset=int(rng.integers(17)), step=3)
+    return ProcessModel.around(course, np.full(d, a), rng.uniform(10.0, 300.0, d))
 
 
 @st.composite
@@ -30,9 +37,12 @@ def networks(draw: Any) -> Network:
         transition = 0.8 * np.eye(d) + 0.2 * rng.dirichlet(np.ones(d), d).T
         root = rng.normal(0.0, 8.0, (d, d))
         process_var = root @ root.T + np.eye(d)
+    model = ProcessModel.of(transition, process_var)
+    if draw(st.booleans()):
+        model = draw_course(rng, d, draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.5, 0.9])))
     return Network(
         shares=rng.uniform(0.1, 1.0, servers),
-        model=ProcessModel.of(transition, process_var),
+        model=model,
         guarantee=Guarantee.window(length, 2.0) if window else Guarantee.finite(SLOTS, 4.0),
         samples=draw(st.integers(2, length)),
         phases=np.zeros(servers, dtype=np.int64) if together else rng.integers(0, length if window else SLOTS, servers),

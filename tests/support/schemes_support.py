@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.privacy import Accounting, Guarantee, SeededNoise
 from dpcrowd.privacy.account import Account
 from dpcrowd.privacy.network_guarantee import Slots, UserBounds
@@ -43,6 +43,7 @@ from dpcrowd.testing.world import (
 __all__ = [
     "CASES",
     "COUNTS",
+    "FILTERS",
     "SAMPLES",
     "SERVERS",
     "SLOTS",
@@ -55,6 +56,7 @@ __all__ = [
     "accountings",
     "bits",
     "charges_of",
+    "course_model",
     "drawn",
     "every_case",
     "every_private_case",
@@ -83,9 +85,11 @@ class Case:
     users: str = "pinned"
     regions: int = 1
     form: str = "diagonal"
+    model: str = "walk"
 
     def __str__(self) -> str:
-        return "-".join((self.name, self.accounting, self.users, f"d{self.regions}", self.form))
+        parts = (self.name, self.accounting, self.users, f"d{self.regions}", self.form)
+        return "-".join(parts if self.model == "walk" else (*parts, self.model))
 
     @property
     def private(self) -> bool:
@@ -101,6 +105,8 @@ class Case:
     def setting(self, servers: int = SERVERS) -> Setting:
         runs = max(1, servers // SERVERS)
         more: dict[str, Any] = {"accounting": self.accounting, "form": self.form, "runs": runs}
+        if self.model != "walk" or SCHEMES[self.name].needs_model:
+            more |= {"model": course_model(self.regions), "learn": self.model == "learn"}
         return make_setting(servers, self.regions, self.guarantee, **more)
 
 
@@ -136,12 +142,28 @@ def guarantee_for(name: str, *, users: Any = "pinned", epsilon: float = 3.0, **m
 def make_setting(servers: int, regions: int, guarantee: Guarantee | None, **more: Any) -> Setting:
     more.setdefault("tuning", TUNING)
     more.setdefault("samples", SAMPLES)  # only relay asks
-    return Setting(servers, ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions)), guarantee, **more)
+    model = more.pop("model", None) or ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions))
+    return Setting(servers, model, guarantee, **more)
+
+
+def course_model(regions: int) -> ProcessModel:
+    """A model that expects the crowds of `make_world`, with a season of two and a half slots."""
+    sizes = np.concatenate([[400.0], np.linspace(20.0, 8.0, regions - 1)])
+    profile = sizes * np.array([[0.95], [1.05], [1.0], [1.02], [0.98]])
+    course = Course(profile, 0.02 * profile**1.5, season=5, offset=1, step=2)
+    return ProcessModel.around(course, np.linspace(0.9, 0.3, regions), np.linspace(200.0, 20.0, regions))
 
 
 def accountings(name: str) -> tuple[Accounting, ...]:
     """The ledgers that a scheme keeps: relay has the sound one alone."""
     return ("sound",) if name == "relay" else ("sound", "per-region")
+
+
+FILTERS = (
+    *("non-private", "central", "fast", "dfast", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp"),
+    "relay",
+)
+"""The schemes that filter, and so know a model."""
 
 
 def _cases() -> list[Case]:
@@ -156,6 +178,9 @@ def _cases() -> list[Case]:
                 cases += [replace(several, accounting=a, users=users) for a in accountings(name)]
         if name in ("non-private", "central", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "drescuedp", "relay"):
             cases.append(replace(several, form="matrix"))
+        if name in FILTERS:
+            cases += [replace(several, model="course"), replace(several, model="learn")]
+            cases.append(replace(several, form="matrix", model="course"))
     return cases
 
 

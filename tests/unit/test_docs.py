@@ -15,7 +15,7 @@ from project_support import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SCHEMES = {
     *("non-private", "central", "fast", "dpcrowd", "dpcrowd-w", "dpcrowd-plus", "rescuedp", "bd", "ba", "pegasus"),
-    *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample", "relay"),
+    *("uniform", "sample", "dfast", "drescuedp", "dbd", "dba", "dpegasus", "duniform", "dsample", "relay", "past"),
     *("kalman-uniform", "dkalman-uniform"),
 }
 

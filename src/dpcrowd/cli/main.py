@@ -31,6 +31,7 @@ _COMMANDS = {
         "Draw every figure of the paper, judge every claim, and write a report.",
     ),
     "plan": ("dpcrowd.cli.plan", "plan", "Predict what a network will reach, before it exists."),
+    "fit": ("dpcrowd.cli.fit", "fit", "Fit a process model on public data or on earlier releases."),
     "tune": ("dpcrowd.cli.tune", "tune", "Find a scheme's parameters on public data or past releases."),
     "schemes": (
         "dpcrowd.cli.schemes",

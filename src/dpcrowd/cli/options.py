@@ -15,6 +15,7 @@ __all__ = [
     "data_dir",
     "epsilon",
     "form",
+    "model",
     "observation",
     "regions",
     "regions_per_slot",
@@ -82,6 +83,12 @@ shares = click.option(
     default="uniform",
     show_default=True,
     help="How shares of the population are drawn: uniform, per-slot or partition.",
+)
+model = click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Process model written by `dpcrowd fit`: what all filters know beforehand. It is public.",
 )
 static = click.option(
     "--static/--dynamic",

@@ -33,6 +33,7 @@ _DIGITS = tuple("0123456789.")
     metavar="NAME|FILE",
     help="Public data from which levels and Q are estimated: a name that `dpcrowd data` lists, or a file of counts.",
 )
+@options.model
 @options.epsilon
 @click.option("--window", type=int, help="Length w of the window of w-event privacy, in slots.  [default: 100]")
 @click.option("--horizon", type=int, help="Length of a finite stream instead, in slots.")

@@ -98,6 +98,12 @@ _COSTS = {
     metavar="FILE",
     help="Parameters written by `dpcrowd tune`.  [default: those of the data set]",
 )
+@options.model
+@click.option(
+    "--learn/--no-learn",
+    default=None,
+    help="Let filters learn from what is released how well their model fits.  [default: with --model]",
+)
 @options.slot_length
 @options.round_counts
 @options.data_dir

@@ -3,6 +3,8 @@
     A_2k = A_k^2        Q_2k = A_k Q_k A_k^T + Q_k
 
 In exact arithmetic the same as that many single predictions; rounding differs in the last digits.
+
+With an expected course, mean = mu(t) + A^k (m - mu(t-k)), and the variances of the slots in between are summed up.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ import numpy as np
 from dpcrowd.arrays import Floats
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["predict_ahead", "predict_ahead_matrix"]
+__all__ = ["moved_in_time", "predict_ahead", "predict_ahead_matrix"]
 
 
-def predict_ahead(mean: Floats, var: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:
-    """Return mean and variance `steps` slots later, diagonal; arrays (..., d)."""
+def predict_ahead(
+    mean: Floats, var: Floats, model: ProcessModel, steps: int, slot: int | None = None
+) -> tuple[Floats, Floats]:
+    """Return mean and variance `steps` slots later, diagonal; arrays (..., d). `slot` as of `kalman.predict`."""
+    if model.course is not None:
+        assert slot is not None
+        power = model.transition**steps
+        added = model.course.added_var(slot, steps, model.transition)
+        return moved_in_time(mean, model, slot - steps, slot, power), power * power * var + added
     a = np.broadcast_to(model.diagonal_transition, (model.regions,))[:, None, None]
     transition, process_var = _doubled(a, model.diagonal_var[:, None, None], steps)
     factor, spread = transition[:, 0, 0], process_var[:, 0, 0]
@@ -24,10 +33,25 @@ def predict_ahead(mean: Floats, var: Floats, model: ProcessModel, steps: int) ->
     return factor * mean, np.where(finite, factor * factor * np.where(finite, var, 0.0) + spread, np.inf)
 
 
-def predict_ahead_matrix(mean: Floats, cov: Floats, model: ProcessModel, steps: int) -> tuple[Floats, Floats]:
+def predict_ahead_matrix(
+    mean: Floats, cov: Floats, model: ProcessModel, steps: int, slot: int | None = None
+) -> tuple[Floats, Floats]:
     """Return mean (..., d) and covariance (..., d, d) `steps` slots later."""
+    if model.course is not None:
+        assert slot is not None
+        power = np.broadcast_to(model.transition**steps, (model.regions,))
+        added = model.course.added_var(slot, steps, model.transition)
+        return moved_in_time(mean, model, slot - steps, slot, power), np.outer(power, power) * cov + np.diag(added)
     transition, process_var = _doubled(model.matrix_transition, model.matrix_var, steps)
     return (transition @ mean[..., None])[..., 0], transition @ cov @ transition.T + process_var
+
+
+def moved_in_time(mean: Floats, model: ProcessModel, before: int, slot: int, factor: Floats | float = 1.0) -> Floats:
+    """Return what an estimate of slot `before` says of another slot: the same deviation from the course, or a part."""
+    course = model.course
+    if course is None:
+        return mean
+    return np.asarray(course.mean(slot) + factor * (mean - course.mean(before)))
 
 
 def _doubled(a: Floats, q: Floats, steps: int) -> tuple[Floats, Floats]:

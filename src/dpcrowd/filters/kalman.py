@@ -5,6 +5,7 @@
 
 with y = sum of H z/R and Y = sum of H^2/R over the observations fused. An infinite variance means "no information":
 such an entry has no estimate (its mean is held at 0 and means nothing) until the first observation arrives.
+With an expected course mu, prior = mu(t) + A (posterior - mu(t-1)), and Q is that of the slot (`course`).
 Arrays have servers first and regions last, (N, d).
 """
 
@@ -19,9 +20,16 @@ from dpcrowd.filters.model import ProcessModel
 __all__ = ["observation_info", "predict", "update"]
 
 
-def predict(posterior: Floats, posterior_var: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
-    """Return prior mean and variance of the next slot."""
+def predict(
+    posterior: Floats, posterior_var: Floats, model: ProcessModel, slot: int | None = None
+) -> tuple[Floats, Floats]:
+    """Return prior mean and variance of the next slot; `slot`, its number, is needed if the model has a course."""
     a = model.diagonal_transition
+    if model.course is not None:
+        assert slot is not None
+        course = model.course
+        mean = course.mean(slot) + a * (posterior - course.mean(slot - 1))
+        return mean, (a * a) * posterior_var + course.noise_var(slot)
     if a.ndim == 0 and a == 1.0:  # the paper's setting; two multiplications less
         return posterior, posterior_var + model.diagonal_var
     with np.errstate(invalid="ignore"):

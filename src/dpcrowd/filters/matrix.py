@@ -32,13 +32,19 @@ _RIDGE = 1e-12
 _LEAST_VAR = 1e-30
 
 
-def predict_matrix(posterior: Floats, posterior_cov: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
-    """Return prior mean (N, d) and covariance (N, d, d) of the next slot."""
-    a = model.matrix_transition
-    cov = a @ posterior_cov @ a.T + model.matrix_var
+def predict_matrix(
+    posterior: Floats, posterior_cov: Floats, model: ProcessModel, slot: int | None = None
+) -> tuple[Floats, Floats]:
+    """Return prior mean (N, d) and covariance (N, d, d) of the next slot; `slot` as of `kalman.predict`."""
+    a, course = model.matrix_transition, model.course
+    process_var = model.matrix_var if course is None or slot is None else np.diag(course.noise_var(slot))
+    cov = a @ posterior_cov @ a.T + process_var
     cov = 0.5 * (cov + cov.swapaxes(-1, -2))
     variances = np.einsum("...kk->...k", cov)  # a view
     variances += _RIDGE * variances + _LEAST_VAR
+    if course is not None:  # whose A is diagonal
+        assert slot is not None
+        return course.mean(slot) + model.diagonal_transition * (posterior - course.mean(slot - 1)), cov
     # One product per server: posterior @ a.T takes another path for one row than for many, with other last bits.
     return (a @ posterior[..., None])[..., 0], cov
 

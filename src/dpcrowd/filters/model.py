@@ -3,17 +3,20 @@
 One small object carries A and Q to every filter. A is a number, a vector (diagonal) or a d x d matrix; Q is a
 vector of variances or a d x d covariance. The diagonal form of a filter takes the diagonals, the matrix form the full
 matrices.
+
+With an expected course (`course`), A and Q are those of the deviation from it, and every slot has its own Q.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.course import Course
 
 __all__ = ["ProcessModel"]
 
@@ -23,7 +26,9 @@ class ProcessModel:
     """How the population's counts move from one slot to the next.
 
     transition   A: scalar, (d,) or (d, d)
-    process_var  Q: (d,) variances or (d, d) covariance
+    process_var  Q: (d,) variances or (d, d) covariance; with a course, the mean of its variances over the season
+    course       what is expected of every slot; None: that the counts move by A and Q alone, from an unknown start
+    change_var   (d,) mean square of the change of a count in one slot, where that is not Q: with a course
 
     >>> ProcessModel.of(1.0, [100.0, 25.0]).regions
     2
@@ -31,6 +36,8 @@ class ProcessModel:
 
     transition: Floats
     process_var: Floats
+    course: Course | None = field(default=None, metadata={"later": True})
+    change_var: Floats | None = field(default=None, metadata={"later": True})
 
     @classmethod
     def of(cls, transition: object, process_var: object) -> ProcessModel:
@@ -52,6 +59,28 @@ class ProcessModel:
         if q.ndim == 2 and (not np.allclose(q, q.T) or np.linalg.eigvalsh(q).min() < -1e-9 * max(1.0, abs(q).max())):
             raise BadInput("process covariance must be symmetric and positive semi-definite.")
         return cls(a, q)
+
+    @classmethod
+    def around(cls, course: Course, transition: object, change_var: object | None = None) -> ProcessModel:
+        """Build the model of counts that deviate from a course; `transition` a: a number or (d,), each |a| < 1.
+
+        >>> course = Course(np.array([[40.0, 7.0]]), np.array([[9.0, 4.0]]))
+        >>> ProcessModel.around(course, 0.5).regions
+        2
+        """
+        plain = cls.of(transition, course.variance.mean(axis=0))
+        if plain.transition.ndim > 1 or (np.abs(plain.transition) >= 1.0).any():
+            raise BadInput("with an expected course, the transition is one number per region, above -1 and below 1.")
+        change = None if change_var is None else np.asarray(change_var, dtype=np.float64)
+        if change is not None and (change.shape != (plain.regions,) or not (change >= 0).all()):
+            raise BadInput(f"change_var has shape {change.shape}; allowed: ({plain.regions},), each >= 0.")
+        return cls(plain.transition, plain.process_var, course, change)
+
+    def start(self, slot: int) -> tuple[Floats, Floats]:
+        """Return mean and variance (d,) of a slot before any record: what the course says, or no information."""
+        if self.course is None:
+            return np.zeros(self.regions), np.full(self.regions, np.inf)
+        return self.course.mean(slot), self.course.settled_var(slot, self.transition)
 
     @property
     def regions(self) -> int:
@@ -75,6 +104,11 @@ class ProcessModel:
     def noise_var(self) -> Floats:
         """The diagonal of Q, shape (d,)."""
         return self.process_var if self.process_var.ndim == 1 else np.diag(self.process_var).copy()
+
+    @property
+    def one_step_var(self) -> Floats:
+        """The mean square of a count's change in one slot, (d,): Q, unless a course explains a part of the change."""
+        return self.noise_var if self.change_var is None else self.change_var
 
     @cached_property
     def diagonal_var(self) -> Floats:

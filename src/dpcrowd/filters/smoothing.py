@@ -32,17 +32,20 @@ __all__ = ["smooth", "smooth_matrix"]
 _WORST_CONDITION = 1e12  # of an A that can be inverted
 
 
-def smooth(means: Floats, variances: Floats, doubt: Floats, model: ProcessModel) -> tuple[Floats, Floats]:
+def smooth(
+    means: Floats, variances: Floats, doubt: Floats, model: ProcessModel, first: int = 0
+) -> tuple[Floats, Floats]:
     """Return smoothed means and variances, (T, N, d) each, from a filter's posteriors in diagonal form.
 
     variances  infinite where nothing is known; so are the smoothed ones where nothing came later either
     doubt      (T, N) factors by which the variance of each slot's prior was multiplied
+    first      the number of the first slot, which a course needs
     """
     smoothed, smoothed_var = means.copy(), variances.copy()
     a = np.broadcast_to(model.diagonal_transition, means.shape[2:])
     for slot in range(len(means) - 2, -1, -1):
         mean, var, after, after_var = means[slot], variances[slot], smoothed[slot + 1], smoothed_var[slot + 1]
-        prior, prior_var = predict(mean, var, model)
+        prior, prior_var = predict(mean, var, model, first + slot + 1)
         prior_var = prior_var * doubt[slot + 1][:, None]
         known, later = np.isfinite(var), np.isfinite(after_var)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -60,7 +63,7 @@ def smooth(means: Floats, variances: Floats, doubt: Floats, model: ProcessModel)
 
 
 def smooth_matrix(
-    means: Floats, covariances: Floats, known: Bools, doubt: Floats, model: ProcessModel
+    means: Floats, covariances: Floats, known: Bools, doubt: Floats, model: ProcessModel, first: int = 0
 ) -> tuple[Floats, Floats, Bools]:
     """Return smoothed means (T, N, d) and covariances (T, N, d, d), and where they are known, (T, N)."""
     smoothed, smoothed_cov, smoothed_known = means.copy(), covariances.copy(), known.copy()
@@ -72,7 +75,7 @@ def smooth_matrix(
         rows = np.flatnonzero(known[slot])
         if rows.size:
             mean, cov = means[slot][rows], covariances[slot][rows]
-            prior, prior_cov = predict_matrix(mean, cov, model)
+            prior, prior_cov = predict_matrix(mean, cov, model, first + slot + 1)
             prior_cov = prior_cov * doubt[slot + 1][rows][:, None, None]
             gain = np.linalg.solve(prior_cov, a @ cov).swapaxes(-1, -2)  # both are symmetric
             process_cov = prior_cov - a @ cov @ a.T

@@ -76,6 +76,7 @@ class Setting:
     runs       how many runs the batch consists of
     samples    per window or horizon, where the scheme leaves that open (relay)
     peers      for one server on its own: the network that it belongs to (relay)
+    learn      whether filters learn from what is released how well the model fits (`filters.learning`)
     engine     "numba" takes compiled loops, for the simulator; both give the same bits, so it is neither compared nor
                saved
     grouper, pid_loop   deprecated and ignored; give `engine` instead
@@ -94,6 +95,7 @@ class Setting:
     runs: int = field(default=1, metadata={"later": True})
     samples: int | None = field(default=None, metadata={"later": True})
     peers: Peers | None = field(default=None, metadata={"later": True})
+    learn: bool = field(default=False, metadata={"later": True})
     engine: Engine = field(default="numpy", compare=False, metadata={"saved": False})
 
     def __post_init__(self, grouper: object, pid_loop: object) -> None:
@@ -229,6 +231,8 @@ class Scheme(ABC):
     """Whether a server can go without the counts of a slot, and so spend from an account; live schemes can."""
     independent_errors: ClassVar[bool] = False
     """Whether different servers' errors are independent, so that averaging them divides the variance."""
+    needs_model: ClassVar[bool] = False
+    """Whether it cannot run without a process model that has an expected course."""
     keeps_raw_counts: bool = False
     """Whether its state holds raw counts across slots: such a state may never be stored."""
 

@@ -78,9 +78,10 @@ class Central(Scheme):
         return messages
 
     def fuse(self, state: CentralState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
-        prior, prior_var = state.scheme.predict(state.centre)
+        prior, prior_var = state.scheme.predict(state.centre, plan.slot)
         state.scheme.fuse(state.inner, plan, reading, messages, hearing.one_hop or Hearing())
-        state.scheme.absorb(state.centre, prior, prior_var, messages, hearing)
+        state.scheme.absorb(state.centre, prior, prior_var, messages, hearing, plan.slot)
+        state.centre.end(plan.slot)
 
     def release(self, state: CentralState, plan: Plan, reading: Reading) -> Release:
         return state.scheme.release(state.centre, plan, reading)

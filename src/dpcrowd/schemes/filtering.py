@@ -8,14 +8,15 @@ print it, would count the same information twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcrowd.arrays import Bools, Floats
+from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import (
+    consensus_gain,
     fuse,
     fuse_matrix,
     group_info,
@@ -24,6 +25,8 @@ from dpcrowd.filters import (
     predict,
     predict_matrix,
 )
+from dpcrowd.filters.ahead import moved_in_time, predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.learning import Bank, beliefs_of, combined, predict_bank, start_bank, update_bank
 from dpcrowd.kernels.engine import compiled
 from dpcrowd.kernels.fusion import add_to_hearers, fuse_sums
 from dpcrowd.kernels.gather import unsigned
@@ -41,27 +44,43 @@ _FEW = 0.4
 
 @dataclass
 class FilterState:
-    """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,)."""
+    """posterior (N, d); posterior_var (N, d), infinite where unknown, or covariances (N, d, d) with `known` (N,).
+
+    slot  () the slot that the posterior is of, if the model has an expected course
+    bank  the filters whose mean the posterior is, if the setting says that they learn
+    """
 
     setting: Setting
     ledger: Ledger | None
     posterior: Floats
     posterior_var: Floats
     known: Bools
+    slot: Ints | None = field(default=None, kw_only=True)
+    bank: Bank | None = field(default=None, kw_only=True)
+
+    def end(self, slot: int) -> None:
+        """Remember which slot the posterior is of."""
+        if self.slot is not None:
+            self.slot = np.array(slot)
 
 
 def filter_start(setting: Setting) -> dict[str, Any]:
-    """Return the fields of a `FilterState` before the first slot: no information."""
+    """Return the fields of a `FilterState` before the first slot: no information, or what the course says."""
     servers, regions = setting.servers, setting.regions
     matrix = setting.form == "matrix"
+    course = setting.model.course is not None
+    mean, var = setting.model.start(-1)
+    cov = np.diag(var) if course else np.eye(regions)
     return {
         "setting": setting,
         "ledger": None
         if setting.guarantee is None
         else open_ledger(setting.guarantee, servers, regions, setting.accounting),
-        "posterior": np.zeros((servers, regions)),
-        "posterior_var": np.tile(np.eye(regions), (servers, 1, 1)) if matrix else np.full((servers, regions), np.inf),
-        "known": np.zeros(servers, dtype=np.bool_),
+        "posterior": np.tile(mean, (servers, 1)),
+        "posterior_var": np.tile(cov, (servers, 1, 1)) if matrix else np.tile(var, (servers, 1)),
+        "known": np.full(servers, course),
+        "slot": np.array(-1) if course else None,
+        "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
     }
 
 
@@ -75,9 +94,13 @@ class FilterScheme(Scheme):
         values = super().value_bytes(regions, form)
         return known + (values if form == "diagonal" else values + 8 * regions * (regions - 1))
 
-    def predict(self, state: FilterState) -> tuple[Floats, Floats]:
-        """Return mean and variance of the prior of this slot."""
+    def predict(self, state: FilterState, slot: int | None = None) -> tuple[Floats, Floats]:
+        """Return mean and variance of the prior of a slot; without its number, of the one after the posterior's."""
         model = state.setting.model
+        if state.bank is not None:
+            return combined(_prior_bank(state, slot))
+        if model.course is not None:
+            return _predict_by_course(state, slot)
         if state.setting.form == "diagonal":
             return predict(state.posterior, state.posterior_var, model)
         prior, prior_cov = predict_matrix(state.posterior, state.posterior_var, model)
@@ -98,7 +121,7 @@ class FilterScheme(Scheme):
         expected = plan.prior
         if setting.observation == "binomial" and not known.all():
             expected = np.where(known, plan.prior, reading.noisy / share)
-        spread = observation_var(setting.observation, share, setting.model.noise_var, expected)
+        spread = observation_var(setting.observation, share, setting.model.one_step_var, expected)
         alpha = setting.tuning.alpha
         if matrix:
             info_vec, info_mat = self._matrix_info(plan, reading, spread, alpha)
@@ -127,12 +150,23 @@ class FilterScheme(Scheme):
 
     def fuse(self, state: FilterState, plan: Plan, reading: Reading, messages: InfoMessages, hearing: Hearing) -> None:
         assert plan.prior is not None and plan.prior_var is not None
-        self.absorb(state, plan.prior, plan.prior_var, messages, hearing)
+        self.absorb(state, plan.prior, plan.prior_var, messages, hearing, plan.slot)
+        state.end(plan.slot)
         self.adapt(state, plan, reading)
 
     @staticmethod
-    def absorb(state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing) -> None:
+    def absorb(
+        state: FilterState,
+        prior: Floats,
+        prior_var: Floats,
+        messages: InfoMessages,
+        hearing: Hearing,
+        slot: int | None = None,
+    ) -> None:
         """Set the posterior from a prior and the messages heard (Eqs. kgain, posterior)."""
+        if state.bank is not None:
+            _absorb_in_bank(state, prior, prior_var, messages, hearing, slot)
+            return
         if state.setting.form == "diagonal" and few_speak(messages, hearing):
             state.posterior, state.posterior_var = absorb_few(prior, prior_var, messages, hearing)
             return
@@ -162,6 +196,43 @@ class FilterScheme(Scheme):
                 estimate = np.where(state.known[:, None], estimate, np.nan)
                 variance = np.where(state.known[:, None], variance, np.inf)
         return Release(plan.slot, estimate, variance, plan.due, reading.charge, speaks)
+
+
+def _prior_bank(state: FilterState, slot: int | None) -> Bank:
+    """Return the priors of a slot of all filters of the bank, also if slots were skipped, or a clock was set back."""
+    assert state.bank is not None
+    model, beliefs = state.setting.model, beliefs_of(state.setting.model)
+    if state.slot is None:
+        return predict_bank(state.bank, model, beliefs, 0)
+    before = int(state.slot)
+    return predict_bank(state.bank, model, beliefs, before + 1 if slot is None else slot, before)
+
+
+def _absorb_in_bank(
+    state: FilterState, prior: Floats, prior_var: Floats, messages: InfoMessages, hearing: Hearing, slot: int | None
+) -> None:
+    """Let every filter of the bank fuse the messages; the consensus pulls at all of them alike."""
+    info_vec, info_mat, prior_sum, speakers = messages.split(hearing.sums(messages.table()))
+    bank = update_bank(_prior_bank(state, slot), info_vec, info_mat, beliefs_of(state.setting.model))
+    pull = consensus_gain(prior_var, hearing.gain) * (prior_sum - speakers * prior)
+    bank.mean += np.where(np.isfinite(prior_var), pull, 0.0)
+    state.bank = bank
+    state.posterior, state.posterior_var = combined(bank)
+
+
+def _predict_by_course(state: FilterState, slot: int | None) -> tuple[Floats, Floats]:
+    """Return mean and variance of the prior of a slot, also if slots were skipped, or a clock was set back."""
+    assert state.slot is not None
+    before = int(state.slot)
+    slot = before + 1 if slot is None else slot
+    matrix, mean = state.setting.form == "matrix", state.posterior
+    if slot <= before:  # the same deviation, as of the slot before
+        mean, before = moved_in_time(mean, state.setting.model, before, slot - 1), slot - 1
+    if slot == before + 1:
+        one_step = predict_matrix if matrix else predict
+        return one_step(mean, state.posterior_var, state.setting.model, slot)
+    ahead = predict_ahead_matrix if matrix else predict_ahead
+    return ahead(mean, state.posterior_var, state.setting.model, slot - before, slot)
 
 
 def few_speak(messages: InfoMessages, hearing: Hearing) -> bool:

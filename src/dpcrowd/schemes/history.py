@@ -41,11 +41,12 @@ class Posteriors:
 
     def smoothed(self, setting: Setting) -> tuple[Floats, Floats]:
         """Return estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
+        first = int(self.slots[0])
         if setting.form == "matrix":
-            mean, cov, known = smooth_matrix(self.mean, self.var, self.known, self.doubt, setting.model)
+            mean, cov, known = smooth_matrix(self.mean, self.var, self.known, self.doubt, setting.model, first)
             var = np.where(known[..., None], np.einsum("tnkk->tnk", cov), np.inf)
         else:
-            mean, var = smooth(self.mean, self.var, self.doubt, setting.model)
+            mean, var = smooth(self.mean, self.var, self.doubt, setting.model, first)
         return np.where(np.isfinite(var), mean, np.nan), var
 
 

@@ -25,7 +25,7 @@ class NonPrivate(FilterScheme):
         return FilterState(**filter_start(setting))
 
     def plan(self, state: FilterState, slot: int, shares: NDArray[np.float64]) -> Plan:
-        prior, prior_var = self.predict(state)
+        prior, prior_var = self.predict(state, slot)
         every = np.ones((state.setting.servers, 1), dtype=np.bool_)
         return Plan(slot, shares, every, np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1)), prior, prior_var)
 

@@ -12,6 +12,8 @@ average is taken over a second pass. More samples are fresher but noisier, so so
 it the error hardly changes, so `best_samples` returns the fewest samples within 2% of it: fewer records have to be
 sent, and real series, which change less than Q most of the time, need fewer.
 
+With an expected course, Q is its mean over the season, and the recursion starts from what the course tells.
+
 The prediction treats every region by itself, as the diagonal form does, and ignores the guard, which acts when
 something is wrong.
 """
@@ -39,6 +41,7 @@ __all__ = [
     "arrived_sums",
     "best_choice",
     "best_samples",
+    "good_enough",
     "predicted_deviation",
     "predicted_error",
     "record_noise",
@@ -51,6 +54,7 @@ MOST_SLOTS = 2048
 
 FEWEST_INTERVALS = 8
 TOLERANCE = 0.02
+_LOST_GAIN = 0.1
 _STEP = 1.5  # from one number of samples to the next in the first search
 _REGIONS = 12
 _CELLS = 1 << 21
@@ -109,7 +113,8 @@ class PublicFacts:
 
     @cached_property
     def transition(self) -> Floats:
-        transition = self.model.diagonal_transition if self.form == "diagonal" else np.ones(())
+        by_region = self.form == "diagonal" or self.model.course is not None
+        transition = self.model.diagonal_transition if by_region else np.ones(())
         return np.asarray(transition if transition.ndim == 0 else transition[self.regions])
 
     @cached_property
@@ -141,6 +146,8 @@ def _deviation(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     q, a2 = facts.process_var, np.square(facts.transition)
     full = information[-1]  # (slots, numbers of samples, receivers, regions)
     total = np.zeros(full.shape[1:])  # information on the slot
+    if facts.model.course is not None:  # known before the first record
+        total = total + (1.0 - a2) / q
     filtered = np.empty_like(full)
     with np.errstate(divide="ignore"):
         for second in (False, True):
@@ -205,6 +212,19 @@ def predicted_error(facts: PublicFacts, samples: Sequence[int]) -> Floats:
     return np.asarray((predicted_deviation(facts, samples) / facts.scale).mean(axis=1))
 
 
+def good_enough(facts: PublicFacts, least: float) -> float:
+    """Return the error with which fewer samples or hops are preferred: within 2% of the least.
+
+    With an expected course, the model alone may be nearly as good as that. Then records that gain little would be
+    left out although they gain all there is, so nine tenths of what they gain have to remain, too.
+    """
+    enough = (1.0 + TOLERANCE) * least
+    if facts.model.course is None:
+        return enough
+    alone = np.sqrt(facts.process_var / (1.0 - np.square(facts.transition)))
+    return min(enough, least + _LOST_GAIN * max(float((alone / facts.scale).mean()) - least, 0.0))
+
+
 def best_samples(facts: PublicFacts) -> int:
     """Return the fewest samples per window or horizon whose predicted error is within 2% of the least."""
     return best_choice(facts)[0]
@@ -229,7 +249,7 @@ def best_choice(facts: PublicFacts) -> tuple[int, float]:
         candidates = sorted({*_between(low, best), *_between(best, high)} - errors.keys())
         if not candidates or high - low <= best // 10:
             break
-    enough = (1.0 + TOLERANCE) * errors[best]
+    enough = good_enough(facts, errors[best])
     while True:
         fewest = min(samples for samples, error in errors.items() if error <= enough)
         below = max((samples for samples in errors if samples < fewest), default=fewest - 1)

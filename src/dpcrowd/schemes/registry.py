@@ -27,6 +27,7 @@ from dpcrowd.schemes.flooding import (
 )
 from dpcrowd.schemes.kalman_uniform import KalmanUniform
 from dpcrowd.schemes.nonprivate import NonPrivate
+from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.pegasus import PeGaSus
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.rescue import RescueScheme
@@ -60,6 +61,7 @@ _ALL: tuple[type[Scheme], ...] = (
     KalmanUniform,
     DKalmanUniform,
     Relay,
+    Past,
 )
 
 SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in _ALL}

@@ -17,12 +17,13 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.filters import predict, predict_matrix, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
+from dpcrowd.filters.learning import beliefs_of, combined, predict_bank, update_bank
 from dpcrowd.filters.origins import start_penalty
 from dpcrowd.filters.records import Posterior, RecordSums, Reference, record_sums
 from dpcrowd.kernels.engine import Engine
 from dpcrowd.network.spread import Holdings
 from dpcrowd.schemes.records import ungrouped
-from dpcrowd.schemes.relay_state import RelayState
+from dpcrowd.schemes.relay_state import RelayState, fill_from_course, reset_banks
 
 __all__ = ["OFF", "begin_slot", "diagonal", "end_slot", "skip_slots"]
 
@@ -68,6 +69,8 @@ def skip_slots(state: RelayState, until: int, samples: int, guard: bool, engine:
     """
     if int(state.last) < 0:
         state.last = np.array(until - 1)
+        if until > 0 and state.setting.model.course is not None:
+            fill_from_course(state, until)
     if int(state.last) + 1 == until:
         return
     for slot in range(int(state.last) + 1, min(until, int(state.last) + 1 + state.lag)):
@@ -82,15 +85,23 @@ def _jump(state: RelayState, slot: int) -> None:
     setting, steps = state.setting, slot - int(state.last)
     ahead = predict_ahead_matrix if setting.form == "matrix" else predict_ahead
     first = (int(state.last) + 1) % state.lag
-    state.base, state.base_var = ahead(state.mean[first], state.mean_var[first], setting.model, steps - 1)
+    base, base_var = state.mean[first], state.mean_var[first]
+    state.base, state.base_var = ahead(base, base_var, setting.model, steps - 1, slot - state.lag)
     state.base_known, state.base_recent = state.known[first].copy(), state.recent[first].copy()
     if state.scores is not None:
         state.penalty[:] = state.scores.penalty()
         state.suspicious[:] = state.scores.suspicious
     for name, mean, var in (("mean", state.mean, state.mean_var), ("level", state.level, state.level_var)):
         one = predict_ahead if name == "level" else ahead
-        for array, values in zip((mean, var), one(mean, var, setting.model, steps), strict=True):
-            array[:] = np.roll(values, steps, axis=0)
+        values = one(mean, var, setting.model, steps) if setting.model.course is None else None
+        moved = [np.roll(part, steps, axis=0) for part in values] if values else [mean.copy(), var.copy()]
+        if values is None:  # every slot has its own expectation
+            for before in range(int(state.last) - state.lag + 1, int(state.last) + 1):
+                place, after = before % state.lag, before + steps
+                mean_var = one(mean[place], var[place], setting.model, steps, after)
+                moved[0][after % state.lag], moved[1][after % state.lag] = mean_var
+        mean[:], var[:] = moved
+    reset_banks(state)
     state.last = np.array(slot)
 
 
@@ -102,12 +113,15 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     recent = state.recent[before]
     if slot in (0, int(state.last) - lag + 1):
         mean, var, known, recent = state.base, state.base_var, state.base_known, state.base_recent
+    if state.bank is not None:
+        _filter_bank(state, slot, active, (known, recent), guard, engine)
+        return
     if matrix:
-        prior, prior_var = predict_matrix(mean, var, model)
+        prior, prior_var = predict_matrix(mean, var, model, slot)
         if not known.all():
             prior_var = np.where(known[:, None, None], prior_var, var)
     else:
-        prior, prior_var = predict(mean, var, model)
+        prior, prior_var = predict(mean, var, model, slot)
     if not matrix:
         posterior = Posterior(prior, prior_var, state.mean[place], state.mean_var[place], state.known[place], OFF)
         _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine, posterior)
@@ -120,6 +134,26 @@ def _filter(state: RelayState, slot: int, active: Bools, guard: bool, engine: En
     state.mean[place], state.mean_var[place], state.known[place] = update_matrix(
         prior, prior_var * doubt, known, state.y[place], full
     )
+
+
+def _filter_bank(
+    state: RelayState, slot: int, active: Bools, before: tuple[Bools, Floats], guard: bool, engine: Engine
+) -> None:
+    """Posteriors of a slot by filters that learn; `before`: known and recent of the slot before."""
+    assert state.bank is not None and state.base_bank is not None
+    model, place = state.setting.model, slot % state.lag
+    beliefs = beliefs_of(model)
+    bank = state.bank.at((slot - 1) % state.lag)
+    if slot in (0, state.last - state.lag + 1):
+        bank = state.base_bank
+    priors = predict_bank(bank, model, beliefs, slot)
+    prior, prior_var = combined(priors)
+    known, recent = before
+    _sum(state, slot, active, known, (prior, prior_var, recent) if guard else None, engine)
+    priors.var *= np.where(state.scale[place] > OFF, state.scale[place], 1.0)[:, None]
+    state.bank.put(place, update_bank(priors, state.y[place], state.info[place], beliefs))
+    state.mean[place], state.mean_var[place] = combined(state.bank.at(place))
+    state.known[place] = np.isfinite(state.mean_var[place]).all(axis=1)
 
 
 def _sum(
@@ -148,7 +182,7 @@ def _sum(
             records = state.holdings(slot, engine, beginners)
             rows, origins, factors = start_penalty(
                 beginners, state.servers, records.indptr, records.indices, table, reference, setting.observation,
-                setting.model.noise_var, LIMIT,
+                setting.model.one_step_var, LIMIT,
             )  # fmt: skip
             if len(rows) or (penalised & beginners).any():
                 penalty, penalised = state.penalty[place].copy(), penalised & ~beginners
@@ -160,7 +194,7 @@ def _sum(
         )
     y, info = state.y[slot % len(state.y)], state.info[slot % len(state.info)]
     record_sums(
-        held.indptr, held.indices, table, reference, setting.observation, setting.model.noise_var, state.servers,
+        held.indptr, held.indices, table, reference, setting.observation, setting.model.one_step_var, state.servers,
         engine, RecordSums(y, info, state.recent[place], state.scale[place]), active, posterior, words,
     )  # fmt: skip
 
@@ -176,15 +210,17 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             spread = diagonal(mean_var) if setting.form == "matrix" else mean_var
             state.scores.judge(
                 held.indptr, held.indices, table, Reference(state.level[place], state.level_var[place]),
-                setting.observation, setting.model.noise_var,
+                setting.observation, setting.model.one_step_var,
                 (state.mean[place], spread, state.known[place]), engine, words,
             )  # fmt: skip
         state.base[:], state.base_var[:] = state.mean[place], state.mean_var[place]
         state.base_known[:] = state.known[place]
         if state.links is None or state.lag == 1:  # over one hop no record is late: no slot is filtered again from here
             state.base_recent[:] = state.recent[place]
+        if state.bank is not None:
+            state.base_bank = state.bank.at(place).copy()
     if setting.observation != "paper":  # which does not look at the level
-        state.level[place], state.level_var[place] = _expected(state)
+        state.level[place], state.level_var[place] = _expected(state, slot)
     if state.scores is not None:
         state.suspicious[place] = state.scores.suspicious
         numbers = np.flatnonzero(state.scores.suspicious)
@@ -192,9 +228,12 @@ def _finalise(state: RelayState, slot: int, engine: Engine) -> None:
             state.penalty[place, numbers] = state.scores.penalty(numbers)
 
 
-def _expected(state: RelayState) -> tuple[Floats, Floats]:
-    """Return the finalised state as it is expected to be L slots later: means and variances, (N, d)."""
+def _expected(state: RelayState, slot: int) -> tuple[Floats, Floats]:
+    """Return the finalised state as it is expected to be L slots later, in a slot: means and variances, (N, d)."""
     model, mean, var = state.setting.model, state.base, state.base_var
+    if model.course is not None:
+        variances = diagonal(var) if state.setting.form == "matrix" else var
+        return predict_ahead(mean, variances, model, min(state.lag, slot + 1), slot)
     if state.setting.form == "diagonal":
         for _ in range(state.lag):
             mean, var = predict(mean, var, model)

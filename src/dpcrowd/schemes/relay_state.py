@@ -12,6 +12,8 @@ import numpy as np
 
 from dpcrowd.arrays import Bools, Floats, Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.ahead import moved_in_time
+from dpcrowd.filters.learning import Bank, beliefs_of, reset_bank, start_bank
 from dpcrowd.filters.origins import OriginScores
 from dpcrowd.filters.records import POOL, RecordTable
 from dpcrowd.kernels.engine import Engine
@@ -22,7 +24,15 @@ from dpcrowd.privacy import Ledger, noise_var, open_ledger
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox, ungrouped
 
-__all__ = ["RelayState", "back_in_time", "servers_per_run", "start_state", "with_fresh_schedule"]
+__all__ = [
+    "RelayState",
+    "back_in_time",
+    "fill_from_course",
+    "reset_banks",
+    "servers_per_run",
+    "start_state",
+    "with_fresh_schedule",
+]
 
 
 MOST_REMEMBERED = 512
@@ -54,6 +64,7 @@ class RelayState:
     suspicious            (L, N) which receivers have a penalty for any origin; `penalty` of the others means nothing
     base_...              the same after the last slot that is final
     traffic               what was sent in the last slot, in a simulation
+    bank                  (L, beliefs, N, d): the filters whose mean the posteriors are, if they learn
     value_bytes           (L, 2, runs): bytes of the integers of a slot's records, and how many records there are
     """
 
@@ -88,6 +99,8 @@ class RelayState:
     links: OneHop | None
     value_bytes: Ints
     traffic: Traffic | None = None
+    bank: Bank | None = None
+    base_bank: Bank | None = None
 
     @property
     def lag(self) -> int:
@@ -145,7 +158,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
             )
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
     sums = lag if setting.form == "matrix" else 1
-    return RelayState(
+    state = RelayState(
         setting=setting,
         ledger=open_ledger(setting.need_guarantee(), receivers, regions),
         amount=np.array([[amount]]),
@@ -177,6 +190,40 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
         links=OneHop(receivers, lag) if peers is None and spread is None else None,
         value_bytes=np.zeros((lag, 2, setting.runs), dtype=np.int64),
     )
+    if setting.learn and setting.form == "diagonal":
+        state.base_bank = start_bank(setting.model, receivers, -1)
+        banks = [state.base_bank] * lag
+        state.bank = Bank(*(np.stack([getattr(bank, f.name) for bank in banks]) for f in fields(Bank)))
+    if setting.model.course is not None:
+        fill_from_course(state, 0)
+    return state
+
+
+def fill_from_course(state: RelayState, until: int) -> None:
+    """Let the slots before `until`, of which there are no records, be what the expected course says."""
+    model, matrix = state.setting.model, state.setting.form == "matrix"
+    for slot in range(until - state.lag, until):
+        place = slot % state.lag
+        mean, var = model.start(slot)
+        state.mean[place], state.mean_var[place] = mean, np.diag(var) if matrix else var
+        state.level[place], state.level_var[place] = mean, var
+        if state.bank is not None:
+            state.bank.put(place, start_bank(model, state.setting.servers, slot))
+    state.known[:] = True
+    mean, var = model.start(-1)  # slots before L rest on it; later ones on a slot that has become final
+    state.base, state.base_var = np.empty_like(state.base), np.empty_like(state.base_var)
+    state.base[:], state.base_var[:] = mean, np.diag(var) if matrix else var
+    state.base_known = np.ones_like(state.base_known)
+
+
+def reset_banks(state: RelayState) -> None:
+    """Let the filters that learn agree on the posteriors, and begin to learn anew."""
+    if state.bank is None:
+        return
+    beliefs = beliefs_of(state.setting.model)
+    for place in range(state.lag):
+        state.bank.put(place, reset_bank(state.mean[place], state.mean_var[place], beliefs))
+    state.base_bank = reset_bank(state.base, state.base_var, beliefs)
 
 
 def with_fresh_schedule(state: RelayState, fresh: RelayState, first: int) -> RelayState:
@@ -200,7 +247,12 @@ def back_in_time(state: RelayState, fresh: RelayState, last: int) -> RelayState:
     latest = int(state.last) % state.lag
     for name in ("mean", "mean_var", "known", "recent"):
         getattr(fresh, name)[:] = getattr(state, name)[latest]
-    fresh.base, fresh.base_var = state.mean[latest].copy(), state.mean_var[latest].copy()
+    if (model := state.setting.model).course is not None:
+        for slot in range(last - state.lag + 1, last + 1):
+            fresh.mean[slot % state.lag] = moved_in_time(state.mean[latest], model, int(state.last), slot)
+    fresh.base = moved_in_time(state.mean[latest], model, int(state.last), -1).copy()
+    fresh.base_var = state.mean_var[latest].copy()
+    reset_banks(fresh)
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
     if state.scores is not None:
         fresh.scores = state.scores

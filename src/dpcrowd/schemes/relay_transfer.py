@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
+from dpcrowd.filters.ahead import moved_in_time
+from dpcrowd.filters.course import same_course
 from dpcrowd.sampling.schedule import samples_due
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.records import Mailbox
-from dpcrowd.schemes.relay_state import RelayState, servers_per_run
+from dpcrowd.schemes.relay_state import RelayState, reset_banks, servers_per_run
 
 __all__ = ["transfer_relay"]
 
@@ -70,14 +72,14 @@ def _same_model(old: Setting, new: Setting) -> bool:
     for name in ("transition", "process_var"):
         before, now = getattr(old.model, name), getattr(new.model, name)
         same = same and before.shape == now.shape and bool((before == now).all())
-    return same
+    return same and old.learn == new.learn and same_course(old.model.course, new.model.course)
 
 
 def _with_records(state: RelayState, fresh: RelayState, origins: Places) -> RelayState:
     """Continue with everything, by the new numbers of the servers."""
     for name in (
         "last", "y", "info", "mean", "mean_var", "known", "level", "level_var", "recent", "scale", "base", "base_var",
-        "base_known", "base_recent", "suspicious",
+        "base_known", "base_recent", "suspicious", "bank", "base_bank",
     ):  # fmt: skip
         setattr(fresh, name, getattr(state, name))
     for name in ("noisy", "var", "shares"):
@@ -103,6 +105,8 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
     kept = [number for number, place in enumerate(places) if place is not None]
     came = [place for place in places if place is not None]
     mean, var = fresh.mean[0].copy(), fresh.mean_var[0].copy()
+    if setting.model.course is not None and setting.form == "diagonal":  # what is expected of new regions
+        mean[:], var[:] = setting.model.start(last)
     if setting.form == "matrix":
         mean, var = state.mean[latest].copy(), state.mean_var[latest].copy()
     else:
@@ -115,8 +119,12 @@ def _with_posterior(state: RelayState, fresh: RelayState, places: Places, origin
         ("recent", state.recent[latest]),
     ):
         getattr(fresh, name)[:] = value
-    fresh.base, fresh.base_var = mean.copy(), var.copy()
+    for slot in range(last - fresh.lag + 1, last + 1):  # the same deviation from what is expected of each slot
+        fresh.mean[slot % fresh.lag] = moved_in_time(mean, setting.model, last, slot)
+    fresh.base = moved_in_time(mean, setting.model, last, max(last - fresh.lag, -1)).copy()
+    fresh.base_var = var.copy()
     fresh.base_known, fresh.base_recent = state.known[latest].copy(), state.recent[latest].copy()
+    reset_banks(fresh)
     if fresh.scores is not None:
         fresh.penalty[:] = fresh.scores.penalty()
         fresh.suspicious[:] = fresh.scores.suspicious

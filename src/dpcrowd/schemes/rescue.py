@@ -76,7 +76,7 @@ class RescueScheme(FilterScheme):
     def plan(self, state: RescueState, slot: int, shares: Floats) -> Plan:
         assert state.ledger is not None
         setting, tuning, guarantee = state.setting, state.setting.tuning, state.setting.need_guarantee()
-        prior, prior_var = self.predict(state)
+        prior, prior_var = self.predict(state, slot)
         ask = state.controllers.next_slot <= slot
         least = uniform(guarantee.total, guarantee.length)
         largest = max(least, int(guarantee.total * tuning.epsilon_max))

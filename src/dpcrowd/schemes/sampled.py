@@ -122,7 +122,7 @@ class SampledScheme(FilterScheme):
 
     def plan(self, state: SampledState, slot: int, shares: Floats) -> Plan:
         assert state.ledger is not None
-        prior, prior_var = self.predict(state)
+        prior, prior_var = self.predict(state, slot)
         guarantee = state.setting.need_guarantee()
         if self.interval is None:
             self._open_block(state, guarantee, slot, state.ledger.slot)

@@ -432,7 +432,8 @@ class Server:
         if isinstance(before._state, RelayState):
             self._state = self._take_over_records(before, places, origins)
         else:
-            self._state, self._blank = transfer(before._state, before._blank, before._run, self._run, places)
+            runs = before._run, self._run
+            self._state, self._blank = transfer(before._state, before._blank, *runs, places, before.slot)
         self._slot, self._horizon = before.slot, before.horizon
         if self._ledger is not None:
             self._ledger.go_to(self._slot)

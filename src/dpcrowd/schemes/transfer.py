@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dpcrowd.arrays import Bools
 from dpcrowd.errors import BadInput
 from dpcrowd.filters import ProcessModel
+from dpcrowd.filters.learning import beliefs_of, reset_bank
 from dpcrowd.privacy import Ledger
 from dpcrowd.schemes.base import Release, Scheme, Setting
 from dpcrowd.schemes.filtering import FilterState
@@ -36,6 +37,8 @@ __all__ = ["Run", "check_transfer", "estimates_only", "measured", "silent_on", "
 Places = Sequence[int | None]
 
 _COUNT_OF_RELEASES = "state.filled"
+_SLOT_OF_POSTERIOR = "state.slot"
+_BANK = "state.bank"
 # A blank region's variance, in squares of the total crowd: far above any count, and far below what would drown the
 # other regions in rounding where people move between them.
 _WIDE = 1e6
@@ -64,18 +67,26 @@ class Run:
         """Return the arrays of the state before the first slot, with `more_regions` additional regions."""
         setting = self.setting
         if more_regions:
-            setting = replace(setting, model=ProcessModel.of(1.0, np.ones(setting.regions + more_regions)))
+            model = ProcessModel.of(1.0, np.ones(setting.regions + more_regions))
+            if setting.model.course is not None:
+                model = ProcessModel.around(setting.model.course.with_more_regions(more_regions), 0.0)
+            setting = replace(setting, model=model)
         return pack(self._start(setting), "state")
 
 
-def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tuple[Any, Bools]:
+def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places, slot: int = -1) -> tuple[Any, Bools]:
     """Return the state with which `new` continues from a `state` of `old`, and which of its regions are blank.
 
     places  for each region of `new` its number in `old`; None: a new region
+    slot    the last slot of the state
     """
     check_transfer(old, new, places)
-    saved, began, fresh = pack(state, "state"), old.arrays(), new.arrays()
+    saved, began, fresh = (_without_bank(part) for part in (pack(state, "state"), old.arrays(), new.arrays()))
     wider = new.arrays(more_regions=1)
+    for part in (saved, began):  # a revision may add a model, change it or take it away
+        part.pop(_SLOT_OF_POSTERIOR, None)
+        if new.setting.model.course is not None:
+            part[_SLOT_OF_POSTERIOR] = np.array(slot if part is saved else -1)
     if saved.keys() != fresh.keys():
         raise BadInput(f"the state to take over lacks or adds {sorted(saved.keys() ^ fresh.keys())}: start anew.")
     stay = [number for number, place in enumerate(places) if place is not None]
@@ -89,11 +100,20 @@ def transfer(state: Any, blank: Bools, old: Run, new: Run, places: Places) -> tu
     if len(stay) < len(places) and _COUNT_OF_RELEASES in arrays:
         arrays[_COUNT_OF_RELEASES] = fresh[_COUNT_OF_RELEASES]
     now_blank = np.zeros(len(places), dtype=np.bool_)
-    if new.setting.form == "matrix":
+    if new.setting.model.course is not None:
+        _start_from_course(arrays, places, blank, new)
+    elif new.setting.form == "matrix":
         now_blank = _widen(arrays, places, blank, new)
+    if new.setting.learn and new.setting.form == "diagonal":  # learning begins anew
+        bank = reset_bank(arrays["state.posterior"], arrays["state.posterior_var"], beliefs_of(new.setting.model))
+        arrays |= pack(bank, _BANK)
     new_state = new.start()
     load_into(new_state, arrays, "state")
     return new_state, now_blank
+
+
+def _without_bank(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith(f"{_BANK}.")}
 
 
 def estimates_only(state: Any, fresh: Any) -> Any:
@@ -111,6 +131,23 @@ def _moved(old: NDArray[Any], fresh: NDArray[Any], axes: list[int], came: list[i
     there = np.ix_(*(came if axis in axes else along for axis, along in enumerate(every)))
     moved[here] = old[there]
     return moved
+
+
+def _start_from_course(arrays: Arrays, places: Places, blank: Bools, new: Run) -> None:
+    """Let regions of which nothing is known start with what the expected course says of the state's slot, in place."""
+    unknown = np.array([place is None or bool(blank[place]) for place in places])
+    mean, var = new.setting.model.start(int(arrays[_SLOT_OF_POSTERIOR]))
+    posterior, posterior_var = arrays["state.posterior"].copy(), arrays["state.posterior_var"].copy()
+    if new.setting.form == "matrix":
+        unknown |= ~arrays["state.known"].all()
+        posterior_var[:, unknown, :], posterior_var[:, :, unknown] = 0.0, 0.0
+        posterior_var[:, unknown, unknown] = var[unknown]
+    else:
+        unknown |= ~np.isfinite(posterior_var).all(axis=0)
+        posterior_var[:, unknown] = var[unknown]
+    posterior[:, unknown] = mean[unknown]
+    arrays["state.posterior"], arrays["state.posterior_var"] = posterior, posterior_var
+    arrays["state.known"] = np.ones_like(arrays["state.known"])
 
 
 def _widen(arrays: Arrays, places: Places, blank: Bools, new: Run) -> Bools:

@@ -44,9 +44,10 @@ class Uniform(DirectScheme):
         reading = perturb_counts(state.ledger, plan, counts, noise, setting.need_guarantee().sensitivity)
         if plan.due.any():
             share = plan.shares
-            spread = observation_var(setting.observation, share, setting.model.noise_var, reading.noisy / share)
+            spread = observation_var(setting.observation, share, setting.model.one_step_var, reading.noisy / share)
             state.last, state.last_share = reading.noisy, share
             state.variance = np.broadcast_to((reading.noise_var + spread) / (share * share), counts.shape)
         else:  # an old value drifts away from the truth by Q per slot
-            state.variance = state.variance + setting.model.diagonal_var
+            model = setting.model
+            state.variance = state.variance + (model.diagonal_var if model.course is None else model.one_step_var)
         return reading

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dpcrowd.arrays import Shares
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation, ProcessModel, check_gain
+from dpcrowd.models.model import Model
 from dpcrowd.privacy import Accounting, Guarantee, Users
 from dpcrowd.schemes.base import Form, Scheme
 from dpcrowd.schemes.tuning import Tuning
+from dpcrowd.sim.fitted import overlap
 from dpcrowd.sim.topology import NetworkSpec
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class Entrant:
 class SimulationConfig:
     """A simulation of several schemes on the same runs.
 
-    burn_in  the first slot that counts in the metrics
+    burn_in   the first slot that counts in the metrics
+    fitted    the fitted model whose expectations the filters know; None: they start from nothing
+    learn     whether the filters learn from releases how well their model fits
     """
 
     data: DataSet
@@ -60,6 +64,8 @@ class SimulationConfig:
     tuning: Tuning
     keep_estimates: bool = False
     smoothed: bool = False
+    fitted: Model | None = None
+    learn: bool = False
 
     def __post_init__(self) -> None:
         whole_number("runs", self.runs, 1, MOST_RUNS)
@@ -74,6 +80,13 @@ class SimulationConfig:
                 raise BadInput(
                     f"scheme '{label}' is given twice: name each scheme once. "
                     "In Python a dict gives the same scheme several labels."
+                )
+        for entrant in self.entrants:
+            if entrant.scheme.needs_model and self.fitted is None:
+                raise BadInput(
+                    f"scheme '{entrant.scheme.name}' needs a process model; fit one with 'dpcrowd fit', and give it "
+                    "with "
+                    "--model FILE (in Python: model=...)."
                 )
         if self.beta is not None:
             check_gain(self.beta, 0)  # the bound depends on the links, which `Networks` draws
@@ -94,6 +107,11 @@ class SimulationConfig:
     @property
     def model(self) -> ProcessModel:
         return self.data.model
+
+    @property
+    def in_sample(self) -> int | None:
+        """How many of the scored slots the fitted model was fitted on; None without a model."""
+        return None if self.fitted is None else overlap(self.fitted, self.data, self.burn_in)
 
 
 def guarantee_for(

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from dpcrowd.errors import BadInput, unknown_name, whole_number
 from dpcrowd.filters import Observation
+from dpcrowd.models.file import read_model
+from dpcrowd.models.model import Model
 from dpcrowd.network.adjacency import parse_adjacency
 from dpcrowd.network.density import lowest_density
 from dpcrowd.network.topologies import TOPOLOGIES
@@ -27,6 +29,7 @@ from dpcrowd.sim.data import PAPER_SETS, CheckIns, DataSet, load
 from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.data.shares import checked_shares, is_partition
 from dpcrowd.sim.data.synthetic import SyntheticData
+from dpcrowd.sim.fitted import apply_model
 from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planning import planned_reach, planned_samples, with_reach
 from dpcrowd.sim.topology import NetworkSpec
@@ -86,6 +89,8 @@ def configure(
     slot_length: str | float | None = None,
     round_counts: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
+    model: Model | str | os.PathLike[str] | None = None,
+    learn: bool | None = None,
 ) -> SimulationConfig:
     """Check everything and build the configuration of a simulation.
 
@@ -114,6 +119,8 @@ def configure(
     smoothed          also estimate every slot with what came later, for schemes that keep records (relay)
     tuning            parameters of sampling, budget and grouping, or a file of `dpcrowd tune`, which contains A and Q,
                       too; default: those of the data set
+    model             a process model of `dpcrowd fit`, or its file: what all filters know of every slot beforehand
+    learn             whether filters learn from releases how well their model fits; default: with a model
     """
     loading = {
         "slots": slots,
@@ -130,6 +137,11 @@ def configure(
         if process_var is not None:
             raise BadInput(f"a process variance was given, and {tuning.file} has one, too; leave one of them out.")
         data, tuning = tuning.apply(data), None
+    if model is not None:
+        if process_var is not None:
+            raise BadInput("a process variance was given, and the model has one, too; leave one of them out.")
+        model = model if isinstance(model, Model) else read_model(model)
+        data = apply_model(model, data)
     network = _network(graph, servers, density, dynamic)
     if observation is None:
         if isinstance(shares, str):
@@ -180,6 +192,8 @@ def configure(
         tuning=_merge_tuning(data.tuning, tuning),
         keep_estimates=keep_estimates,
         smoothed=smoothed,
+        fitted=model,
+        learn=model is not None if learn is None else learn,
     )
     by_name = [reach is None and scheme == Relay.name for _, scheme in labelled]
     entrants = tuple(

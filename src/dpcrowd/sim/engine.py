@@ -131,6 +131,7 @@ class _SchemeRun:
             phases=_phases(entrant, interval, networks),
             runs=len(runs),
             samples=entrant.samples,
+            learn=config.learn,
             engine=networks.engine,
         )
         self.state: Any = entrant.scheme.start(setting)

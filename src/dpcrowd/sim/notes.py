@@ -9,11 +9,13 @@ import numpy as np
 
 from dpcrowd.plugins import package_of
 from dpcrowd.schemes.base import Scheme
+from dpcrowd.schemes.past import Past
 from dpcrowd.schemes.registry import groups_regions
 from dpcrowd.schemes.relay import AUDIENCE_OF_RECORDS, Relay
 from dpcrowd.sim.config import Entrant, SimulationConfig
 from dpcrowd.sim.data import NAMES, CheckIns
 from dpcrowd.sim.data.shares import is_partition
+from dpcrowd.sim.fitted import in_sample_note, model_note
 from dpcrowd.sim.recorder import RunRecords
 from dpcrowd.sim.result import ObservationNoise, exhaustion
 from dpcrowd.testing import Report, examine_scheme
@@ -21,6 +23,7 @@ from dpcrowd.testing import Report, examine_scheme
 __all__ = ["notes", "observation_note", "promise", "setup"]
 
 _MEAN_SHARE = 0.525  # of U(0.05, 1)
+_NOTHING_READ = "nothing to promise: the model alone is released, and no count is read."
 _REPORTS: dict[tuple[type[Scheme], str], Report] = {}  # checks take a second; once per scheme and process is enough
 
 
@@ -30,6 +33,8 @@ def promise(config: SimulationConfig, entrant: Entrant) -> str | None:
     The promise of another package's scheme is printed as that package's claim; the checks of `dpcrowd.testing` are made
     first, and a scheme that does not pass them is never printed as if it had.
     """
+    if isinstance(entrant.scheme, Past):
+        return _NOTHING_READ
     if entrant.guarantee is None:
         return None
     limits = []
@@ -88,7 +93,15 @@ def setup(config: SimulationConfig, entrant: Entrant) -> dict[str, Any]:
         "reach": None if relay is None else str(relay.max_hops or "all"),
         "hops_per_slot": None if relay is None else str(relay.rounds or "all"),
         "lag": None if relay is None else float(relay.lag),
+        **_of_model(config),
     }
+
+
+def _of_model(config: SimulationConfig) -> dict[str, Any]:
+    """Return the settings of the process model; nothing without one."""
+    if config.fitted is None:
+        return {}
+    return {"model": config.fitted.file, "learn": config.learn, "in_sample_slots": config.in_sample}
 
 
 def _sum_of_shares(config: SimulationConfig) -> float:
@@ -136,6 +149,10 @@ def notes(config: SimulationConfig, records: Sequence[RunRecords]) -> list[str]:
     if config.beta is not None and not config.has_consensus:
         labels = ", ".join(entrant.label for entrant in config.entrants)
         remarks.append(f"beta has no effect, since there is no consensus step in {labels}.")
+    if config.fitted is not None:
+        remarks.append(model_note(config.fitted))
+        if config.in_sample:
+            remarks.append(in_sample_note(config.fitted, config.in_sample))
     return [*remarks, *_planned(config), *_uncalibrated(config), *_incomplete(records), *_exhausted(config, records)]
 
 

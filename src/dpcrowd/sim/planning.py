@@ -23,7 +23,7 @@ from dpcrowd.arrays import Floats, Ints
 from dpcrowd.network.arrivals import NEVER, arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
-from dpcrowd.schemes.prediction import TOLERANCE, PublicFacts, best_choice, best_samples, predicted_error
+from dpcrowd.schemes.prediction import PublicFacts, best_choice, best_samples, good_enough, predicted_error
 from dpcrowd.schemes.relay import Hops, Relay, schedule_offsets
 from dpcrowd.sim.config import SimulationConfig
 from dpcrowd.sim.data.checkins import CheckIns
@@ -61,11 +61,15 @@ def planned_samples(config: SimulationConfig, scheme: Relay, guarantee: Guarante
 
 @dataclass(frozen=True)
 class ReachChoice:
-    """A reach with its best number of samples, and the error that is predicted for both."""
+    """A reach with its best number of samples, and the error that is predicted for both.
+
+    enough  the error with which fewer hops would be preferred
+    """
 
     reach: Hops
     samples: int
     error: float
+    enough: float = 0.0
 
 
 def with_reach(scheme: Relay, reach: Hops) -> Relay:
@@ -83,8 +87,10 @@ def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None =
 
     def choice(reach: Hops, facts: PublicFacts) -> ReachChoice:
         if samples is not None:
-            return ReachChoice(reach, samples, float(predicted_error(facts, [samples])[0]))
-        return ReachChoice(reach, *best_choice(facts))
+            number, error = samples, float(predicted_error(facts, [samples])[0])
+        else:
+            number, error = best_choice(facts)
+        return ReachChoice(reach, number, error, good_enough(facts, error))
 
     everything = facts_of("all")
     yield choice("all", everything)
@@ -100,7 +106,7 @@ def reach_choices(facts_of: Callable[[Hops], PublicFacts], samples: int | None =
 def best_reach(choices: Iterator[ReachChoice]) -> ReachChoice:
     """Return the choice with the fewest hops whose error is within 2% of that of records that reach every server."""
     everything = next(choices)
-    enough = (1.0 + TOLERANCE) * everything.error
+    enough = everything.enough
     return next((choice for choice in choices if choice.error <= enough), everything)
 
 
@@ -143,6 +149,8 @@ def _key(config: SimulationConfig, scheme: Relay, guarantee: Guarantee) -> tuple
         model.transition.tobytes(),
         model.process_var.tobytes(),
         model.process_var.shape,
+        *(() if model.course is None else (model.course.profile.tobytes(), model.course.variance.tobytes())),
+        None if model.change_var is None else model.change_var.tobytes(),
         None if level is None else level.tobytes(),
         config.tuning.alpha,
         config.observation,
@@ -189,8 +197,10 @@ def _shares(config: SimulationConfig, run: int) -> Floats:
 
 
 def _level(config: SimulationConfig) -> Floats | None:
-    """Return the expected level if the definition of the data says it; nothing is taken from the counts."""
+    """Return the level that the model or the definition of the data says; nothing is taken from the counts."""
     data = config.data
+    if data.model.course is not None:
+        return np.asarray(data.model.course.profile.mean(axis=0))
     return data.expected_level if isinstance(data, SyntheticData) else None
 
 

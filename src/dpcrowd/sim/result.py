@@ -102,7 +102,12 @@ class SimulationResult:
     def summary(self) -> list[dict[str, Any]]:
         """Return one dictionary per scheme, as `dpcrowd simulate --json` prints them; None where undefined."""
         return [
-            {**_summary(record), **self._scoring(record.label), **self._relay_settings(record.label)}
+            {
+                **_summary(record),
+                **self._scoring(record.label),
+                **self._relay_settings(record.label),
+                **self._model_settings(record.label),
+            }
             for record in self.records.values()
         ]
 
@@ -110,6 +115,11 @@ class SimulationResult:
         """Return which slots are scored; nothing if the result does not say."""
         setup = self.setup.get(label, {})
         return {"burn_in": setup["burn_in"]} if "burn_in" in setup else {}
+
+    def _model_settings(self, label: str) -> dict[str, Any]:
+        """Return which process model the filters know, and how many scored slots it was fitted on; nothing without."""
+        setup = self.setup.get(label, {})
+        return {name: setup[name] for name in ("model", "learn", "in_sample_slots") if name in setup}
 
     def _relay_settings(self, label: str) -> dict[str, Any]:
         """Return the settings of a scheme that passes records on; nothing for other schemes."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcrowd.arrays import Ints
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.plugins import make_scheme
 from dpcrowd.privacy import Accounting, Guarantee, Users
 from dpcrowd.schemes.base import Form, Scheme, Setting
@@ -225,9 +225,13 @@ def _trial(
         guarantee = Guarantee.window(WINDOW, 3.0, **more)
     elif kind == "finite":
         guarantee = Guarantee.finite(SLOTS - 4, 12.0, **more)
+    model = ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions))
+    if scheme.needs_model:
+        levels, variances = np.linspace(400.0, 8.0, regions)[None], np.linspace(200.0, 20.0, regions)[None]
+        model = ProcessModel.around(Course(levels, variances), 0.5)
     setting = Setting(
         SERVERS,
-        ProcessModel.of(1.0, np.linspace(200.0, 20.0, regions)),
+        model,
         guarantee,
         TUNING,
         accounting=accounting,

@@ -134,12 +134,12 @@ def test_a_server_smooths_what_it_has(network: Any, seed: int) -> None:
     assert history.estimate[-1] == pytest.approx(releases[-1].estimate, nan_ok=True)
     assert history.variance[-1] == pytest.approx(releases[-1].variance)
     oracle = CentralFilter(network)
-    model = ProcessModel.of(oracle.a, oracle.q)
+    model = ProcessModel.of(oracle.a, oracle.q) if network.model.course is None else network.model
     d = len(oracle.a)
     means = np.array([[np.zeros(d) if p.mean is None else p.mean] for p in posteriors])
     known = np.array([[p.mean is not None] for p in posteriors])
     covs, doubt = np.array([[p.cov] for p in posteriors]), np.array([[p.doubt] for p in posteriors])
-    expected, cov, there = smooth_matrix(means, covs, known, doubt, model)
+    expected, cov, there = smooth_matrix(means, covs, known, doubt, model, 20 - network.lag)
     for t in range(network.lag):
         if there[t, 0]:
             assert history.estimate[t] == pytest.approx(expected[t, 0], rel=1e-7)

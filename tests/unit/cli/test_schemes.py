@@ -15,7 +15,7 @@ def test_json_has_every_scheme_and_column(capsys: pytest.CaptureFixture[str]) ->
     assert main(["schemes", "--json"]) == 0
     out, err = capsys.readouterr()
     rows = json.loads(out)["schemes"]
-    assert tuple(row["scheme"] for row in rows) == NAMES
+    assert tuple(row["scheme"] for row in rows) == (*NAMES, "past")
     for row in rows:
         assert list(row) == ["scheme", "architecture", "sampling", "fusion", "guarantee", "live", "claimed_by"]
         assert isinstance(row["live"], bool)

@@ -135,12 +135,16 @@ def test_a_transition_matrix_keeps_the_bits(name: str, form: Form, observation: 
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in SCHEMES if name != "central" and not make_scheme(name).keeps_raw_counts]
+    ("name", "model"),
+    [
+        *((name, "walk") for name in SCHEMES if name != "central" and not make_scheme(name).keeps_raw_counts),
+        *((name, "learn") for name in ("dpcrowd", "dpcrowd-plus", "dfast", "relay")),
+    ],
 )
-def test_restarts_between_and_within_slots_change_nothing(name: str) -> None:
+def test_restarts_between_and_within_slots_change_nothing(name: str, model: str) -> None:
     """A server that is killed and restored must go on with the noisy values it paid for: same message, same bits."""
     world = make_world(3, regions=3, slots=24)
-    case = Case(name, regions=3)
+    case = Case(name, regions=3, model=model)
     setting = case.setting()
     rng = np.random.default_rng(0)
     restarts = 0

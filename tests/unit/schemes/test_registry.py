@@ -14,7 +14,7 @@ from dpcrowd.schemes.uniform import Uniform
 
 NAMES = (
     "non-private central fast dfast dpcrowd dpcrowd-w dpcrowd-plus rescuedp drescuedp bd ba dbd dba pegasus dpegasus "
-    "uniform sample duniform dsample kalman-uniform dkalman-uniform relay"
+    "uniform sample duniform dsample kalman-uniform dkalman-uniform relay past"
 ).split()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from dpcrowd.models.file import model_digest
 from dpcrowd.node.config.network import NetworkConfig
 from dpcrowd.node.config.sections import usual_send_offset
 
@@ -42,6 +43,14 @@ def canonical(network: NetworkConfig) -> bytes:
     if network.relay is not None:
         # Whoever computes another number, on another machine say, must not take part with another price.
         plain["scheme"]["samples"] = network.relay.samples_per(network.guarantee().length)
+    scheme = plain["scheme"]
+    if network.fitted is None:
+        del scheme["model"]
+    else:
+        scheme["model"] = model_digest(network.fitted)  # what it says, not how its file is laid out
+        del scheme["process_var"]
+    if scheme["learn"] is None:
+        del scheme["learn"]
     for server in plain["server"]:
         server["keys"] = sorted(server["keys"])
         if server["keep"] == 1.0:

@@ -19,10 +19,14 @@ from msgspec import field
 from dpcrowd.arrays import Floats, Ints
 from dpcrowd.errors import BadInput, unknown_name
 from dpcrowd.filters import ProcessModel, check_gain
+from dpcrowd.models.file import parse_model
+from dpcrowd.models.model import Model
+from dpcrowd.models.season import SlotTimes
 from dpcrowd.network.arrivals import NEVER
 from dpcrowd.node.config.kinds import InvalidValue, Section, about
 from dpcrowd.node.config.links import Links, TimedLink, refuse_duplicates
 from dpcrowd.node.config.sections import (
+    PROCESS_VAR,
     GeneralSection,
     GuaranteeSection,
     LinkSection,
@@ -136,16 +140,36 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             correlation=guarantee_section.correlation,
         )
 
-    def promise(self) -> str:
-        """Return what is promised, in words, and who gets the records, where servers pass them on."""
-        return str(self.guarantee()) if self.relay is None else f"{self.guarantee()} {AUDIENCE_OF_RECORDS}"
-
     def model(self) -> ProcessModel:
-        """Return the process model of the filters: A and Q."""
+        """Return the process model of the filters: A and Q, or what a fitted model expects of every slot."""
+        if self.fitted is not None:
+            clock = self.clock()
+            return self.fitted.process_model(self.regions, SlotTimes(clock.epoch_ns // 1000, clock.length_ns // 1000))
         process_var: Any = self.method.process_var
         if isinstance(process_var, float):
             process_var = np.full(len(self.regions), process_var)
         return ProcessModel.of(self.method.transition, process_var)
+
+    @cached_property
+    def fitted(self) -> Model | None:
+        """The fitted model, if the file names one; its text stands in the place of its name (`read.network_text`)."""
+        text = self.method.model
+        if text is None:
+            return None
+        if "\n" not in text:
+            raise BadInput(f"the model '{text}' was not read: it is a file beside network.toml.")
+        return parse_model(text, "the model")
+
+    def promise(self) -> str:
+        """Return what is promised, in words, who gets the records, and what the operators assert of a model."""
+        text = str(self.guarantee()) if self.relay is None else f"{self.guarantee()} {AUDIENCE_OF_RECORDS}"
+        if self.fitted is None:
+            return text
+        return (
+            f"{text} Asserted by the operators, not checkable by any server: the process model that all servers know "
+            "was fitted on published data, on people whom this promise does not cover, or on earlier releases "
+            f'("{self.fitted.source}").'
+        )
 
     def scheme(self) -> Scheme:
         """Return a new scheme with the options of the file."""
@@ -223,6 +247,7 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
             tuning=self.method.tuning,
             observation=self.method.observation,
             form=self.method.form,
+            learn=self.fitted is not None if self.method.learn is None else self.method.learn,
             phases=phases,
             peers=peers,
         )
@@ -316,6 +341,7 @@ def _check_scheme(network: NetworkConfig) -> None:
             method.accounting == "per-region"
         )
         raise InvalidValue("scheme.accounting", f"given '{method.accounting}'; a live node allows only \"sound\"{why}.")
+    _check_model(network)
     if isinstance(method.process_var, tuple) and len(method.process_var) != regions:
         raise InvalidValue(
             "scheme.process_var",
@@ -365,6 +391,27 @@ def _check_lag(network: NetworkConfig) -> None:
         raise InvalidValue(
             "scheme.lag", f"given {network.relay.lag}; allowed: at most {LARGEST_MEMORY // records} with {size}."
         )
+
+
+def _check_model(network: NetworkConfig) -> None:
+    """Refuse a model without a source, or beside a process variance, and a network with neither."""
+    method = network.method
+    if method.model is None:
+        if method.process_var is None:
+            raise InvalidValue("scheme.process_var", f"missing; needed: {PROCESS_VAR}.")
+        return
+    if method.process_var is not None or method.transition != 1.0:
+        name = "transition" if method.process_var is None else "process_var"
+        raise InvalidValue(f"scheme.{name}", "given beside a model, which has its own; leave one of them out.")
+    fitted = _with_path("scheme.model", lambda: network.fitted)
+    if fitted is None or not fitted.source:
+        raise InvalidValue(
+            "scheme.model",
+            "the model has no source; a live node takes only a model that says why it costs no privacy budget. Fit "
+            "it with "
+            "'dpcrowd fit --source TEXT' on published data, on people outside the promise, or on earlier releases.",
+        )
+    _with_path("scheme.model", network.model)
 
 
 def _with_path(path: str, make: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -33,6 +34,7 @@ __all__ = [
     "load_network",
     "load_node",
     "load_pair",
+    "network_text",
     "parse",
     "parse_network",
     "parse_node",
@@ -45,6 +47,7 @@ T = TypeVar("T")
 _WHERE = re.compile(r"^(?P<text>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_MODEL = re.compile(r"""^[ \t]*model[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*')""", re.MULTILINE)
 _SHOWN = 60
 _LONGEST = 1_500
 _LARGEST = 64 << 20
@@ -57,7 +60,24 @@ def parse_network(text: str, where: str = "network.toml") -> NetworkConfig:
 
 def load_network(path: str | os.PathLike[str]) -> NetworkConfig:
     """Return the network that a file describes."""
-    return parse_network(read_text(path), os.fspath(path))
+    return parse_network(network_text(path), os.fspath(path))
+
+
+def network_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a network.toml, in which the text of a model stands in the place of its file's name.
+
+    So a copy of it is complete, wherever it is kept.
+    """
+    text, where = read_text(path), os.fspath(path)
+    scheme = read_toml(text, where).get("scheme")
+    name = scheme.get("model") if isinstance(scheme, dict) else None
+    if not isinstance(name, str) or "\n" in name:
+        return text
+    line = _MODEL.search(text, text.index("[scheme]") if "[scheme]" in text else 0)
+    if line is None:
+        raise BadInput(f"{where}: scheme.model: write it as a line of its own in [scheme]: model = {json.dumps(name)}")
+    content = json.dumps(read_text(Path(path).absolute().parent / name), ensure_ascii=False)
+    return f"{text[: line.start()]}model = {content}{text[line.end() :]}"
 
 
 def parse_node(text: str, where: str = "node.toml", folder: str | os.PathLike[str] = ".") -> NodeConfig:

@@ -1,11 +1,11 @@
 """Whether one network.toml may follow another while the network runs.
 
 The next revision may change servers, links, shares, population, regions, keys, grace, deadline and send offset, and
-with the regions the model (Q, A) and the consensus step. It must not move the slots or change the guarantee or the
-scheme: state and ledger of the running network would mean something else. There are two exceptions. It may begin a new
-horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot. And it may change
-the scheme to relay: estimates begin anew, what was spent stays spent. A network that runs relay may change how often
-servers sample and how far and how long records travel.
+with the regions the model (Q, A, or a fitted one) and the consensus step. It must not move the slots or change the
+guarantee or the scheme: state and ledger of the running network would mean something else. There are two exceptions. It
+may begin a new horizon of a finite guarantee, with its own first slot, so that all servers begin it in the same slot.
+And it may change the scheme to relay: estimates begin anew, what was spent stays spent. A network that runs relay may
+change how often servers sample and how far and how long records travel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpcrowd.node.config.network import NetworkConfig
 
 __all__ = ["check_member", "check_next"]
 
-_FREE_IN_SCHEME = {"process_var", "transition", "beta"}
+_FREE_IN_SCHEME = {"process_var", "transition", "beta", "model", "learn"}
 _FREE_IN_RELAY = {"samples", "interval", "reach", "lag", "guard"}
 _NAMED = 24
 

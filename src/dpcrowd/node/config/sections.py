@@ -28,6 +28,7 @@ from dpcrowd.node.keys.pins import read_key
 from dpcrowd.schemes.tuning import Tuning
 
 __all__ = [
+    "PROCESS_VAR",
     "GeneralSection",
     "GuaranteeSection",
     "LinkSection",
@@ -44,6 +45,8 @@ _LONGEST_NAME = 200
 _MILLISECOND = SECOND // 1_000
 _MANY_REGIONS = 500
 _LONGEST_LAG = 1_000
+
+PROCESS_VAR = "a number from 0 to 1e18, or a list of one number per region"
 
 Regions = Annotated[
     tuple[str, ...],
@@ -177,12 +180,9 @@ class SchemeSection(Section, frozen=True, kw_only=True):
 
     name: Annotated[str, about("The name of the scheme.", '"relay", "dpcrowd", "dpcrowd-w" or "dpcrowd-plus"')]
     process_var: Annotated[
-        Numbers,
-        about(
-            "Q: the variance of the change of a region's count in one slot.",
-            "a number from 0 to 1e18, or a list of one number per region",
-        ),
-    ]
+        Numbers | None,
+        about("Q: the variance of the change of a region's count in one slot; not with a model.", PROCESS_VAR),
+    ] = None
     transition: Annotated[
         Matrix,
         about(
@@ -241,6 +241,17 @@ class SchemeSection(Section, frozen=True, kw_only=True):
     split: Annotated[
         Literal["even", "proportional"] | None,
         about("How a group's sum is divided among its regions (`dpcrowd-plus`).", '"even" or "proportional"'),
+    ] = None
+    model: Annotated[
+        str | None,
+        about(
+            "Process model instead of process_var and transition: what the servers know beforehand. It is public.",
+            "the name of a file beside this one that `dpcrowd fit` wrote",
+        ),
+    ] = None
+    learn: Annotated[
+        bool | None,
+        about("Whether servers learn from releases how well their model fits; default: with a model.", "true or false"),
     ] = None
     tuning: Annotated[Tuning, about("Parameters of sampling, budget and grouping.")] = field(default_factory=Tuning)
 

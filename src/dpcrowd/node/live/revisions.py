@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcrowd.errors import BadInput
-from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, parse_network
+from dpcrowd.node.config import NetworkConfig, NodeConfig, check_next, digest, load_network, network_text, parse_network
 
 __all__ = ["Revisions", "current_revision", "differences", "keep_current", "keep_next", "take_next", "text_of"]
 
@@ -99,7 +99,7 @@ def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
     """Return the text of a revision's network.toml, from whichever file holds it; None: none does."""
     for path in (node.network, *(node.data / name for name in (CURRENT, NEXT, BEFORE))):
         try:
-            text = path.read_text(encoding="utf-8")
+            text = network_text(path)
             if digest(parse_network(text)) == digest(network):
                 return text
         except (OSError, ValueError, BadInput):
@@ -108,7 +108,7 @@ def text_of(node: NodeConfig, network: NetworkConfig) -> str | None:
 
 
 def _keep(node: NodeConfig, network: NetworkConfig, name: str) -> None:
-    text = node.network.read_text(encoding="utf-8")
+    text = network_text(node.network)
     if digest(parse_network(text)) == digest(network):  # else it is another one, and its copy is there already
         fresh: Path = node.data / f"{name}.part"
         fresh.write_text(text, encoding="utf-8")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.file import read_model
+from dpcrowd.models.model import Model
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes.relay import Hops
 from dpcrowd.sim.data import PAPER_SETS
@@ -21,7 +23,7 @@ from dpcrowd.sim.network_file import is_network_file, read_network_file
 from dpcrowd.sim.planner.goal import Goal, parse_goal
 from dpcrowd.sim.planner.predict import Prediction, choices, config_of, facts_of, guarantee_of, predict
 from dpcrowd.sim.planner.remedies import advice_on_goal, advice_on_hidden
-from dpcrowd.sim.planner.request import PlanRequest, read_levels
+from dpcrowd.sim.planner.request import Levels, PlanRequest, levels_of_model, read_levels
 from dpcrowd.sim.planner.solve import Solution, Variable, solve
 from dpcrowd.sim.planner.traffic import PlannedTraffic, planned_traffic
 from dpcrowd.sim.topology import Networks
@@ -140,6 +142,7 @@ def plan(
     *,
     process_var: object | None = None,
     data: str | os.PathLike[str] | DataSet | None = None,
+    model: Model | str | os.PathLike[str] | None = None,
     samples: int | None = None,
     reach: Hops | None = None,
     slot: str | float | None = None,
@@ -157,12 +160,12 @@ def plan(
     level        expected people per slot: a number, a list, or a mapping from names of regions to numbers
     process_var  Q, the variance of the change of a region's count in one slot: one number or a list
     data         public data instead, from which levels and Q are estimated (`dpcrowd.load_data`, options: `loading`)
-    samples      per window or horizon; default: the best number
-    reach        hops that records travel, or "all"; default: the recommended number
-    slot         the length of a slot ("15m", or seconds), for traffic per day
-    goal         such as "5% in every region above 1000"
-    solve_for    "epsilon", "slot" or "servers": the least one that reaches the goal
-    shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server; default: those of a
+    model        a process model of `dpcrowd fit`, or its file, instead of level, Q and data: what servers know
+    beforehand samples      per window or horizon; default: the best number reach        hops that records travel, or
+    "all"; default: the recommended number slot         the length of a slot ("15m", or seconds), for traffic per day
+    goal         such as "5% in every region above 1000" solve_for    "epsilon", "slot" or "servers": the least one
+    that reaches the goal shares       "uniform" (independent, from 0.05 to 1), "partition", or one number per server;
+    default: those of a
                  network.toml, else "uniform"
     graph        as in `dpcrowd.simulate`: a name, a file of links, or a network.toml
     epsilons     of the table; default: from a tenth to ten times epsilon
@@ -181,7 +184,8 @@ def plan(
             f"{samples} samples were given, and a goal to solve for; leave samples out: every {solve_for} has its own "
             "best number."
         )
-    levels = read_levels(level, process_var, data, seed=settings.get("seed", 0), **(loading or {}))
+    fitted = None if model is None else model if isinstance(model, Model) else read_model(model)
+    levels = _levels(level, process_var, data, fitted, {"seed": settings.get("seed", 0), **(loading or {})})
     for name in settings:
         if name not in _SETTINGS:
             raise unknown_name("setting of a plan", name, _SETTINGS)
@@ -201,7 +205,7 @@ def plan(
     config_of(request)  # refuses what is wrong before anything is solved
     target = None if goal is None else parse_goal(goal, levels)
     solution: Solution | None = None
-    remarks: list[str] = []
+    remarks = [] if fitted is None else [_PUBLIC.format(file=fitted.file, source=fitted.source)]
     if target is not None and solve_for is not None:
         solution = solve(request, target.reached, solve_for, reach)
         if solution is None:
@@ -225,11 +229,33 @@ _SETTINGS = (
     *("epsilon", "window", "horizon", "servers", "density", "dynamic", "users", "observation", "hops_per_slot"),
     *("lag", "seed", "servers_per_slot", "regions_per_slot", "correlation"),
 )
+_PUBLIC = (
+    "servers are taken to know {file}. A model is public: it costs no ε only if it was fitted on published data, on "
+    "people "
+    'whom the promise does not cover, or on earlier releases. Its source, as asserted by whoever fitted it: "{source}".'
+)
 _RANGES = {
     "epsilon": "ε up to 1000",
     "slot": "slot that fits into the promise",
     "servers": "number of servers up to 500",
 }
+
+
+def _levels(
+    level: object | None,
+    process_var: object | None,
+    data: str | os.PathLike[str] | DataSet | None,
+    model: Model | None,
+    loading: dict[str, Any],
+) -> Levels:
+    """Return what is expected: by a model, or by levels or data; both together are refused."""
+    if model is None:
+        return read_levels(level, process_var, data, **loading)
+    if level is not None or process_var is not None or data is not None:
+        raise BadInput(
+            "a model was given, which has levels and variances of its own; leave level, process_var and data out."
+        )
+    return levels_of_model(model)
 
 
 def _assemble(

@@ -20,7 +20,9 @@ import numpy as np
 
 from dpcrowd.arrays import Floats
 from dpcrowd.errors import BadInput
-from dpcrowd.filters import Observation, ProcessModel
+from dpcrowd.filters import Course, Observation, ProcessModel
+from dpcrowd.models.model import Model
+from dpcrowd.models.season import SlotTimes
 from dpcrowd.privacy import Users
 from dpcrowd.schemes.relay import Hops, Relay
 from dpcrowd.schemes.tuning import Tuning
@@ -34,7 +36,7 @@ from dpcrowd.sim.data.synthetic import SyntheticData
 from dpcrowd.sim.planner.moving import change_covariances
 from dpcrowd.sim.planner.replay import Series
 
-__all__ = ["Levels", "PlanRequest", "read_levels"]
+__all__ = ["Levels", "PlanRequest", "levels_of_model", "read_levels"]
 
 _LARGEST = 1e15
 _COLUMNS, _FEWEST_RUNS = 32, 4  # a synthetic process is drawn until there are this many columns of counts
@@ -47,6 +49,8 @@ class Levels:
     level          the mean count of a slot
     inverse_level  the mean of 1/max(count, 1), by which an error becomes a relative one; 1/level if the level stays
     process_var    Q: the variance of the change of a count in one slot
+    transition     a: the part of a deviation that is left after one slot, if a process model is known; None: a random
+                   walk from an unknown start
     covariances    of these changes, slot by slot, if people move between the regions (`moving`); merged regions and
                    other slot lengths are planned without them
     series         the levels slot by slot, if public data say them
@@ -60,6 +64,7 @@ class Levels:
     covariances: tuple[tuple[float, ...], ...] | None = None
     series: Series | None = None
     count_var: tuple[float, ...] | None = None
+    transition: tuple[float, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.regions)
@@ -76,10 +81,21 @@ class Levels:
             (*(self.inverse_level[k] for k in others), 1.0 / max(level, 1.0)),
             (*(self.process_var[k] for k in others), variance),
             series=None if self.series is None else self.series.merged(others, list(numbers)),
+            transition=None if self.transition is None else self._merged_transition(others, numbers),
         )
+
+    def _merged_transition(self, others: Sequence[int], numbers: Sequence[int]) -> tuple[float, ...]:
+        """Return a of each region and of merged ones: their mean, weighted by the variance of the deviations."""
+        assert self.transition is not None
+        weights = [self.process_var[k] / (1.0 - self.transition[k] ** 2) for k in numbers]
+        pairs = zip(weights, (self.transition[k] for k in numbers), strict=True)
+        merged = sum(weight * a for weight, a in pairs) / sum(weights)
+        return (*(self.transition[k] for k in others), merged)
 
     def in_longer_slots(self, factor: float) -> Levels:
         """Return the levels of slots that are `factor` times as long."""
+        if self.transition is not None:
+            return self._longer_around_model(factor)
         growth = _change_of_sum(factor) if factor >= 1.0 else 1.0 / _change_of_sum(1.0 / factor)
         return Levels(
             self.regions,
@@ -88,6 +104,40 @@ class Levels:
             tuple(value * growth for value in self.process_var),
             series=None if self.series is None else self.series.in_longer_slots(factor),
         )
+
+    def _longer_around_model(self, factor: float) -> Levels:
+        """Return the same with a process model: deviations of neighbouring slots add up as far as they last."""
+        assert self.transition is not None
+        variances, transitions = [], []
+        for a, q in zip(self.transition, self.process_var, strict=True):
+            spread = q / (1.0 - a * a) * min(factor * factor, factor * (1.0 + a) / (1.0 - a))
+            transitions.append(a**factor)
+            variances.append(spread * (1.0 - a ** (2.0 * factor)))
+        level, inverse = (
+            tuple(value * by for value in of) for of, by in ((self.level, factor), (self.inverse_level, 1 / factor))
+        )
+        return Levels(self.regions, level, inverse, tuple(variances), transition=tuple(transitions))
+
+
+def levels_of_model(model: Model) -> Levels:
+    """Return what a process model expects, averaged over its season."""
+    process = model.process_model(model.names, _some_times(model))
+    course = process.course
+    assert course is not None
+    level = np.maximum(course.profile.mean(axis=0), 1e-9)
+    inverse = (1.0 / np.maximum(course.profile, 1.0)).mean(axis=0)
+    return Levels(
+        model.names,
+        _floats(level),
+        _floats(inverse),
+        _floats(process.process_var),
+        transition=_floats(process.transition),
+    )
+
+
+def _some_times(model: Model) -> SlotTimes | None:
+    """Return times with slots of the model's length; when they begin makes no difference to an average."""
+    return None if model.slot is None else SlotTimes(model.begins or 0, model.slot)
 
 
 def read_levels(
@@ -231,6 +281,9 @@ class PlanRequest:
     def config(self) -> SimulationConfig:
         """Return the simulation whose public facts are those of the request, checked."""
         model = ProcessModel.of(1.0, self.levels.process_var)
+        if self.levels.transition is not None:
+            course = Course(np.array([self.levels.level]), np.array([self.levels.process_var]))
+            model = ProcessModel.around(course, np.array(self.levels.transition))
         slots = self.length if isinstance(self.length, int) and self.length > 0 else 1
         data = SyntheticData(
             name="plan",
@@ -241,7 +294,7 @@ class PlanRequest:
             notes=(),
             change_var=model.noise_var,
             start=np.array(self.levels.level),
-            process=model,
+            process=ProcessModel.of(1.0, self.levels.process_var),
         )
         return configure(
             self.scheme(),

@@ -1,0 +1,118 @@
+"""`dpcrowd fit`: fit a process model on public data or on earlier releases, and write it to a TOML file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpcrowd.cli import options
+
+__all__ = ["fit"]
+
+
+@click.command()
+@click.argument("file", metavar="FILE|NAME")
+@click.option(
+    "--season",
+    default="auto",
+    show_default=True,
+    help="Profile over a season: none, day (hour of the day), week (day of the week), hour-of-week, year (week of the "
+    "year), a number of slots, or auto (what predicts best on held-out blocks).",
+)
+@click.option(
+    "--source",
+    required=True,
+    metavar="TEXT",
+    help="Why this costs no privacy budget: published data, people outside the promise, or earlier releases.",
+)
+@click.option("--releases", is_flag=True, help="FILE holds earlier releases: slot, region, estimate, low, high.")
+@click.option(
+    "--made-with",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model with which the releases were made.  [default: none, a random walk]",
+)
+@click.option("--span", metavar="FIRST:LAST", help="Fit on these slots only, such as 0:395 or 0:0.5.")
+@options.regions
+@options.slot_length
+@options.round_counts
+@options.data_dir
+@options.as_json
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the model into a TOML file for `dpcrowd simulate --model FILE`.",
+)
+def fit(file: str, releases: bool, regions: str | None, as_json: bool, **settings: Any) -> None:
+    """Fit a process model: what is known of a crowd before any record of it.
+
+    FILE is a file of counts, or a data set that `dpcrowd data` lists. A model is public, whoever has been counted in
+    it: fit it on published data, on people whom the promise does not cover, or on earlier releases (--releases), never
+    on raw check-ins of people whom the promise covers.
+    """
+    from dpcrowd.errors import BadInput
+    from dpcrowd.sim.fit import fit as fit_counts
+    from dpcrowd.sim.fit_releases import fit_releases
+
+    given = {key: value for key, value in settings.items() if value is not None and value is not False}
+    if regions is not None:
+        given["regions"] = [name.strip() for name in regions.split(",")]
+    if releases:
+        for name in ("span", "regions", "slot_length", "round_counts", "data_dir"):
+            if name in given:
+                raise BadInput(f"--{name.replace('_', '-')} is for counts, not for --releases; leave it out.")
+    elif "made_with" in given:
+        raise BadInput("--made-with is for --releases; counts were not made with a model.")
+    model = (fit_releases if releases else fit_counts)(file, **given)
+    if as_json:
+        click.echo(json.dumps({"model": _plain(model)}))
+        return
+    _print(model, settings["out"])
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    """Return the model as plain values; scores that are not known are None."""
+    from dataclasses import asdict
+
+    scores = {key: value if value == value else None for key, value in asdict(model.scores).items()}  # noqa: PLR0124
+    plain = {key: getattr(model, key) for key in ("season", "variance", "source", "data", "first", "slots", "reason")}
+    return {**plain, "scores": scores, "regions": [asdict(region) for region in model.regions]}
+
+
+def _print(model: Any, out: Path | None) -> None:
+    from dpcrowd.cli.console import console, print_columns
+
+    screen, scores = console(), model.scores
+    rows = [
+        ("regions", str(len(model.regions))),
+        ("season", str(model.season)),
+        ("level", _range([region.level for region in model.regions])),
+        ("a (deviation left after a slot)", _range([region.transition for region in model.regions])),
+        (f"variance ({model.variance})", _range([region.variance for region in model.regions])),
+        ("expected error, one slot ahead", _score(scores.error)),
+        ("expected error, model alone", _score(scores.past)),
+        ("coverage of 95% intervals", f"{_score(scores.coverage)}, model alone {_score(scores.past_coverage)}"),
+    ]
+    print_columns(screen, {"model": [name for name, _ in rows], "value": [value for _, value in rows]})
+    where = "not written; give --out FILE.toml to keep it" if out is None else f"written to {out}"
+    for text in (
+        f"fitted on {model.span}; errors are sum of |error| / sum of counts on {scores.slots} slots that were held "
+        "out.",
+        f"chosen: {model.reason}.",
+        "A model is public. It costs no ε only if it was fitted on published data, on people whom the promise does not "
+        f'cover, or on earlier releases. Your assertion: "{model.source}".',
+        f"{where}.",
+    ):
+        screen.print(text, style="dim", soft_wrap=not screen.is_terminal, markup=False)
+
+
+def _range(values: list[float]) -> str:
+    return f"{values[0]:.4g}" if len(values) == 1 else f"{min(values):.4g} to {max(values):.4g}"
+
+
+def _score(value: float) -> str:
+    return "unknown" if value != value else f"{value:.4g}"  # noqa: PLR0124

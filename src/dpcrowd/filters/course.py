@@ -1,0 +1,105 @@
+"""The expected course of the counts: what is publicly known about r(t) before any record of it.
+
+    r(t)   = mu(t) + e(t)             mu: a level per region, or a profile over a season
+    e(t+1) = a e(t) + w(t+1)          w(t) has the variance q(t), fixed or in proportion to mu(t)
+
+As a filter this is r(t) = A r(t-1) + b(t) + w(t) with the public offset b(t) = mu(t) - A mu(t-1). A filter that knows
+the course starts at mu with the variance that e has settled at, and falls back to mu where records say little.
+
+A profile has one row per part of the season (such as an hour of the week). Time is counted in ticks, which are whole
+numbers: slot t begins `offset + step t` ticks after the beginning of some season, and a season is `season` ticks long.
+So the row of a slot is exact for every calendar, also where a season is not a whole number of slots.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcrowd.arrays import Floats, PerRegion
+from dpcrowd.errors import BadInput
+
+__all__ = ["Course", "same_course"]
+
+_NEGLIGIBLE = 1e-18  # a part of the variance below this is beyond what rounding leaves
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is expected of every slot.
+
+    profile   (rows, d) mu by row of the season; one row: a constant level
+    variance  (rows, d) q by row
+    season, offset, step  ticks; see above
+
+    >>> course = Course(np.array([[10.0], [30.0]]), np.array([[4.0], [4.0]]), season=2, offset=1, step=1)
+    >>> [float(course.mean(slot)[0]) for slot in range(3)]
+    [30.0, 10.0, 30.0]
+    """
+
+    profile: Floats
+    variance: Floats
+    season: int = 1
+    offset: int = 0
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        if self.profile.ndim != 2 or self.profile.shape != self.variance.shape or not self.profile.size:
+            raise BadInput(
+                f"the profile of a course has shape {self.profile.shape} and its variance {self.variance.shape}; "
+                "allowed: both (rows, regions)."
+            )
+        if not (np.isfinite(self.profile).all() and np.isfinite(self.variance).all() and (self.variance >= 0).all()):
+            raise BadInput("the profile of a course must be finite numbers, and its variance finite numbers >= 0.")
+        if self.season < 1 or self.step < 0:
+            raise BadInput(f"a season of {self.season} ticks in steps of {self.step}; allowed: from 1, and from 0.")
+
+    def with_more_regions(self, number: int) -> Course:
+        """Return the course of `number` more regions, each like the first one."""
+        profile, variance = (
+            np.concatenate([part, np.repeat(part[:, :1], number, axis=1)], axis=1)
+            for part in (self.profile, self.variance)
+        )
+        return replace(self, profile=profile, variance=variance)
+
+    def row(self, slot: int) -> int:
+        """Return the row of the profile that a slot, which may be before slot 0, belongs to."""
+        return (self.offset + self.step * int(slot)) % self.season * len(self.profile) // self.season
+
+    def mean(self, slot: int) -> PerRegion:
+        """Return mu(t), (d,)."""
+        return np.asarray(self.profile[self.row(slot)])
+
+    def noise_var(self, slot: int) -> PerRegion:
+        """Return q(t), (d,): the variance of what a slot adds to the deviation."""
+        return np.asarray(self.variance[self.row(slot)])
+
+    def added_var(self, slot: int, steps: int, transition: Floats) -> PerRegion:
+        """Return the variance (d,) that the last slots up to `slot` add: the sum of a^2k q(t-k) over k < `steps`."""
+        square = np.square(np.broadcast_to(transition, self.profile.shape[1:]))
+        largest = float(square.max())
+        if 0.0 < largest < 1.0:  # older slots add nothing that could be seen
+            steps = min(steps, 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest)))
+        total = np.zeros(self.profile.shape[1])
+        for one in range(slot - steps + 1, slot + 1):
+            total = square * total + self.noise_var(one)
+        return total
+
+    def settled_var(self, slot: int, transition: Floats) -> PerRegion:
+        """Return the variance (d,) of e(t) if nothing was ever observed."""
+        square = np.square(np.broadcast_to(transition, self.profile.shape[1:]))
+        if (square >= 1.0).any():
+            raise BadInput("a course needs a transition with |a| < 1 in every region, or it would forget nothing.")
+        largest = float(square.max())
+        steps = 1 if largest == 0.0 else 1 + math.ceil(math.log(_NEGLIGIBLE) / math.log(largest))
+        return self.added_var(slot, steps, transition)
+
+
+def same_course(one: Course | None, other: Course | None) -> bool:
+    """Whether two courses expect the same of every slot, number by number."""
+    if one is None or other is None:
+        return one is other
+    same_season = (one.season, one.offset, one.step) == (other.season, other.offset, other.step)
+    return same_season and np.array_equal(one.profile, other.profile) and np.array_equal(one.variance, other.variance)

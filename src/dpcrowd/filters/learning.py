@@ -1,0 +1,155 @@
+"""Continued learning: a bank of filters with different beliefs about the model, weighted by how well they predict.
+
+A model is fitted on the past, and a series may leave its past: its variance may have grown, or its level may have
+moved. So several filters run side by side on the same records, each with its own belief,
+
+    the model                 a, q                    trusted most at the start
+    calmer, livelier          a, q/4; a, 4 q; a, 16 q
+    another level             a close to 1, q         deviations that stay
+
+and each has a weight: the probability that it is right, given how well it has predicted the records (Bayes). With a
+small chance f per slot another belief becomes right, so none is ever ruled out and the bank reacts within a few
+records. The estimate is the mean of all, and its variance contains how far they are apart:
+
+    weight_k <- (1-f) weight_k N(z; prior mean_k, prior_var_k + R)/sum + f start_k          where z = y/Y and R = 1/Y
+    mean = sum_k weight_k mean_k         var = sum_k weight_k (var_k + (mean_k - mean)^2)
+
+Where records say little, the weights stay what they were: intervals become narrower by evidence alone. Everything is a
+function of records, that is of released values, and no schedule depends on it. Arrays are (beliefs, N, d).
+
+Without an expected course the beliefs differ in Q alone, which then need not be known: 1/16, 1/4, 1, 4 and 16 times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcrowd.arrays import Bools, Floats
+from dpcrowd.filters.model import ProcessModel
+
+__all__ = ["Bank", "Beliefs", "beliefs_of", "combined", "predict_bank", "reset_bank", "start_bank", "update_bank"]
+
+_FORGETTING = 0.01
+"""The chance that in a slot with records another belief becomes right."""
+_MOST_EVIDENCE = 5.0
+"""By how much one slot can speak for a belief, as a logarithm: noise has long tails, and one record must not decide."""
+_SLOW = 0.98
+_AROUND_COURSE = ((0.25, 0.06), (1.0, 0.81), (4.0, 0.08), (16.0, 0.03))  # factors of q, and weights at the start
+_ANOTHER_LEVEL = 0.02
+_ALONE = ((1.0 / 16.0, 0.05), (0.25, 0.2), (1.0, 0.5), (4.0, 0.2), (16.0, 0.05))
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What the filters of a bank believe.
+
+    transition  (beliefs, 1, d) a
+    factor      (beliefs, 1, 1) of q
+    weight      (beliefs, 1, 1) logarithms of the weights at the start
+    """
+
+    transition: Floats
+    factor: Floats
+    weight: Floats
+
+
+@dataclass
+class Bank:
+    """Means, variances and logarithms of the weights of a bank, (beliefs, N, d); relay has slots in front."""
+
+    mean: Floats
+    var: Floats
+    weight: Floats
+
+    def at(self, place: int) -> Bank:
+        """Return the bank of one slot; its arrays are views."""
+        return Bank(self.mean[place], self.var[place], self.weight[place])
+
+    def put(self, place: int, bank: Bank) -> None:
+        """Set the bank of one slot."""
+        self.mean[place], self.var[place], self.weight[place] = bank.mean, bank.var, bank.weight
+
+    def copy(self) -> Bank:
+        """Return a copy."""
+        return Bank(self.mean.copy(), self.var.copy(), self.weight.copy())
+
+
+def beliefs_of(model: ProcessModel) -> Beliefs:
+    """Return the beliefs around a model, in its diagonal form."""
+    a = np.broadcast_to(model.diagonal_transition, (model.regions,))
+    pairs = _ALONE if model.course is None else _AROUND_COURSE
+    transitions = [a for _ in pairs]
+    factors, weights = [factor for factor, _ in pairs], [weight for _, weight in pairs]
+    if model.course is not None:
+        transitions.append(np.maximum(a, _SLOW))
+        factors.append(1.0)
+        weights.append(_ANOTHER_LEVEL)
+    weight = np.log(np.array(weights) / sum(weights))
+    return Beliefs(np.stack(transitions)[:, None, :], np.array(factors)[:, None, None], weight[:, None, None])
+
+
+def start_bank(model: ProcessModel, servers: int, slot: int) -> Bank:
+    """Return the bank of a slot before any record."""
+    beliefs = beliefs_of(model)
+    mean, var = model.start(slot)
+    shape = (len(beliefs.factor), servers, model.regions)
+    variances = np.tile(var, (shape[0], 1))
+    if model.course is not None:
+        for number, transition in enumerate(beliefs.transition[:, 0]):
+            variances[number] = beliefs.factor[number, 0] * model.course.settled_var(slot, transition)
+    return Bank(
+        np.broadcast_to(mean, shape).copy(),
+        np.broadcast_to(variances[:, None, :], shape).copy(),
+        np.broadcast_to(beliefs.weight, shape).copy(),
+    )
+
+
+def reset_bank(mean: Floats, var: Floats, beliefs: Beliefs) -> Bank:
+    """Return a bank that agrees on an estimate (N, d), with the weights of the start."""
+    shape = (len(beliefs.factor), *mean.shape)
+    return Bank(*(np.broadcast_to(part, shape).copy() for part in (mean, var, beliefs.weight)))
+
+
+def predict_bank(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int, before: int | None = None) -> Bank:
+    """Return the bank of the priors of a slot; `before`: the slot of the posteriors, the one before by default."""
+    a, course = beliefs.transition, model.course
+    if course is None:
+        var = np.where(np.isfinite(bank.var), a * a * bank.var, np.inf) + beliefs.factor * model.diagonal_var
+        return Bank(a * bank.mean, var, bank.weight)
+    before = slot - 1 if before is None else before
+    steps = max(slot - before, 1)
+    if steps == 1:
+        power, added = a, beliefs.factor * course.noise_var(slot)
+    else:
+        power = a**steps
+        added = beliefs.factor * np.stack([course.added_var(slot, steps, one) for one in a[:, 0]])[:, None, :]
+    mean = course.mean(slot) + power * (bank.mean - course.mean(before))
+    return Bank(mean, power * power * bank.var + added, bank.weight)
+
+
+def update_bank(prior: Bank, info_vec: Floats, info_mat: Floats, beliefs: Beliefs) -> Bank:
+    """Return the posteriors after fusing summed information (N, d), with the weights that follow."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        precision = 1.0 / prior.var + info_mat
+        var = 1.0 / precision
+        step = np.where(precision > 0.0, (info_vec - info_mat * prior.mean) * var, 0.0)
+        spread = prior.var + 1.0 / info_mat
+        surprise = np.square(info_vec / info_mat - prior.mean) / spread
+        evidence = -0.5 * (np.log(spread) + surprise)
+    informed: Bools = (info_mat > 0.0) & np.isfinite(evidence).all(axis=0)
+    evidence = np.where(informed, evidence, 0.0)
+    evidence = np.maximum(evidence - evidence.max(axis=0), -_MOST_EVIDENCE)
+    weight = np.exp(prior.weight + evidence)
+    weight = (1.0 - _FORGETTING) * weight / weight.sum(axis=0) + _FORGETTING * np.exp(beliefs.weight)
+    return Bank(prior.mean + step, var, np.where(informed, np.log(weight), prior.weight))
+
+
+def combined(bank: Bank) -> tuple[Floats, Floats]:
+    """Return mean and variance of the mixture, (N, d); nothing is known where any filter knows nothing."""
+    weight = np.exp(bank.weight)
+    mean = (weight * bank.mean).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        var = (weight * (bank.var + np.square(bank.mean - mean))).sum(axis=0)
+    return mean, var

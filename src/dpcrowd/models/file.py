@@ -1,0 +1,275 @@
+"""The TOML file of a process model: readable, written to the last bit, and checked when it is read.
+
+[model]     what it was fitted on and how, and why that costs no privacy budget (`source`)
+[scores]    how good it was on blocks of its span that were held out
+[[region]]  level, a, variance and profile of each region
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.model import Model, RegionModel, Scores
+from dpcrowd.models.season import SEASONS, SECOND
+
+__all__ = ["model_digest", "model_text", "parse_model", "read_model", "time_text", "write_model"]
+
+KIND = "ar1"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WIDTH = 118
+_REMEDY = "give a file that 'dpcrowd fit' wrote"
+_KEYS = {
+    "model": (
+        *("dpcrowd", "kind", "season", "slot", "variance", "source", "data", "first", "slots", "begins", "digest"),
+        "reason",
+    ),
+    "scores": ("error", "past", "coverage", "past_coverage", "slots"),
+    "region": ("name", "level", "transition", "variance", "change_var", "profile"),
+}
+_OPTIONAL = {"slot", "begins", "profile", "reason"}
+_COMMENTS = {
+    "season": "none, day, week, hour-of-week, year, or a number of slots; slots are counted from Monday, UTC, or "
+    "from `first`",
+    "slot": "length of a slot in seconds",
+    "variance": "of what a slot adds to a deviation: fixed, or proportional (per expected person)",
+    "source": "why fitting this model costs no privacy budget: the assertion of whoever fitted it",
+    "first": "fitted on `slots` slots from number `first` of the series on, which begins at `begins`",
+    "error": "sum of |error| / sum of counts: from the slot before, and of the model alone; and their 95% coverage",
+    "transition": "a: the part of a deviation that is left after one slot",
+}
+
+
+def read_model(path: str | os.PathLike[str]) -> Model:
+    """Read and check the file of a model."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"model file '{file}' is not UTF-8 text; {_REMEDY}.") from None
+    except OSError as error:
+        raise BadInput(f"cannot read model file '{file}': {error.strerror or error}.") from None
+    return parse_model(text, file.name)
+
+
+def parse_model(text: str, file: str) -> Model:
+    """Return the model of a file's text; `file` is its name in messages."""
+    try:
+        sections = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"model file '{file}' is not TOML: {error}.") from None
+    for name in sections:
+        if name not in _KEYS:
+            raise unknown_name(f"section of {file}", name, _KEYS)
+    head = _section(sections, "model", file)
+    scores = _section(sections, "scores", file)
+    rows = sections.get("region")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise BadInput(f"{file} has no [[region]]; {_REMEDY}.")
+    for row in rows:
+        _check_keys(row, "region", file)
+    if head["kind"] != KIND:
+        raise unknown_name(f"kind of {file}", str(head["kind"]), (KIND,))
+    season = head["season"]
+    if not (season in SEASONS if isinstance(season, str) else _is_whole(season, 2)):
+        raise BadInput(f"season of {file} is {season!r}; allowed: {', '.join(SEASONS)}, or a number of slots from 2.")
+    if head["variance"] not in ("fixed", "proportional"):
+        raise unknown_name(f"variance of {file}", str(head["variance"]), ("fixed", "proportional"))
+    for key, least in (("first", 0), ("slots", 1)):
+        if not _is_whole(head[key], least):
+            raise BadInput(f"'{key}' of {file} is {head[key]!r}; allowed: a whole number from {least}.")
+    regions = tuple(_region(row, file) for row in rows)
+    names = [region.name for region in regions]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadInput(f"{file} has region '{twice}' twice; name each region once.")
+    return Model(
+        regions=regions,
+        season=season,
+        slot=_micros(head.get("slot"), file),
+        variance=head["variance"],
+        change_var=tuple(_number(row["change_var"], "change_var", file, 0.0) for row in rows),
+        first=head["first"],
+        slots=head["slots"],
+        begins=_moment(head.get("begins"), file),
+        data=str(head["data"]),
+        source=str(head["source"]).strip(),
+        version=str(head["dpcrowd"]),
+        digest=str(head["digest"]),
+        scores=_scores(scores, file),
+        reason=str(head.get("reason", "")),
+        file=file,
+    )
+
+
+def _section(sections: dict[str, Any], name: str, file: str) -> dict[str, Any]:
+    section = sections.get(name)
+    if not isinstance(section, dict):
+        raise BadInput(f"{file} has no section [{name}]; {_REMEDY}.")
+    _check_keys(section, name, file)
+    return section
+
+
+def _check_keys(section: dict[str, Any], name: str, file: str) -> None:
+    for key in section:
+        if key not in _KEYS[name]:
+            raise unknown_name(f"key in [{name}] of {file}", key, _KEYS[name])
+    for key in _KEYS[name]:
+        if key not in section and key not in _OPTIONAL:
+            raise BadInput(f"{file} has no '{key}' in [{name}]; {_REMEDY}.")
+
+
+def _scores(section: dict[str, Any], file: str) -> Scores:
+    values = [section[key] for key in ("error", "past", "coverage", "past_coverage")]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        raise BadInput(f"[scores] of {file} must hold numbers only.")
+    if not _is_whole(section["slots"], 0):
+        raise BadInput(f"'slots' in [scores] of {file} is {section['slots']!r}; allowed: a whole number from 0.")
+    error, past, coverage, past_coverage = (float(value) for value in values)
+    return Scores(error, past, coverage, past_coverage, section["slots"])
+
+
+def _region(row: dict[str, Any], file: str) -> RegionModel:
+    name = row["name"]
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"a region of {file} has the name {name!r}; allowed: a text.")
+    profile = row.get("profile", [])
+    if not isinstance(profile, list):
+        raise BadInput(f"the profile of '{name}' in {file} must be a list of numbers.")
+    transition = _number(row["transition"], f"transition of '{name}'", file, 0.0)
+    if transition >= 1.0:
+        raise BadInput(f"transition of '{name}' in {file} is {transition:g}; allowed: from 0 to below 1.")
+    return RegionModel(
+        name,
+        _number(row["level"], f"level of '{name}'", file, 0.0),
+        transition,
+        _number(row["variance"], f"variance of '{name}'", file, 0.0),
+        tuple(_number(value, f"profile of '{name}'", file, 0.0) for value in profile),
+    )
+
+
+def _number(value: Any, what: str, file: str, least: float) -> float:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= least
+    if not fits or value > 1e18:
+        raise BadInput(f"{what} in {file} is {value!r}; allowed: a finite number from {least:g} to 1e18.")
+    return float(value)
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**53
+
+
+def _micros(value: Any, file: str) -> int | None:
+    return None if value is None else round(_number(value, "slot", file, 1e-6) * SECOND)
+
+
+def _moment(value: Any, file: str) -> int | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (TypeError, ValueError):
+        raise BadInput(f"begins of {file} is {value!r}; allowed: a time such as 2026-01-01T00:00:00Z.") from None
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def time_text(micros: int) -> str:
+    """Return a moment as people write it, in UTC."""
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+
+
+def model_text(model: Model) -> str:
+    """Return the text of the file; equal models give equal text."""
+    lines = [
+        "# A process model from `dpcrowd fit`: what is known of a crowd before any record of it. It is public.",
+        "",
+        "[model]",
+    ]
+    head = {
+        "dpcrowd": model.version,
+        "kind": KIND,
+        "season": model.season,
+        "slot": None if model.slot is None else model.slot / SECOND,
+        "variance": model.variance,
+        "source": model.source,
+        "data": model.data,
+        "first": model.first,
+        "slots": model.slots,
+        "begins": None if model.begins is None else time_text(model.begins),
+        "digest": model.digest,
+        "reason": model.reason or None,
+    }
+    lines += _entries(head.items())
+    lines += ["", "[scores]", *_entries((key, getattr(model.scores, key)) for key in _KEYS["scores"])]
+    for number, (region, change) in enumerate(zip(model.regions, model.change_var, strict=True)):
+        entries: dict[str, Any] = {
+            "name": region.name,
+            "level": region.level,
+            "transition": region.transition,
+            "variance": region.variance,
+            "change_var": change,
+            "profile": list(region.profile) or None,
+        }
+        lines += ["", "[[region]]", *_entries(entries.items(), comments=number == 0)]
+    return "\n".join(lines) + "\n"
+
+
+def model_digest(model: Model) -> str:
+    """Return a digest of what the model says, of its source and of its span; its layout makes no difference."""
+    return hashlib.sha256(model_text(model).encode()).hexdigest()
+
+
+def write_model(model: Model, path: str | os.PathLike[str]) -> Path:
+    """Write the file, completely or not at all, and return its path."""
+    file = Path(path)
+    partial = file.with_name(file.name + ".part")
+    try:
+        partial.write_text(model_text(model), encoding="utf-8", newline="\n")
+        partial.replace(file)
+    except OSError as error:
+        raise BadInput(f"cannot write '{file}': {error.strerror or error}.") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return file
+
+
+def _entries(pairs: Iterable[tuple[str, Any]], *, comments: bool = True) -> list[str]:
+    lines = []
+    for key, value in pairs:
+        if value is None:
+            continue
+        if comments and key in _COMMENTS:
+            lines.append(f"# {_COMMENTS[key]}")
+        lines += _entry(key, value)
+    return lines
+
+
+def _entry(key: str, value: Any) -> list[str]:
+    line = f"{key} = {_value(value)}"
+    if len(line) <= _WIDTH or not isinstance(value, list):
+        return [line]
+    lines, row = [f"{key} = ["], "   "
+    for item in map(_value, value):
+        if len(row) + len(item) + 2 > _WIDTH:
+            lines.append(row)
+            row = "   "
+        row += f" {item},"
+    return [*lines, row, "]"]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, str):
+        # The escapes of JSON are those of TOML, except for the delete character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(float(value)) if isinstance(value, float) else str(int(value))

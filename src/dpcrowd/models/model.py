@@ -1,0 +1,170 @@
+"""A fitted process model: what is expected of every region, on what it was fitted, and how good it was there.
+
+The parameters are those of `filters.course`. A model is public: whoever has the file knows what it says. It costs no
+privacy budget only if it was fitted on published data, on people whom the promise does not cover, or on earlier
+releases; `source` says which, and that is the assertion of whoever fitted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dpcrowd.arrays import Floats
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import Course, ProcessModel
+from dpcrowd.models.season import SeasonKind, SlotTimes, duration_text, timing
+
+__all__ = ["LEAST_VAR", "Model", "RegionModel", "Scores", "VarianceKind", "expected_people", "row_variances"]
+
+VarianceKind = Literal["fixed", "proportional"]
+
+LEAST_VAR = 1.0 / 12.0
+"""The smallest variance of a deviation: that of rounding to whole people."""
+
+_LEAST_PART, _LEAST_EXPECTED = 0.1, 0.05  # of the level, and in people: where hardly anybody is expected
+
+
+@dataclass(frozen=True, eq=False)
+class RegionModel:
+    """What is expected of one region.
+
+    level       the mean count
+    transition  a: which part of a deviation is left after one slot, 0 <= a < 1
+    variance    of what one slot adds to the deviation; if it is proportional, per expected person
+    profile     the expected count by row of the season; empty: the level
+    """
+
+    name: str
+    level: float
+    transition: float
+    variance: float
+    profile: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a model was on blocks of the series that it had not seen.
+
+    error     sum of |error| / sum of counts of predictions from the slot before
+    past      the same of the model alone, without any record
+    coverage, past_coverage  of their 95% intervals
+    slots     how many slots were held out; 0: the series was too short, and the scores are NaN
+    """
+
+    error: float
+    past: float
+    coverage: float
+    past_coverage: float
+    slots: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """A fitted model.
+
+    season      "none", "day", "week", "hour-of-week", "year", or a number of slots
+    slot        the length of a slot in microseconds; None: unknown
+    variance    whether variances are fixed, or in proportion to the expected count
+    change_var  per region: the mean square of the change of a count in one slot
+    first       the number of the first slot of the span in its series
+    slots       how many slots it was fitted on
+    begins      when the first of them begins, in microseconds since 1970 UTC; None: unknown
+    data        what the series is called
+    source      why fitting on it costs no privacy budget, in the words of whoever fitted it
+    version     which dpcrowd fitted it
+    digest      of the counts or releases that it was fitted on
+    file        what to call it in messages
+    """
+
+    regions: tuple[RegionModel, ...]
+    season: SeasonKind
+    slot: int | None
+    variance: VarianceKind
+    change_var: tuple[float, ...]
+    first: int
+    slots: int
+    begins: int | None
+    data: str
+    source: str
+    version: str
+    digest: str
+    scores: Scores
+    reason: str = ""
+    file: str = "the model"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its regions."""
+        return tuple(region.name for region in self.regions)
+
+    @property
+    def span(self) -> str:
+        """The slots that it was fitted on, in words."""
+        return f"slots {self.first} to {self.first + self.slots - 1} of '{self.data}'"
+
+    def process_model(self, regions: Sequence[str], times: SlotTimes | None, first: int = 0) -> ProcessModel:
+        """Return the model of the filters for slots that begin at these times.
+
+        regions  the names of the regions, in the order in which the filters have them
+        times    when slot 0 begins, and how long slots are; None: unknown
+        first    the number of slot 0 in its series, if the season is counted in slots
+        """
+        chosen = [self.regions[k] for k in self._places(regions)]
+        change_var = np.array([self.change_var[k] for k in self._places(regions)])
+        if times is not None and self.slot is not None and times.length != self.slot:
+            raise BadInput(
+                f"{self.file} was fitted on slots of {duration_text(self.slot)}, but slots are "
+                f"{duration_text(times.length)} long here; fit it on slots of the same length."
+            )
+        if isinstance(self.season, str) and self.season != "none" and times is None:
+            raise BadInput(
+                f"{self.file} has the season '{self.season}', and the data have no times; label their slots with "
+                "dates or "
+                "times, or fit a model with --season none."
+            )
+        place = timing(self.season, times, first)
+        profile = np.array([region.profile or (region.level,) * place.rows for region in chosen]).T
+        if len(profile) != place.rows:
+            raise BadInput(
+                f"{self.file} has profiles of {len(profile)} rows; a season '{self.season}' of these slots has "
+                f"{place.rows}."
+            )
+        transition = np.array([region.transition for region in chosen])
+        variances = row_variances(
+            profile,
+            np.array([region.level for region in chosen]),
+            transition,
+            np.array([region.variance for region in chosen]),
+            self.variance,
+        )
+        course = Course(profile, variances, place.season, place.offset, place.step)
+        return ProcessModel.around(course, transition, change_var)
+
+    def _places(self, regions: Sequence[str]) -> list[int]:
+        places = {region.name: number for number, region in enumerate(self.regions)}
+        missing = [name for name in regions if name not in places]
+        if missing:
+            names = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+            known = ", ".join(f"'{name}'" for name in self.names[:5]) + (", ..." if len(self.regions) > 5 else "")
+            raise BadInput(
+                f"{self.file} has no region {names}; it has {known}. Fit it on the regions that are used, by their "
+                "names."
+            )
+        return [places[name] for name in regions]
+
+
+def expected_people(profile: Floats, level: Floats) -> Floats:
+    """Return what a proportional variance is in proportion to: the expected count, but never next to nothing."""
+    return np.maximum(np.maximum(profile, _LEAST_PART * level), _LEAST_EXPECTED)
+
+
+def row_variances(profile: Floats, level: Floats, transition: Floats, variance: Floats, kind: VarianceKind) -> Floats:
+    """Return q by row of the season, (rows, d), at least that of rounding."""
+    if kind == "proportional":
+        variance = variance * expected_people(profile, level)
+    least = LEAST_VAR * (1.0 - np.square(transition))
+    return np.maximum(np.broadcast_to(variance, profile.shape), least)

@@ -1,0 +1,105 @@
+"""Seasons: which row of a profile a slot belongs to.
+
+    day           hour of the day: 24 rows, or one per slot if slots are longer than an hour
+    hour-of-week  hour of the week: 168 rows, or one per slot
+    week          day of the week: 7 rows
+    year          week of the year: 52 rows of a little more than 7 days, or 12 for slots of a month
+    a number n    n slots; of data without times, only this one is possible
+    none          one row: a constant level
+
+Time is counted in microseconds since 1970 UTC. A season of local time (opening hours) therefore moves by an hour when
+the clocks are changed. A year is the mean year of the calendar, so that every year has the same rows; the row of a
+slot is that of its beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcrowd.errors import BadInput
+
+__all__ = ["SEASONS", "SeasonKind", "SlotTimes", "Timing", "duration_text", "possible_seasons", "timing"]
+
+SeasonKind = str | int
+SEASONS = ("none", "day", "week", "hour-of-week", "year")
+
+SECOND = 1_000_000
+HOUR, DAY, WEEK, YEAR = 3_600 * SECOND, 86_400 * SECOND, 604_800 * SECOND, 31_556_952 * SECOND
+MONDAY = 4 * DAY  # 1970-01-05
+NEW_YEAR = 10_957 * DAY  # 2000-01-01
+MONTH = YEAR // 12
+_LENGTHS = {"day": DAY, "week": WEEK, "hour-of-week": WEEK, "year": YEAR}
+_BEGINNINGS = {"day": 0, "week": MONDAY, "hour-of-week": MONDAY, "year": NEW_YEAR}
+_MOST_ROWS = {"day": 24, "week": 7, "hour-of-week": 168, "year": 52}
+_LONGEST_SLOT = {"day": 12 * HOUR, "week": DAY, "hour-of-week": 12 * HOUR, "year": YEAR // 4}
+
+
+@dataclass(frozen=True)
+class SlotTimes:
+    """When slots begin: slot t begins at `start` + t `length`, in microseconds since 1970 UTC."""
+
+    start: int
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise BadInput(f"a slot is {self.length} microseconds long; allowed: at least 1.")
+
+    def at(self, slot: int) -> int:
+        """Return when a slot begins."""
+        return self.start + slot * self.length
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How slots run through a season: rows of the profile, and the ticks of `filters.Course`."""
+
+    rows: int
+    season: int = 1
+    offset: int = 0
+    step: int = 0
+
+
+def timing(season: SeasonKind, times: SlotTimes | None, first: int = 0) -> Timing:
+    """Return how slots run through a season.
+
+    times  when the slots begin; None: unknown
+    first  the number of the first slot in its series, for a season that is counted in slots
+    """
+    if isinstance(season, int):
+        if season < 2:
+            raise BadInput(f"a season of {season} slots was given; allowed: 2 or more.")
+        return Timing(season, season, first % season, 1)
+    if season == "none":
+        return Timing(1)
+    if times is None:
+        raise BadInput(
+            f"season '{season}' needs the time of each slot, which these data do not have; label the slots with "
+            "dates or "
+            "times, or give the season as a number of slots."
+        )
+    if times.length > _LONGEST_SLOT[season]:
+        raise BadInput(
+            f"season '{season}' is too short for slots of {duration_text(times.length)}; allowed: slots of at most "
+            f"{duration_text(_LONGEST_SLOT[season])}."
+        )
+    rows = max(2, min(_MOST_ROWS[season], round(_LENGTHS[season] / times.length)))
+    return Timing(rows, _LENGTHS[season], (times.start - _BEGINNINGS[season]) % _LENGTHS[season], times.length)
+
+
+def possible_seasons(times: SlotTimes | None, slots: int) -> list[SeasonKind]:
+    """Return the seasons of which so many slots show at least two, "none" first."""
+    seasons: list[SeasonKind] = ["none"]
+    if times is not None:
+        for season, length in _LENGTHS.items():
+            if times.length <= _LONGEST_SLOT[season] and slots * times.length >= 2 * length:
+                seasons.append(season)
+    return seasons
+
+
+def duration_text(micros: int) -> str:
+    """Return a length of time as people write it: 15m, 1h, 1d, 1w, or seconds."""
+    for length, unit in ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (60 * SECOND, "m"), (SECOND, "s")):
+        if micros % length == 0:
+            return f"{micros // length}{unit}"
+    return f"{micros / SECOND:.6f}".rstrip("0") + "s"

@@ -1,0 +1,51 @@
+"""When the slots of a data set begin, from their labels: what a season is counted from.
+
+Labels are dates, times, months, or weeks of the CDC's or the ISO calendar; of other labels, such as plain numbers, the
+times are unknown. Months are taken as twelfths of a mean year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from dpcrowd.models.season import DAY, MONTH, NEW_YEAR, WEEK, SlotTimes
+from dpcrowd.sim.data.labels import EPOCH
+from dpcrowd.sim.data.labels import MONTH as MONTH_LABEL
+from dpcrowd.sim.data.labels import WEEK as WEEK_LABEL
+from dpcrowd.sim.data.weeks import iso_week_end
+
+__all__ = ["slot_times"]
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def slot_times(labels: Sequence[str] | None) -> SlotTimes | None:
+    """Return when slots begin; None if the labels do not say."""
+    if labels is None or len(labels) < 2:
+        return None
+    try:
+        moments = [_moment(labels[place]) for place in (0, 1, -1)]
+    except ValueError:
+        return None
+    if all(MONTH_LABEL.fullmatch(label[:7]) for label in labels) and len({label[7:] for label in labels}) == 1:
+        months = int(labels[0][:4]) * 12 + int(labels[0][5:7]) - 1 - 2000 * 12
+        return SlotTimes(NEW_YEAR + months * MONTH, MONTH)
+    start, second, last = moments
+    length = (last - start) // (len(labels) - 1)
+    return SlotTimes(start, length) if length == second - start and length > 0 else None
+
+
+def _moment(label: str) -> int:
+    """Return the microseconds from 1970 to a label; ValueError if it is no time."""
+    week = WEEK_LABEL.fullmatch(label)
+    if week is not None and not label.isdigit() and not MONTH_LABEL.fullmatch(label):
+        # The ends of the CDC's weeks and of ISO weeks are a day apart, which makes no difference to a week of the year.
+        end = iso_week_end(int(week[1]), min(int(week[2]), 52))
+        return (end - date(1970, 1, 1)).days * DAY - WEEK + DAY
+    if MONTH_LABEL.fullmatch(label):
+        label += "-01"
+    if label.lstrip("-").isdigit() and len(label) != 8:
+        raise ValueError(label)
+    moment = datetime.fromisoformat(label)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // _MICROSECOND

@@ -1,0 +1,132 @@
+"""`dpcrowd.fit`: fit a process model on public counts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcrowd.__about__ import __version__
+from dpcrowd.arrays import Floats
+from dpcrowd.errors import BadInput, unknown_name
+from dpcrowd.models.estimate import Fitted, fit_series
+from dpcrowd.models.file import write_model
+from dpcrowd.models.model import Model, RegionModel
+from dpcrowd.models.season import SEASONS, SeasonKind, SlotTimes
+from dpcrowd.sim.data.dataset import DataSet
+from dpcrowd.sim.data.draw import load
+from dpcrowd.sim.data.series import one_step_var
+from dpcrowd.sim.data.span import Span, cut, is_drawn_anew, read_span
+from dpcrowd.sim.data.times import slot_times
+
+__all__ = ["checked_season", "fit", "make_model"]
+
+
+def fit(
+    data: str | os.PathLike[str] | DataSet,
+    *,
+    source: str,
+    season: str | int = "auto",
+    span: Span | None = None,
+    out: str | os.PathLike[str] | None = None,
+    **loading: Any,
+) -> Model:
+    """Fit a process model on counts, and write it to a file, if asked for.
+
+    data     a file of counts or check-ins, the name of a data set, or a loaded data set; `loading` as of `load_data`
+    source   why fitting on these data costs no privacy budget: they are published, of people whom the promise does not
+             cover, or earlier releases. The file carries it, and live nodes print it as the operator's assertion
+    season   none, day (hour of the day), week (day of the week), hour-of-week, year (week of the year), a number of
+             slots, or auto: what predicts best on blocks that are held out
+    span     fit on these slots only: "0:395", or fractions, "0:0.5"
+
+    >>> import dpcrowd
+    >>> counts = dpcrowd.counts_from_array(np.random.default_rng(0).poisson(20, (200, 1)), regions=["hall"])
+    >>> model = dpcrowd.fit(counts, source="drawn for this example")
+    >>> model.season, 18 < model.regions[0].level < 22
+    ('none', True)
+    """
+    series = data if isinstance(data, DataSet) else load(data, **loading)
+    if is_drawn_anew(series):
+        raise BadInput(f"'{series.name}' is drawn anew in each run and has no past to fit on; give a file of counts.")
+    if span is not None:
+        series = cut(series, *read_span(span, series.slots))
+    if not str(source).strip():
+        raise BadInput(
+            "the source is empty; say why fitting on these data costs no privacy budget: published data, people whom "
+            "the "
+            "promise does not cover, or earlier releases."
+        )
+    if series.slots < 3:
+        raise BadInput(f"'{series.name}' has {series.slots} slots; a model needs at least 3.")
+    counts = series.truth(np.random.default_rng(0)).astype(np.float64)  # nothing is drawn: the file says it
+    times = slot_times(series.slot_labels)
+    fitted = fit_series(counts, None, times, checked_season(season), series.first)
+    model = make_model(
+        fitted,
+        series.regions,
+        times,
+        first=series.first,
+        slots=series.slots,
+        data=os.path.basename(series.name),
+        source=str(source).strip(),
+        change_var=one_step_var(counts.astype(np.int64)),
+        digest=hashlib.sha256(np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest(),
+    )
+    if out is not None:
+        write_model(model, out)
+    return model
+
+
+def checked_season(season: str | int) -> SeasonKind:
+    """Return a season that may be given as text, or refuse it."""
+    if isinstance(season, str) and season.isascii() and season.isdigit():
+        season = int(season)
+    if isinstance(season, str) and season not in (*SEASONS, "auto"):
+        raise unknown_name("season", season, ("auto", *SEASONS))
+    return season
+
+
+def make_model(
+    fitted: Fitted,
+    regions: Sequence[str],
+    times: SlotTimes | None,
+    *,
+    first: int,
+    slots: int,
+    data: str,
+    source: str,
+    change_var: Floats,
+    digest: str,
+) -> Model:
+    """Return what was fitted, with where it comes from, as a model for a file."""
+    estimate, profile = fitted.estimate, fitted.estimate.profile
+    seasonal = len(profile.rows) > 1
+    return Model(
+        regions=tuple(
+            RegionModel(
+                name,
+                float(profile.level[k]),
+                float(estimate.transition[k]),
+                float(estimate.variance[k]),
+                tuple(float(value) for value in profile.rows[:, k]) if seasonal else (),
+            )
+            for k, name in enumerate(regions)
+        ),
+        season=fitted.season,
+        slot=None if times is None else times.length,
+        variance=estimate.kind,
+        change_var=tuple(float(value) for value in change_var),
+        first=first,
+        slots=slots,
+        begins=None if times is None else times.start,
+        data=data,
+        source=source,
+        version=__version__,
+        digest=digest,
+        scores=fitted.scores,
+        reason=fitted.reason,
+    )

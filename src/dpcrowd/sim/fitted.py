@@ -1,0 +1,67 @@
+"""A fitted model in a simulation: give it to the filters, and say whether it has seen the slots that are scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcrowd.models.model import Model
+from dpcrowd.models.season import duration_text
+from dpcrowd.sim.data.series import FROM_WHOLE_SERIES, GIVEN_BY_HAND
+from dpcrowd.sim.data.span import FROM_THE_SPAN, is_drawn_anew
+from dpcrowd.sim.data.times import slot_times
+
+if TYPE_CHECKING:
+    from dpcrowd.sim.data import DataSet
+
+__all__ = ["apply_model", "in_sample_note", "model_note", "overlap"]
+
+_ABOUT_Q = (FROM_WHOLE_SERIES, GIVEN_BY_HAND)
+
+
+def apply_model(model: Model, data: DataSet) -> DataSet:
+    """Return the same data, whose filters know the model; the data themselves do not change."""
+    process = model.process_model(data.regions, slot_times(data.slot_labels), data.first)
+    # The paper's observation noise is H^2 Q with the Q of the data, which the filters know in a simulation.
+    process = replace(process, change_var=data.change_var)
+    stale = FROM_THE_SPAN.partition("{")[0]
+    notes = tuple(note for note in data.notes if note not in _ABOUT_Q and not note.startswith(stale))
+    return replace(data, model=process, notes=notes)
+
+
+def overlap(model: Model, data: DataSet, burn_in: int) -> int:
+    """Return how many of the scored slots of the data the model was fitted on."""
+    if is_drawn_anew(data):
+        return 0
+    times = slot_times(data.slot_labels)
+    if times is not None and model.begins is not None and model.slot is not None:
+        end = model.begins + model.slots * model.slot
+        first = max(burn_in, -((times.start - model.begins) // times.length))
+        last = min(data.slots, (end - times.start) // times.length)
+        return max(0, last - first)
+    if Path(model.data).name != Path(data.name).name:
+        return 0
+    first = max(burn_in, model.first - data.first)
+    return max(0, min(data.slots, model.first + model.slots - data.first) - first)
+
+
+def model_note(model: Model) -> str:
+    """Return the remark that comes with every result of a model."""
+    season = "a constant level" if model.season == "none" else f"season {model.season}"
+    slot = "" if model.slot is None else f" of {duration_text(model.slot)}"
+    return (
+        f"all filters know {model.file} ({season}, fitted on {model.slots} slots{slot} of '{model.data}'). A model "
+        "is public: "
+        "it costs no epsilon only if it was fitted on published data, on people whom the promise does not cover, or on "
+        f'earlier releases. Its source, as asserted by whoever fitted it: "{model.source or "none given"}".'
+    )
+
+
+def in_sample_note(model: Model, slots: int) -> str:
+    """Return the remark on a model that has seen slots which are scored."""
+    return (
+        f"in-sample: {model.file} was fitted on {slots} of the slots that are scored here, so errors and coverage "
+        "look better "
+        "than they would on slots that it has not seen."
+    )

@@ -1,0 +1,114 @@
+"""Fitting: what is there is found, what is not there is not invented, and short or empty series do no harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.models.estimate import fit_series
+from dpcrowd.models.season import SlotTimes
+
+HOURLY = SlotTimes(4 * 86_400_000_000, 3_600_000_000)  # from a Monday on
+
+
+def ar(rng: np.random.Generator, slots: int, a: float, deviation: float) -> Any:
+    """Deviations with a standard deviation, of which a part lasts."""
+    values, last = np.zeros(slots), 0.0
+    for slot in range(slots):
+        last = a * last + rng.normal(0.0, deviation * np.sqrt(1 - a * a))
+        values[slot] = last
+    return values
+
+
+def test_level_and_deviations() -> None:
+    """A level, a and variance that are off would make every interval wrong."""
+    rng = np.random.default_rng(1)
+    series = np.stack([500.0 + ar(rng, 1500, 0.8, 40.0), 80.0 + ar(rng, 1500, 0.2, 8.0)], axis=1)
+    fitted = fit_series(np.rint(series))
+    estimate = fitted.estimate
+    assert estimate.profile.level == pytest.approx([500, 80], rel=0.05)
+    assert estimate.transition == pytest.approx([0.8, 0.2], abs=0.1)
+    scale = estimate.profile.level if estimate.kind == "proportional" else 1.0
+    settled = np.sqrt(estimate.variance * scale / (1 - estimate.transition**2))
+    assert settled == pytest.approx([40, 8], rel=0.2)
+    assert 0.92 < fitted.scores.coverage < 0.98
+    assert fitted.scores.error < fitted.scores.past
+
+
+@pytest.mark.parametrize(
+    ("season", "factor"),
+    [
+        ("day", lambda hour: 1.0 + 0.8 * np.sin(2 * np.pi * hour / 24)),
+        ("week", lambda hour: np.where(hour // 24 % 7 < 5, 1.2, 0.5)),
+        ("hour-of-week", lambda hour: np.where((hour // 24 % 7 < 5) & (hour % 24 > 8), 2.0, 0.4)),
+        ("none", lambda hour: np.ones_like(hour, dtype=float)),
+    ],
+)
+def test_the_season_is_chosen(season: str, factor: Any) -> None:
+    """A season that is not there costs accuracy, and one that is missed costs more."""
+    rng = np.random.default_rng(3)
+    hours = np.arange(24 * 7 * 8)
+    counts = rng.poisson(np.stack([30.0 * factor(hours), 6.0 * factor(hours)], axis=1))
+    fitted = fit_series(counts.astype(float), None, HOURLY)
+    assert fitted.season == season
+    if season != "none":
+        rows = fitted.estimate.profile.rows
+        step = 24 if season == "week" else 1
+        expected = 30.0 * factor(np.arange(0, len(rows) * step, step))
+        assert np.abs(rows[:, 0] - expected).mean() < 2.0
+
+
+def test_a_crowd_that_grows_keeps_its_season() -> None:
+    """The level of the last slots, and a shape from all of them: otherwise growth would hide the week."""
+    rng = np.random.default_rng(4)
+    hours = np.arange(24 * 7 * 10)
+    shape = np.where(hours % 24 > 8, 1.4, 0.3)
+    counts = rng.poisson(shape * (5.0 + 60.0 * hours / len(hours)))[:, None].astype(float)
+    fitted = fit_series(counts, None, HOURLY)
+    assert fitted.season in ("day", "hour-of-week")
+    assert fitted.estimate.profile.level[0] > 45.0
+    assert "half-life" in fitted.reason
+
+
+def test_regions_where_nobody_was_seen() -> None:
+    """A level and a variance of 0 would never believe any record again."""
+    counts = np.zeros((120, 3))
+    counts[:, 1] = np.random.default_rng(0).poisson(0.1, 120)
+    estimate = fit_series(counts).estimate
+    assert (estimate.profile.level > 0).all()
+    assert (estimate.profile.level[[0, 2]] < 0.1).all()
+    assert (estimate.variance > 0).all()
+    assert np.isfinite(estimate.transition).all()
+
+
+@pytest.mark.parametrize("slots", [3, 8, 20, 29, 31])
+def test_short_series(slots: int) -> None:
+    """Whoever has a dozen slots gets a wide model, not an exception or a certainty."""
+    counts = np.random.default_rng(slots).poisson(40.0, (slots, 2)).astype(float)
+    fitted = fit_series(counts, None, HOURLY)
+    assert fitted.estimate.profile.level == pytest.approx([40, 40], rel=0.25)
+    assert np.isfinite(fitted.estimate.variance).all()
+    assert (fitted.estimate.variance > 0).all()
+    assert (fitted.scores.slots == 0) == ("too few" in fitted.reason)
+
+
+def test_one_absurd_slot_does_not_decide() -> None:
+    """A typing error of a factor of 1000 must not become the variance of every interval."""
+    counts = np.random.default_rng(5).poisson(40.0, (300, 1)).astype(float)
+    clean = fit_series(counts).estimate
+    counts[150] = 40_000.0
+    dirty = fit_series(counts).estimate
+    assert dirty.profile.level == pytest.approx(clean.profile.level, rel=0.05)
+    assert dirty.variance[0] < 40 * clean.variance[0]
+
+
+def test_missing_values_are_left_out() -> None:
+    """Measurements of past releases exist only where something was learned."""
+    rng = np.random.default_rng(6)
+    value, noise = rng.normal(100.0, 10.0, (400, 1)), np.full((400, 1), 25.0)
+    missing = rng.random((400, 1)) < 0.5
+    value[missing], noise[missing] = 0.0, np.inf
+    estimate = fit_series(value, noise).estimate
+    assert estimate.profile.level == pytest.approx([100], rel=0.03)

@@ -1,0 +1,94 @@
+"""A process model in network.toml: public, with a source, and part of what servers have to agree on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.models.file import write_model
+from dpcrowd.node.config import digest, load_network, parse_network
+from dpcrowd.node.config.read import network_text
+from dpcrowd.node.config.revision import check_next
+from dpcrowd.node.config.samples import sample_network
+from dpcrowd.sim.data.counts import counts_from_array
+from dpcrowd.sim.fit import fit
+
+
+def write(folder: Path, *, source: str = "the town's own survey", name: str = "model.toml", seed: int = 0) -> Path:
+    """A network whose file names a model beside it."""
+    text = sample_network(3)
+    regions = parse_network(text).regions
+    counts = np.random.default_rng(seed).poisson(50, (60, len(regions)))
+    model = fit(counts_from_array(counts, regions=regions), source=source)
+    write_model(model, folder / name)
+    path = folder / "network.toml"
+    lines = [f'model = "{name}"' if line.startswith("process_var") else line for line in text.splitlines()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_servers_know_the_model(tmp_path: Path) -> None:
+    """A live server that ignored it would start from nothing, and its estimates would be those of a random walk."""
+    network = load_network(write(tmp_path))
+    setting = network.setting(network.servers[0].name)
+    assert setting.model.course is not None
+    assert setting.model.course.mean(0) == pytest.approx(50, abs=5)
+    assert setting.learn
+    assert "fitted on published data" in network.promise()
+    assert "the town's own survey" in network.promise()
+
+
+def test_its_content_is_part_of_the_digest(tmp_path: Path) -> None:
+    """Two servers with different models would disagree for ever; another layout of the file is no difference."""
+    path = write(tmp_path)
+    before = digest(load_network(path))
+    model = tmp_path / "model.toml"
+    model.write_text("# a comment\n" + model.read_text(encoding="utf-8"), encoding="utf-8")
+    assert digest(load_network(path)) == before
+    other = tmp_path / "other"
+    other.mkdir()
+    assert digest(load_network(write(other, seed=1))) != before
+
+
+def test_a_copy_is_complete(tmp_path: Path) -> None:
+    """The copy of a revision in the data folder has no model file beside it."""
+    path = write(tmp_path)
+    network, text = load_network(path), network_text(path)
+    (tmp_path / "model.toml").unlink()
+    assert digest(parse_network(text)) == digest(network)
+
+
+def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
+    """Fitted on raw check-ins of protected people, it would be a release that nobody has paid for."""
+    path = write(tmp_path)
+    model = tmp_path / "model.toml"
+    model.write_text(model.read_text(encoding="utf-8").replace("the town's own survey", "  "), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme.model: the model has no source"):
+        load_network(path)
+
+
+def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
+    """A missing file, other regions, or two kinds of variance: the line says which setting it is."""
+    path = write(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('model = "model.toml"', 'model = "model.toml"\nprocess_var = 5.0'), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme.process_var: given beside a model"):
+        load_network(path)
+    path.write_text(text.replace("model.toml", "modl.toml"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"modl.toml: cannot be read"):
+        load_network(path)
+    region = parse_network(sample_network(3)).regions[0]
+    path.write_text(text.replace(f'"{region}"', '"elsewhere"', 1), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"scheme.model: the model has no region 'elsewhere'"):
+        load_network(path)
+
+
+def test_a_revision_may_add_a_model(tmp_path: Path) -> None:
+    """Whoever has run a network for a while can fit a model on its releases: that must not need a new network."""
+    path = write(tmp_path)
+    later = path.read_text(encoding="utf-8").replace("revision = 1", "revision = 2\nvalid_from_slot = 10")
+    path.write_text(later, encoding="utf-8")
+    check_next(parse_network(sample_network(3)), load_network(path))

@@ -1,0 +1,165 @@
+"""A fitted model in a simulation: all filters know it, and a result says what it has seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcrowd
+from dpcrowd.cli.main import main
+from dpcrowd.errors import BadInput
+from dpcrowd.sim.configure import configure
+from dpcrowd.sim.data.counts import counts_from_array, counts_from_table, write_counts
+from dpcrowd.sim.data.span import cut
+from dpcrowd.sim.data.tables import read_table
+from dpcrowd.sim.data.times import slot_times
+
+SLOTS = 240
+SMALL: dict[str, Any] = {"servers": 6, "density": 0.6, "runs": 2, "window": 20, "jobs": 1, "shares": "partition"}
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small counts with a week: 240 days from a Monday on."""
+    rng = np.random.default_rng(0)
+    days = np.arange(SLOTS) % 7
+    counts = rng.poisson(np.stack([60.0 - 30 * (days > 4), 9.0 + 6 * (days > 4), 0.3 + 0 * days], axis=1))
+    labels = [str(np.datetime64("2024-01-01") + day) for day in range(SLOTS)]
+    path = tmp_path_factory.mktemp("series") / "town.csv"
+    write_counts(path, counts, ["hall", "park", "tower"], labels, "date")
+    return path
+
+
+def total_error(record: Any, truth: Any) -> float:
+    errors = np.abs(record.estimates - truth[None, :, None, :])
+    return float(errors.mean() / truth.mean())
+
+
+def test_every_filter_knows_the_model(series: Path) -> None:
+    """Where counts are small beside the noise, what was known before decides; a filter that ignores it shows here."""
+    data = dpcrowd.load_data(series)
+    half = SLOTS // 2
+    model = dpcrowd.fit(data, source="made up", span=f"0:{half}")
+    assert (model.season, model.slots) == ("week", half)
+    later = cut(data, half, SLOTS)
+    truth = later.truth(np.random.default_rng(0))
+    settings = {**SMALL, "epsilon": 1.0, "keep_estimates": True}
+    schemes = "dpcrowd-w,dpcrowd-plus,rescuedp,drescuedp,central,relay"
+    plain = dpcrowd.simulate(schemes, later, **settings)
+    known = dpcrowd.simulate(f"{schemes},past", later, model=model, **settings)
+    for name in schemes.split(","):
+        assert total_error(known[name], truth) < 0.8 * total_error(plain[name], truth), name
+    assert total_error(known["relay"], truth) < 1.02 * total_error(known["past"], truth)
+    assert 0.9 < known["past"].coverage95.mean() < 0.99
+    assert 0.9 < known["relay"].coverage95.mean() <= 0.995
+
+
+def test_past_reads_nothing_and_costs_nothing(series: Path) -> None:
+    """The baseline must not profit from the counts: other counts with the same labels give the same estimates."""
+    model = dpcrowd.fit(series, source="made up", span="0:0.5")
+    result = dpcrowd.simulate("past", series, model=model, keep_estimates=True, **SMALL)
+    other = counts_from_table(read_table(series), "other")
+    shuffled = type(other)(**{**vars(other), "counts": other.counts[::-1].copy()})
+    again = dpcrowd.simulate("past", shuffled, model=model, keep_estimates=True, **SMALL)
+    assert np.array_equal(result["past"].estimates, again["past"].estimates)
+    (row,) = result.summary()
+    assert row["epsilon_paid"] == {"server": None, "moving": None, "roaming": None}
+    assert (row["frequency"], row["packets_per_slot"]) == (0.0, 0.0)
+    assert "no count is read" in (result.guarantees["past"] or "")
+    with pytest.raises(BadInput, match="scheme 'past' needs a process model; fit one with 'dpcrowd fit'"):
+        dpcrowd.simulate("past", series, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("span", "first", "burn_in", "seen"),
+    [("0:120", 0, 20, 100), ("0:120", 0, 120, 0), ("0:120", 120, 0, 0), ("100:140", 120, 5, 15), ("0:240", 50, 0, 190)],
+)
+def test_a_model_that_has_seen_the_scored_slots_is_in_sample(
+    series: Path, span: str, first: int, burn_in: int, seen: int
+) -> None:
+    """An error on slots that a model was fitted on is no evidence; the reader has to be told."""
+    data = dpcrowd.load_data(series)
+    model = dpcrowd.fit(data, source="made up", span=span, season="none")
+    result = dpcrowd.simulate("past", cut(data, first, SLOTS), model=model, burn_in=burn_in, **SMALL)
+    assert result.summary()[0]["in_sample_slots"] == seen
+    assert any(note.startswith("in-sample") and f" {seen} of the slots" in note for note in result.notes) == (seen > 0)
+    assert any('asserted by whoever fitted it: "made up"' in note for note in result.notes)
+
+
+def test_without_labels_the_numbers_of_slots_count() -> None:
+    """Data in memory have no times: the same series is known by its name, and slots by their numbers."""
+    data = counts_from_array(np.random.default_rng(0).poisson(30, (120, 2)))
+    model = dpcrowd.fit(data, source="made up", span="0:60")
+    assert configure("past", data, model=model, servers=4, burn_in=50).in_sample == 10
+    assert configure("past", cut(data, 60, 120), model=model, servers=4, burn_in=0).in_sample == 0
+
+
+def test_learning_is_on_with_a_model_and_can_be_switched_off(series: Path) -> None:
+    """Without a model nothing changes, to the last bit; with one, learning is what intervals need."""
+    model = dpcrowd.fit(series, source="made up", span="0:0.5")
+    assert configure("relay", series, model=model, servers=6, window=20).learn
+    assert not configure("relay", series, model=model, learn=False, servers=6, window=20).learn
+    assert not configure("relay", series, servers=6, window=20).learn
+    with pytest.raises(BadInput, match="a process variance was given, and the model has one"):
+        configure("relay", series, model=model, process_var=5.0, servers=6, window=20)
+
+
+def test_the_command_line(series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """fit, then simulate --model: the two commands that a user types."""
+    out = tmp_path / "model.toml"
+    words = ["fit", str(series), "--span", "0:0.5", "--source", "published by the town", "--out", str(out)]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    for text in ("season", "week", "expected error, one slot ahead", "coverage of 95% intervals", "slots 0 to 119"):
+        assert text in printed
+    assert "It costs no ε only if it was fitted on published data" in printed
+    words = ["simulate", "--scheme", "relay,past", "--data", str(series), "--model", str(out), "--servers", "6"]
+    assert main([*words, "--runs", "1", "--window", "20", "--burn-in", "120", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["results"]
+    assert [(row["scheme"], row["model"], row["learn"], row["in_sample_slots"]) for row in rows] == [
+        ("relay", "model.toml", True, 0),
+        ("past", "model.toml", True, 0),
+    ]
+    assert main([*words[:-4], "--model", str(tmp_path / "none.toml")]) == 2
+    assert main(["fit", str(series), "--source", " "]) == 2
+    assert "say why fitting on these data costs no privacy budget" in capsys.readouterr().err
+    assert main(["fit", str(series)]) == 2
+    assert main(["fit", str(series), "--source", "x", "--json", "--season", "7"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"]["season"] == 7
+
+
+def test_a_plan_with_a_model(series: Path) -> None:
+    """What servers know beforehand makes the predicted error smaller, most of all where epsilon is small."""
+    model = dpcrowd.fit(series, source="made up", span="0:0.5")
+    network = {"servers": 6, "density": 0.6, "window": 20, "shares": "partition", "advice": False}
+    known = dpcrowd.plan(model=model, epsilon=0.1, **network)
+    plain = dpcrowd.plan(data=str(series), epsilon=0.1, **network)
+    assert known.error < 0.5 * plain.error
+    assert [region.region for region in known.regions] == ["hall", "park", "tower"]
+    assert any("A model is public" in remark for remark in known.remarks)
+    with pytest.raises(BadInput, match="leave level, process_var and data out"):
+        dpcrowd.plan(model=model, data=str(series), **network)
+
+
+@pytest.mark.parametrize(
+    ("labels", "start", "seconds"),
+    [
+        (["2024-01-01", "2024-01-02", "2024-01-03"], "2024-01-01T00:00:00", 86400),
+        (["2024-01-01T05:00:00Z", "2024-01-01T06:00:00Z"], "2024-01-01T05:00:00", 3600),
+        (["2009w40", "2009w41", "2009w42"], "2009-09-28T00:00:00", 7 * 86400),
+        (["2009-10", "2009-11", "2009-12"], None, 2629746),
+    ],
+)
+def test_times_of_labels(labels: list[str], start: str | None, seconds: int) -> None:
+    """A season is counted from the labels; one that is read wrongly shifts every profile."""
+    times = slot_times(labels)
+    assert times is not None
+    assert times.length == seconds * 1_000_000
+    if start is not None:
+        assert np.datetime64(times.start, "us") == np.datetime64(start)
+    assert slot_times(["0", "1", "2"]) is None
+    assert slot_times(None) is None
