@@ -41,7 +41,7 @@ class Posteriors:
 
     def smoothed(self, setting: Setting) -> tuple[Floats, Floats]:
         """Return estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
-        first = int(self.slots[0])
+        first = int(self.slots[0]) if len(self.slots) else 0
         if setting.form == "matrix":
             mean, cov, known = smooth_matrix(self.mean, self.var, self.known, self.doubt, setting.model, first)
             var = np.where(known[..., None], np.einsum("tnkk->tnk", cov), np.inf)

@@ -157,7 +157,7 @@ def start_state(setting: Setting, amount: int, lag: int, max_hops: int | None, g
                 "reach of a few hops."
             )
         spread = (BitSpread if servers <= MOST_IN_BITS else SparseSpread)(setting.runs, servers, lag)
-    sums = lag if setting.form == "matrix" else 1
+    sums = lag if setting.form == "matrix" or setting.learn else 1
     state = RelayState(
         setting=setting,
         ledger=open_ledger(setting.need_guarantee(), receivers, regions),

@@ -35,8 +35,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def total_error(record: Any, truth: Any) -> float:
+    """Return the error of what is estimated; without a model nothing is known of the first slots."""
     errors = np.abs(record.estimates - truth[None, :, None, :])
-    return float(errors.mean() / truth.mean())
+    return float(np.nanmean(errors) / truth.mean())
 
 
 def test_every_filter_knows_the_model(series: Path) -> None:

@@ -32,7 +32,8 @@ def full_smoother(network: Any, records: Any, last: int) -> tuple[Any, Any, Any]
     means = np.array([[np.zeros(d) if p.mean is None else p.mean] for p in posteriors])
     known = np.array([[p.mean is not None] for p in posteriors])
     covs, doubt = np.array([[p.cov] for p in posteriors]), np.array([[p.doubt] for p in posteriors])
-    return smooth_matrix(means, covs, known, doubt, ProcessModel.of(oracle.a, oracle.q))
+    model = ProcessModel.of(oracle.a, oracle.q) if network.model.course is None else network.model
+    return smooth_matrix(means, covs, known, doubt, model)
 
 
 @settings(max_examples=25)
