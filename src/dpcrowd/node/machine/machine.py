@@ -803,6 +803,7 @@ class Machine:
         self.trust.undo_payment()
         if self.records is not None:
             self.records.drop_own(slot)
+            self.records.doubt_sent()
             if self._exchange is None:  # the slot was released with them
                 self.records.undo_fusion()
         self.server.observe(slot, None)
