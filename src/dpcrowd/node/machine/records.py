@@ -496,7 +496,7 @@ class Records:
             self.link_up(neighbour)
         return self._known[neighbour]
 
-    def told(self, slot: int, neighbours: Iterable[str]) -> None:
+    def mark_own_sent(self, slot: int, neighbours: Iterable[str]) -> None:
         """Note that these neighbours have the own record of a slot from the slot's message."""
         for neighbour in neighbours:
             self._known_by(neighbour).add(("record", Key(slot, self.me)))
