@@ -100,8 +100,8 @@ def schedule_warning(network: NetworkConfig, server: str) -> str | None:
         f"for no more samples after {expected.spent_at} of the {length} slots of its {what}, and stands still for up "
         f"to {expected.standstill} slots in a row ({_lasting(expected.standstill * network.clock().length_ns)}), in "
         f"which estimates fall behind. Write in [scheme]: {instead}; each sample then has an equal part of "
-        f"ε={format_epsilon(guarantee.total)}. A network that has begun cannot change its scheme: that is a new "
-        "network, with an id of its own."
+        f"ε={format_epsilon(guarantee.total)}. A network that has begun can change its scheme to relay by a "
+        "revision; any other scheme needs a new network, with an id of its own."
     )
 
 

@@ -21,7 +21,7 @@ def test_json_has_every_scheme_and_column(capsys: pytest.CaptureFixture[str]) ->
         assert isinstance(row["live"], bool)
         assert row["claimed_by"] is None
         assert row["guarantee"] in ("none", "finite", "window", "both")
-    assert [row["scheme"] for row in rows if row["live"]] == ["dpcrowd", "dpcrowd-w", "dpcrowd-plus"]
+    assert [row["scheme"] for row in rows if row["live"]] == ["dpcrowd", "dpcrowd-w", "dpcrowd-plus", "relay"]
     assert out.count("\n") == 1
     assert err == ""
 

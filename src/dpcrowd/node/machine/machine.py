@@ -464,7 +464,7 @@ class Machine:
         self._exchange = Exchange(slot, own := self._own_payload(), expected, sent=not waits)
         if self.records is not None:
             self._exchange.awaited = self.records.awaited(slot)
-            self.records.told(slot, to)
+            self.records.mark_own_sent(slot, to)
         self.trust.note_message(slot)
         if expected or waits:
             instructions.append(do.Send(slot, own, to, view.sends(slot) if waits else None, self._own_kind()))
@@ -555,7 +555,7 @@ class Machine:
         if exchange is not None and exchange.slot == slot:
             exchange.sent = True
             if self.records is not None:
-                self.records.told(slot, self._near())
+                self.records.mark_own_sent(slot, self._near())
             forwards = self._forward(at_ns)
             return [*forwards, *self._fuse()] if exchange.complete else forwards
         if self._unsent != slot:
@@ -727,7 +727,7 @@ class Machine:
         if number is None or self.server.slot < 0 or (exchange is not None and not exchange.sent):
             return []  # they leave when the own message has left
         if exchange is not None:
-            self.records.told(exchange.slot, [neighbour])  # it gets the slot's message once more
+            self.records.mark_own_sent(exchange.slot, [neighbour])  # it gets the slot's message once more
         return self._send_records([neighbour], to_all=False)
 
     def _send_records(self, neighbours: Sequence[str], *, to_all: bool) -> list[Instruction]:
@@ -804,6 +804,7 @@ class Machine:
         self.trust.undo_payment()
         if self.records is not None:
             self.records.drop_own(slot)
+            self.records.doubt_sent()
             if self._exchange is None:  # the slot was released with them
                 self.records.undo_fusion()
         self.server.observe(slot, None)

@@ -429,7 +429,7 @@ class Records:
             text = f"{sender} sent a record of {key.origin} that is not signed by a key that network.toml pins for it."
             return [self._refuse(now, sender, "bad-signature", text)]
         if held is not None:
-            self._known.setdefault(sender, set()).add(("record", key))
+            self._known_by(sender).add(("record", key))
             return self._expose(key, held.record, record)
         waiting = self._waiting.get(key.origin, ())
         obstacle = server.record_obstacle(number, record.slot, record.nano, record.hops, now, waiting)
@@ -447,7 +447,7 @@ class Records:
         self._held[key] = _Held(record, values.noisy)
         self._waiting.setdefault(key.origin, set()).add(key.slot)
         self._unstored["record", key] = self._fresh["record", key] = None
-        self._known.setdefault(sender, set()).add(("record", key))
+        self._known_by(sender).add(("record", key))
         self.schedules.hear(number, key.slot)
         self.received_by[sender, key.origin] += 1
         return []
@@ -467,7 +467,7 @@ class Records:
         """Note that a neighbour has a record, and whether it has come a shorter way than before."""
         if key in self._proofs:
             return
-        self._known.setdefault(sender, set()).add(("record", key))
+        self._known_by(sender).add(("record", key))
         held = self._held[key]
         if record.hops < held.record.hops:
             held.record = msgspec.structs.replace(held.record, hops=record.hops)
@@ -493,14 +493,14 @@ class Records:
             text = f"{sender} sent two records as a proof of equivocation that prove nothing."
             return [self._refuse(now, sender, "malformed", text)]
         if key in self._proofs:
-            self._known.setdefault(sender, set()).add(("proof", key))
+            self._known_by(sender).add(("proof", key))
             return []
         if not (self._signed(sender, view, first) and self._signed(sender, view, second)):
             if view is not self.view:
                 return []
             text = f"{sender} sent a proof of equivocation that {key.origin} has not signed."
             return [self._refuse(now, sender, "bad-signature", text)]
-        self._known.setdefault(sender, set()).add(("proof", key))
+        self._known_by(sender).add(("proof", key))
         return self._expose(key, first, second)
 
     def _expose(self, key: Key, one: SignedRecord, other: SignedRecord) -> list[Instruction]:
@@ -537,10 +537,20 @@ class Records:
         self._known[neighbour] = set()
         self._behind.add(neighbour)
 
-    def told(self, slot: int, neighbours: Iterable[str]) -> None:
+    def doubt_sent(self) -> None:
+        """Note that messages were dropped before they were sent: nothing is known of what neighbours have."""
+        self._known.clear()
+
+    def _known_by(self, neighbour: str) -> set[_Item]:
+        """Return what a neighbour has; one of which nothing is known yet gets everything."""
+        if neighbour not in self._known:
+            self.link_up(neighbour)
+        return self._known[neighbour]
+
+    def mark_own_sent(self, slot: int, neighbours: Iterable[str]) -> None:
         """Note that these neighbours have the own record of a slot from the slot's message."""
         for neighbour in neighbours:
-            self._known.setdefault(neighbour, set()).add(("record", Key(slot, self.me)))
+            self._known_by(neighbour).add(("record", Key(slot, self.me)))
 
     def outgoing(self, neighbours: Sequence[str], *, to_all: bool) -> list[Outgoing]:
         """Return what each of these neighbours does not have yet; from now on it counts as sent.
@@ -550,7 +560,7 @@ class Records:
         missing: dict[tuple[_Item, ...], list[str]] = {}
         for neighbour in neighbours:
             items = self._forwardable(neighbour)
-            known = self._known.setdefault(neighbour, set())
+            known = self._known_by(neighbour)
             lacking = tuple(item for item in items if item not in known)
             self._behind.discard(neighbour)
             if lacking:

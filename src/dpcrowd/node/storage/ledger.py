@@ -20,6 +20,7 @@ from dpcrowd.node.storage.database import Database
 from dpcrowd.node.storage.failures import RESTORE, StorageError
 from dpcrowd.node.storage.identity import put_back
 from dpcrowd.node.storage.notes import LARGEST_COUNTER, add_event, put_complete
+from dpcrowd.node.storage.records import forget_records
 from dpcrowd.privacy.account import EVER, Account
 from dpcrowd.privacy.allowance import Allowance
 from dpcrowd.privacy.clock_jumps import ClockSteps, elapsed_start
@@ -166,6 +167,7 @@ class LedgerStore:
             if old is not None and self._slots_changed(connection, new, old):
                 # The scheme's state refers to other slots: the node has to start afresh, from the ledger.
                 connection.execute("DELETE FROM state WHERE network = ?", (self._network,))
+                forget_records(connection, self._network)
             if new.span_ns is None and new.since_ns < since_ns:
                 reason = (
                     f"the horizon of '{self._network}' is the one of all servers, not one that began only here: "

@@ -512,6 +512,25 @@ def test_a_release_that_cannot_be_stored_loses_no_record() -> None:
     assert len({bits(one.published[-1].estimate) for one in network.nodes}) == 1
 
 
+def test_what_was_dropped_with_an_unpaid_sample_is_sent_after_all() -> None:
+    """The disk fails at the payment, and all instructions after it are dropped, those that pass records on as well."""
+    network = make_network(FACTS)
+    network.down.add(4)
+    run(network, range(6))
+    node = network.nodes[1]
+    node.give(on.MessageArrived(node.view.ends(5) + 1, "server-0", forward_of(0, 5, [signed(4, 5)])))
+    slot = next(slot for slot in range(6, 9) if FACTS.due(slot, 1))
+    run(network, range(6, slot))
+    node.machine.records.doubt_sent()  # type: ignore[union-attr]
+    node.disk.full = True
+    told = len(node.told)
+    node.give(on.SlotSealed(node.view.seals(slot), slot, COUNTS[slot, 1]))
+    assert slot not in node.disk.samples
+    sent = [body_of(one.payload) for one in node.told[told:] if isinstance(one, do.Send)]
+    assert (4, 5) in {(record.origin, record.slot) for body in sent for record in body.relayed}
+    assert not [record for body in sent for record in body.relayed if (record.origin, record.slot) == (1, slot)]
+
+
 def test_only_the_last_slots_are_kept() -> None:
     """A node must not grow for ever."""
     network = make_network(FACTS)
