@@ -130,6 +130,9 @@ def test_the_doctor_tells_of_it(net: Path) -> None:
     """Whoever asks before the start has to be told, with what to write; and of a budget that lasts that it does."""
     (good,) = of(look(net), "schedule")
     assert (good.outcome, good.fix) == ("passed", "")
+    assert good.text == "34 of any 100 slots are sampled, each time with an equal part of ε."
+    with_scheme(net, 'name = "dpcrowd-w"\nsampling = "fixed"\ninterval = 1\n')
+    (good,) = of(look(net), "schedule")
     assert good.text.startswith("every slot is sampled")
     adaptive(net)
     (warning,) = of(look(net), "schedule")
@@ -152,6 +155,10 @@ def test_the_log_of_a_start_tells_of_it(net: Path) -> None:
 
 
 def adaptive(net: Path) -> None:
+    with_scheme(net, 'name = "dpcrowd-plus"\n')
+
+
+def with_scheme(net: Path, settings: str) -> None:
     text = (net / "network.toml").read_text(encoding="utf-8")
     scheme = re.findall(r"^\[scheme\]\n(?:.*\n)*?(?=process_var)", text, re.MULTILINE)[0]
-    change(net / "network.toml", scheme, '[scheme]\nname = "dpcrowd-plus"\n')
+    change(net / "network.toml", scheme, f"[scheme]\n{settings}")

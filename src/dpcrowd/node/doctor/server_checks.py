@@ -83,6 +83,12 @@ def check_schedule(node: NodeConfig, network: NetworkConfig) -> Finding:
     warning, interval = schedule_warning(network, node.server), network.method.interval
     if warning is not None:
         return note("schedule", warning)
+    if network.relay is not None:
+        guarantee = network.guarantee()
+        samples, which = network.relay.samples_per(guarantee.length), "any" if guarantee.kind == "window" else "the"
+        return passed(
+            "schedule", f"{samples} of {which} {guarantee.length} slots are sampled, each time with an equal part of ε."
+        )
     if interval is None:
         return passed(
             "schedule", f"'{network.method.name}' samples as the crowd changes; with a synthetic crowd ε lasts."
