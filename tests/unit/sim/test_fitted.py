@@ -36,7 +36,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def total_error(record: Any, truth: Any) -> float:
     errors = np.abs(record.estimates - truth[None, :, None, :])
-    return float(errors.mean() / truth.mean())
+    return float(np.nanmean(errors) / truth.mean())  # without a model, servers have no estimate at first
 
 
 def test_every_filter_knows_the_model(series: Path) -> None:
