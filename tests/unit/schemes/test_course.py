@@ -1,4 +1,4 @@
-"""A single server that knows a model: absent for a while, set back in time, and under a revision that adds the model."""
+"""A server that knows a model: absent for a while, set back in time, and under a revision that adds the model."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_back_in_time_the_deviation_stays(name: str, learn: bool) -> None:
     "case", [case for case in CASES if case.name == "dpcrowd-w" and case.sampling == "fixed"], ids=str
 )
 def test_a_revision_may_add_and_remove_a_model(case: Live, learn: bool) -> None:
-    """A network that has fitted a model on its own releases continues with it: estimates go on, new regions start at it."""
+    """A network that has fitted a model on its own releases continues with it; new regions start at its course."""
     state = saved(case)
     model = course_model(5)
     after = case.server("abcde", model=model, learn=learn)
