@@ -56,6 +56,7 @@ class Network:
     form: Literal["diagonal", "matrix"] = "diagonal"
     observation: Literal["paper", "binomial"] = "paper"
     options: dict[str, Any] = field(default_factory=dict)
+    learn: bool = False
 
     @property
     def servers(self) -> int:
@@ -85,6 +86,7 @@ class Network:
             form=self.form,
             phases=None if lockstep else self.phases[rows],
             peers=None if number is None else Peers(number, self.shares),
+            learn=self.learn,
         )
 
     def server(self, number: int, account: Account | None = None) -> Server:

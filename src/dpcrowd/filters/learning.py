@@ -29,7 +29,17 @@ import numpy as np
 from dpcrowd.arrays import Bools, Floats
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["Bank", "Beliefs", "beliefs_of", "combined", "predict_bank", "reset_bank", "start_bank", "update_bank"]
+__all__ = [
+    "Bank",
+    "Beliefs",
+    "beliefs_of",
+    "combined",
+    "predict_bank",
+    "reset_bank",
+    "start_bank",
+    "step_ahead",
+    "update_bank",
+]
 
 _FORGETTING = 0.01
 """The chance that in a slot with records another belief becomes right."""
@@ -144,6 +154,16 @@ def update_bank(prior: Bank, info_vec: Floats, info_mat: Floats, beliefs: Belief
     weight = np.exp(prior.weight + evidence)
     weight = (1.0 - _FORGETTING) * weight / weight.sum(axis=0) + _FORGETTING * np.exp(beliefs.weight)
     return Bank(prior.mean + step, var, np.where(informed, np.log(weight), prior.weight))
+
+
+def step_ahead(bank: Bank, model: ProcessModel, beliefs: Beliefs, slot: int) -> Floats:
+    """Return what a smoother needs of the step to a slot, (3, N, d): the prior's mean and variance, and its covariance
+    with the posterior before it.
+    """
+    mean = combined(bank)[0]
+    with np.errstate(invalid="ignore"):
+        own = beliefs.transition * (bank.var + np.square(bank.mean - mean))
+    return np.stack([*combined(predict_bank(bank, model, beliefs, slot)), (np.exp(bank.weight) * own).sum(axis=0)])
 
 
 def combined(bank: Bank) -> tuple[Floats, Floats]:

@@ -26,7 +26,7 @@ from dpcrowd.filters.kalman import predict
 from dpcrowd.filters.matrix import predict_matrix
 from dpcrowd.filters.model import ProcessModel
 
-__all__ = ["smooth", "smooth_matrix"]
+__all__ = ["smooth", "smooth_matrix", "smooth_steps"]
 
 
 _WORST_CONDITION = 1e12  # of an A that can be inverted
@@ -59,6 +59,27 @@ def smooth(
         late = ~known & later & (a != 0.0)
         smoothed[slot] = np.where(known, forth, np.where(late, back, mean))
         smoothed_var[slot] = np.where(known, forth_var, np.where(late, back_var, np.inf))
+    return smoothed, smoothed_var
+
+
+def smooth_steps(means: Floats, variances: Floats, doubt: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    """Return smoothed means and variances, (T, N, d) each, of filters that learn: their predictions are given.
+
+    steps  (T, 3, N, d) of each slot: mean and variance of the prediction for the next slot, and its covariance with
+           the posterior
+
+    With several filters side by side no single A and Q leads from a posterior to the next prior, but the best linear
+    pass back needs these three numbers only: G = cov/prior_var.
+    """
+    smoothed, smoothed_var = means.copy(), variances.copy()
+    for slot in range(len(means) - 2, -1, -1):
+        prior, prior_var, cov = steps[slot]
+        mean, var, after, after_var = means[slot], variances[slot], smoothed[slot + 1], smoothed_var[slot + 1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gain = cov / (prior_var * doubt[slot + 1][:, None])
+            known = np.isfinite(var) & np.isfinite(after_var) & np.isfinite(gain)
+            smoothed[slot] = np.where(known, mean + gain * (after - prior), mean)
+            smoothed_var[slot] = np.where(known, var - gain * cov + gain * gain * after_var, var)
     return smoothed, smoothed_var
 
 

@@ -32,6 +32,7 @@ _FOLDS = ((0.35, 0.85), (0.5, 1.0), (0.75, 1.0))
 _FEWEST = 10  # slots of a training part; shorter series are fitted without blocks
 _LARGEST_A = 0.995
 _SHRINKAGE = 12.0  # pairs of slots that the mean of all regions counts for
+_SHORTEST_HALF_LIFE = 25.0  # slots; a shorter memory of the level would take chance for change
 _FEW = 4.0  # slots that a Poisson count's variance counts for
 _FAR = 20.0  # standard deviations beyond which a residual is cut off
 _GAIN = 0.99  # a more complex candidate must have at most this part of the score
@@ -105,7 +106,8 @@ def fit_series(
     noise = np.zeros(value.shape) if noise_var is None else noise_var
     slots = len(value)
     seasons: Sequence[SeasonKind] = possible_seasons(times, slots) if season == "auto" else [season]
-    candidates = [Candidate(one, half) for one in seasons for half in (None, slots / 3.0, slots / 10.0)]
+    half_lives = [half for half in (slots / 3.0, slots / 10.0) if half >= _SHORTEST_HALF_LIFE]
+    candidates = [Candidate(one, half) for one in seasons for half in (None, *half_lives)]
     timings = {one: timing(one, times, first) for one in seasons}
     series = {one: Series(value, noise, _row_of(place, slots)) for one, place in timings.items()}
     if int(slots * _FOLDS[0][0]) < _FEWEST:
@@ -179,6 +181,9 @@ def _estimate(
     if not blocks:
         blocks = [_Block(series, profile.rows[series.row], profile.level, profile.deviation_var)]
     transition, variance = _deviations(blocks, kind)
+    settled = row_variances(profile.rows, profile.level, transition, variance, kind) / (1.0 - np.square(transition))
+    # Blocks of a small region may have been calm by chance: never less than on the slots that were fitted.
+    variance = variance * np.maximum(profile.deviation_var / settled.mean(axis=0), 1.0)
     return Estimate(profile, transition, variance, kind)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcrowd.arrays import Floats
-from dpcrowd.filters.smoothing import smooth, smooth_matrix
+from dpcrowd.filters.learning import beliefs_of, step_ahead
+from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from dpcrowd.schemes.base import Setting
 from dpcrowd.schemes.relay import Relay
 from dpcrowd.schemes.relay_filter import OFF
@@ -31,6 +32,7 @@ class Posteriors:
     var     (T, N, d), infinite where nothing is known; or covariances (T, N, d, d)
     known   (T, N)
     doubt   (T, N) factors by which the variance of the prior was multiplied
+    steps   (T, 3, N, d) of filters that learn: see `filters.smoothing.smooth_steps`
     """
 
     slots: NDArray[np.int64]
@@ -38,11 +40,14 @@ class Posteriors:
     var: Floats
     known: NDArray[np.bool_]
     doubt: Floats
+    steps: Floats | None = None
 
     def smoothed(self, setting: Setting) -> tuple[Floats, Floats]:
         """Return estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
         first = int(self.slots[0]) if len(self.slots) else 0
-        if setting.form == "matrix":
+        if self.steps is not None:
+            mean, var = smooth_steps(self.mean, self.var, self.doubt, self.steps)
+        elif setting.form == "matrix":
             mean, cov, known = smooth_matrix(self.mean, self.var, self.known, self.doubt, setting.model, first)
             var = np.where(known[..., None], np.einsum("tnkk->tnk", cov), np.inf)
         else:
@@ -50,13 +55,20 @@ class Posteriors:
         return np.where(np.isfinite(var), mean, np.nan), var
 
 
-def recent_posteriors(scheme: Relay, state: RelayState, first: int | None = None) -> Posteriors:
-    """Return the posteriors of the last L slots, or of those from slot `first` on."""
+def recent_posteriors(
+    scheme: Relay, state: RelayState, first: int | None = None, number: int | None = None
+) -> Posteriors:
+    """Return the posteriors of the last L slots, or of those from slot `first` on; at most this `number` of them."""
     last = int(state.last)
-    slots = np.arange(max(0, last - scheme.lag + 1, 0 if first is None else first), last + 1)
+    slots = np.arange(max(0, last - scheme.lag + 1, 0 if first is None else first), last + 1)[:number]
     place = slots % scheme.lag
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)
-    return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt)
+    steps = None
+    if state.bank is not None:
+        model, beliefs = state.setting.model, beliefs_of(state.setting.model)
+        pairs = zip(place.tolist(), slots.tolist(), strict=True)
+        steps = np.stack([step_ahead(state.bank.at(at), model, beliefs, slot + 1) for at, slot in pairs])
+    return Posteriors(slots, state.mean[place], state.mean_var[place], state.known[place], doubt, steps)
 
 
 class History:
@@ -69,12 +81,13 @@ class History:
     def add(self, slot: int) -> None:
         """Add the oldest slot in memory after `slot` is over: it takes no more records."""
         if slot >= self._scheme.lag - 1:
-            oldest = recent_posteriors(self._scheme, self._state)
-            self._final.append(Posteriors(*(part[:1].copy() for part in vars(oldest).values())))
+            parts = vars(recent_posteriors(self._scheme, self._state, number=1)).values()
+            self._final.append(Posteriors(*(None if part is None else part.copy() for part in parts)))
 
     def smoothed(self) -> tuple[Floats, Floats]:
         """Return estimates and variances of all slots, (T, N, d), from the records of all slots."""
         first = int(self._final[-1].slots[0]) + 1 if self._final else 0
         parts = [*self._final, recent_posteriors(self._scheme, self._state, first)]
-        joined = [np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])]
+        names = [name for name, part in vars(parts[0]).items() if part is not None]
+        joined = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
         return Posteriors(*joined).smoothed(self._state.setting)

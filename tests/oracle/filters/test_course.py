@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcrowd.filters import ProcessModel, predict, predict_matrix, update, update_matrix
 from dpcrowd.filters.ahead import predict_ahead, predict_ahead_matrix
-from dpcrowd.filters.smoothing import smooth, smooth_matrix
+from dpcrowd.filters.smoothing import smooth, smooth_matrix, smooth_steps
 from relay_worlds import draw_course
 
 SLOTS = 8
@@ -62,6 +62,23 @@ def test_diagonal_filter_and_smoother(seed: int, rows: int, a: float, first: int
         assert variances[-1, 0, region] == pytest.approx(cov[-1, -1], rel=1e-8)
         assert smoothed[:, 0, region] == pytest.approx(expected, rel=1e-8)
         assert smoothed_var[:, 0, region] == pytest.approx(np.diag(cov), rel=1e-7)
+
+
+@settings(max_examples=40)
+@cases
+def test_smoothing_with_given_steps(seed: int, rows: int, a: float, first: int) -> None:
+    """The smoother of filters that learn is the usual one where all of them believe the same."""
+    model, info_vec, info = draw(seed, rows, a)
+    mean, var = (part[None] for part in model.start(first - 1))
+    means, variances, steps = np.zeros(info.shape), np.zeros(info.shape), np.zeros((SLOTS, 3, 1, 2))
+    doubt = np.where(np.random.default_rng(seed).random((SLOTS, 1)) < 0.3, 5.0, 1.0)
+    for t in range(SLOTS):
+        prior, prior_var = predict(mean, var, model, first + t)
+        mean, var = means[t], variances[t] = update(prior, prior_var * doubt[t][:, None], info_vec[t], info[t])
+        steps[t] = *predict(mean, var, model, first + t + 1), model.transition * var
+    expected = smooth(means, variances, doubt, model, first)
+    for one, other in zip(smooth_steps(means, variances, doubt, steps), expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-8)
 
 
 @settings(max_examples=40)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpcrowd.filters import ProcessModel
+from dpcrowd.filters import Course, ProcessModel
 from dpcrowd.network.arrivals import arrival_rounds
 from dpcrowd.network.graph import Graph
 from dpcrowd.privacy import Guarantee
 from dpcrowd.schemes import prediction
 from dpcrowd.schemes.prediction import PublicFacts, best_samples, predicted_deviation, predicted_error
 from dpcrowd.schemes.relay import Relay
+from dpcrowd.sim.data.counts import counts_from_array
 from dpcrowd.sim.simulate import simulate
 
 RING = Graph.from_edges(7, range(7), [1, 2, 3, 4, 5, 6, 0])
@@ -34,6 +36,36 @@ def facts(users: str = "pinned", delays: Any = 1, **more: Any) -> PublicFacts:
         "phases": lambda samples: np.zeros(7, dtype=np.int64),
     }
     return PublicFacts(**{**given, **more})
+
+
+@pytest.mark.parametrize("samples", [1, 5, 24])
+def test_the_prediction_with_a_course_is_what_the_filter_says_of_itself(samples: int, tmp_path: Any) -> None:
+    """A recursion that started from nothing, or forgot that deviations fade, would plan for another filter."""
+    links = tmp_path / "ring.csv"
+    links.write_text(LINKS, encoding="utf-8")
+    level = np.array([[5000.0, 400.0]])
+    model = ProcessModel.around(Course(level, PROCESS_VAR[None]), np.array([0.9, 0.3]), PROCESS_VAR)
+    data = counts_from_array(np.tile(level.astype(int), (24 * 8, 1)))
+    result = simulate(
+        Relay(samples=samples, guard=False),
+        replace(data, model=model),
+        graph=links,
+        shares=SHARES.tolist(),
+        window=24,
+        users="roaming",
+        observation="paper",
+        runs=1,
+        keep_estimates=True,
+        burn_in=0,
+        jobs=1,
+    )
+    variances = result["relay"].variances
+    assert variances is not None
+    mean_deviation = np.sqrt(variances[0, 24 * 5 :]).mean(axis=(0, 1))
+    predicted = predicted_deviation(facts("roaming", 1, model=model), [samples])[0]
+    np.testing.assert_allclose(mean_deviation, predicted, rtol=1e-5)
+    alone = np.sqrt(PROCESS_VAR / (1 - np.array([0.9, 0.3]) ** 2))
+    assert (predicted < alone).all()
 
 
 @pytest.mark.parametrize("samples", [1, 5, 24])

@@ -6,6 +6,7 @@ set of records. The servers get them one by one: late, lost, twice, in any order
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,14 @@ def test_a_server_knows_what_a_central_filter_would_know(network: Network, seed:
 
 
 @settings(max_examples=40)
-@given(networks(), st.integers(0, 10**6))
+@given(networks(), st.integers(0, 10**6), st.booleans())
 @pytest.mark.slow
-def test_the_same_records_are_the_same_bits(network: Network, seed: int) -> None:
-    """Sums in order of arrival, or a level taken when a record came, would let servers disagree for ever."""
+def test_the_same_records_are_the_same_bits(network: Network, seed: int, learn: bool) -> None:
+    """Sums in order of arrival, or a level taken when a record came, would let servers disagree for ever.
+
+    So would a filter that learned from records in the order of their arrival.
+    """
+    network = replace(network, learn=learn)
     rng = np.random.default_rng(seed)
     records = draw_records(network, rng)
     slots = SLOTS + network.lag + 3

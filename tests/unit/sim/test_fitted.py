@@ -59,6 +59,17 @@ def test_every_filter_knows_the_model(series: Path) -> None:
     assert 0.9 < known["relay"].coverage95.mean() <= 0.995
 
 
+def test_the_smoothed_history_of_filters_that_learn(series: Path) -> None:
+    """No single A and Q leads from one mixture to the next: a pass back that pretends so grows without bound."""
+    data = dpcrowd.load_data(series)
+    model = dpcrowd.fit(data, source="made up", span="0:0.5")
+    later = cut(data, SLOTS // 2, SLOTS)
+    result = dpcrowd.simulate("relay", later, model=model, smoothed=True, epsilon=20.0, **SMALL)
+    smoothed = result.smoothed["relay"]
+    assert smoothed.mse.mean() < 1.02 * result["relay"].mse.mean()
+    assert 0.9 < smoothed.coverage95.mean() < 0.995
+
+
 def test_past_reads_nothing_and_costs_nothing(series: Path) -> None:
     """The baseline must not profit from the counts: other counts with the same labels give the same estimates."""
     model = dpcrowd.fit(series, source="made up", span="0:0.5")

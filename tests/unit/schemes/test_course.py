@@ -1,0 +1,146 @@
+"""A server that knows a model: absent for a while, set back in time, and under a revision that adds the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcrowd.errors import BadInput
+from dpcrowd.filters import ProcessModel, predict
+from dpcrowd.privacy import Guarantee
+from dpcrowd.schemes.base import Peers
+from dpcrowd.schemes.past import Past
+from dpcrowd.schemes.registry import make_scheme
+from dpcrowd.schemes.server import Server
+from schemes_support import account_for, course_model, make_setting, watched_noise
+from schemes_support_transfer import CASES, CHANGED, OLD, Live, counts_of, run, saved
+
+REGIONS = 3
+FORMS = ["diagonal", "matrix"]
+
+
+def server(name: str = "dpcrowd-w", *, account: bool = False, **more: Any) -> Server:
+    """A server with a model that expects its crowd."""
+    guarantee = Guarantee.window(8, 3.0)
+    setting = make_setting(1, REGIONS, guarantee, model=course_model(REGIONS), **more)
+    setting = replace(setting, peers=Peers(0, np.array([0.5, 0.5])))
+    options: dict[str, Any] = {"account": account_for(guarantee)} if account else {}
+    return Server(
+        make_scheme(name),
+        setting,
+        watched_noise(),
+        number=0,
+        share=0.5,
+        max_degree=3,
+        allow_simulated_noise=True,
+        **options,
+    )
+
+
+def absent(one: Server, slot: int) -> Any:
+    """The release of a slot in which the server samples and hears nothing."""
+    one.observe(slot, None)
+    return one.hear()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["dpcrowd-w", "relay"])
+@pytest.mark.parametrize("first", [0, 3, 40])
+def test_before_any_record_it_says_what_the_model_says(name: str, form: str, first: int) -> None:
+    """A server that joins later must begin with the course of that slot, not with that of slot 0."""
+    one = server(name, form=form)
+    release = absent(one, first)
+    mean, var = course_model(REGIONS).start(first)
+    assert release.estimate == pytest.approx(mean)
+    assert release.variance == pytest.approx(var, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("name", ["dpcrowd-w", "dpcrowd-plus", "relay"])
+def test_after_a_long_absence_it_has_fallen_back_to_the_model(name: str, learn: bool, form: str) -> None:
+    """An estimate of last week that is repeated today would ignore the season; one that is forgotten, the course."""
+    one = server(name, form=form, learn=learn)
+    one.observe(0, [500, 30, 20])
+    seen = one.hear()
+    model = course_model(REGIONS)
+    assert (seen.estimate > model.start(0)[0]).all()
+    late = absent(one, 400)
+    mean, var = model.start(400)
+    assert late.estimate == pytest.approx(mean, rel=1e-3 if learn else 1e-6)
+    assert (late.variance >= 0.9 * var).all()
+    assert (late.variance <= (30.0 if learn else 1.01) * var).all()
+
+
+@pytest.mark.parametrize("name", ["dpcrowd-w", "relay"])
+def test_a_few_skipped_slots_are_predicted_one_by_one(name: str) -> None:
+    """Skipping slots must give what passing them without a sample gives."""
+    one, other = server(name), server(name)
+    for each in (one, other):
+        each.observe(0, [300, 12, 10])
+        each.hear()
+    for slot in range(1, 5):
+        absent(one, slot)
+    last, skipped = absent(one, 5), absent(other, 5)
+    assert skipped.estimate == pytest.approx(last.estimate, rel=1e-12)
+    assert skipped.variance == pytest.approx(last.variance, rel=1e-12)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("name", ["dpcrowd-w", "relay"])
+def test_back_in_time_the_deviation_stays(name: str, learn: bool) -> None:
+    """After a clock that was ahead, the estimate belongs to another part of the season."""
+    one = server(name, account=True, learn=learn)
+    model = course_model(REGIONS)
+    for slot in range(6):
+        absent(one, slot)
+    one.observe(6, [300, 12, 10])
+    late = one.hear()
+    one.begin_again(2)
+    early = absent(one, 3)
+    deviation = late.estimate - model.start(6)[0]
+    expected, _ = predict(model.start(2)[0] + deviation, late.variance, model, 3)
+    assert early.estimate == pytest.approx(expected, rel=0.02 if learn else 1e-9)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name == "dpcrowd-w" and case.sampling == "fixed"], ids=str
+)
+def test_a_revision_may_add_and_remove_a_model(case: Live, learn: bool) -> None:
+    """A network that has fitted a model on its own releases continues with it; new regions start at its course."""
+    state = saved(case)
+    model = course_model(5)
+    after = case.server("abcde", model=model, learn=learn)
+    after.take_over(state, case.server(OLD), [0, 1, 2, 3, None])
+    release = run(after, "abcde", range(CHANGED, CHANGED + 1))[0]
+    before = case.server(OLD)
+    before.restore(state)
+    plain = run(before, OLD, range(CHANGED, CHANGED + 1))[0]
+    assert np.isfinite(release.estimate).all()
+    assert release.estimate[0] == pytest.approx(plain.estimate[0], rel=0.25)
+    back = case.server("abcde")
+    back.take_over(after.save(), case.server("abcde", model=model, learn=learn), [0, 1, 2, 3, 4])
+    again = run(back, "abcde", range(CHANGED + 1, CHANGED + 2))[0]
+    assert np.isfinite(again.estimate).all()
+
+
+def test_a_state_is_restored_under_its_own_model_only() -> None:
+    """With another model the posterior would be continued by the wrong course."""
+    one = server()
+    one.observe(0, [200, 10, 8])
+    one.hear()
+    other = server()
+    other.setting = replace(other.setting, model=ProcessModel.of(1.0, np.ones(REGIONS)))
+    with pytest.raises(BadInput, match="another server or setting"):
+        other.restore(one.save())
+    assert counts_of(0, "abc")
+
+
+def test_past_refuses_to_run_without_a_model() -> None:
+    """Without a model there is nothing that it could release."""
+    with pytest.raises(BadInput, match="scheme 'past' releases what a process model expects, and none was given"):
+        Past().start(make_setting(1, 2, None))
