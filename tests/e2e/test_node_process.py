@@ -73,7 +73,7 @@ def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> N
             for moment in (0.1, 0.45):  # before the last slot is sealed, and after
                 process = trial.start()
                 trial.all_ready()
-                until(lambda: len(trial.ledger("server-1")) > lengths[-1], "a sample of this life")
+                until(lambda: len(trial.ledger("server-1")) > lengths[-1], "a sample of this run")
                 time.sleep((moment - time.time()) % 1.0)
                 process.terminate()
                 assert process.wait(10) == 0, trial.log("server-1")

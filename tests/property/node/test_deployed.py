@@ -86,8 +86,8 @@ def test_the_tale_has_everything_in_it(files: dict[int, Path]) -> None:
     async def story(loop: VirtualLoop) -> None:
         async with World(files[2], loop, PAIR) as world:
             await tale(world)
-            kinds.extend(event.kind for event in world.lives["a"].storage.events.all())
-            assert world.lives["a"].live.revision.revision == 2
+            kinds.extend(event.kind for event in world.runs["a"].storage.events.all())
+            assert world.runs["a"].live.revision.revision == 2
             await world.recover(_RECOVERY)
         assert len(world.spent["b"]) >= 5
         assert world.refused <= {"late", "wrong-slot"}, world.refused
