@@ -7,6 +7,7 @@ integration) a skipped test is a failure, so that a check cannot disappear becau
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import tempfile
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,6 +24,10 @@ from hypothesis import HealthCheck, settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# msgspec reads the annotations of a class anew whenever it is asked for its fields, which it is for every table of a
+# configuration; tests read thousands of these. The answer depends on the class alone.
+msgspec.structs.fields = functools.cache(msgspec.structs.fields)
 
 # No deadlines: a shared machine may pause at any time, and no unit test has a time limit.
 settings.register_profile("default", deadline=None)
@@ -61,16 +67,17 @@ LANES = 2
 
 
 ALONE = "tests/property/"
-"""Single tests take long here, and share next to nothing: each is a unit of its own."""
+"""Tests without parameters are long here, and share next to nothing: each is a unit of its own."""
 
 
 def unit_of(nodeid: str) -> str:
-    """Return the work unit of a test: its file, or in tests/property the test itself.
+    """Return the work unit of a test: its file, or in tests/property the test itself unless it has parameters.
 
     Tests of one file share fixtures. If they ran in several workers, each of these would make the fixtures again: the
     simulation that the claims are judged on, the drawn figures, a network of live servers.
     """
-    return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+    file, _, test = nodeid.partition("::")
+    return nodeid if file.startswith(ALONE) and "[" not in test else file
 
 
 def next_unit(waiting: Iterable[str], live_elsewhere: int) -> str | None:

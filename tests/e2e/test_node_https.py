@@ -136,7 +136,7 @@ def test_a_certificate_that_cannot_be_used_is_told_at_the_start(
     key = tmp_path / "nowhere.key" if fault == "missing" else other.key
     with trial_of(tmp_path, 1) as made:
         _set_https(made, "server-1", CertificateFiles(key, good.certificate, good.ca))
-        told = made.tool("server-1", "run")
+        told = made.process("server-1", "run")
     assert told.returncode == 4, told.stderr
     assert "listen.http" in told.stderr
     assert "Traceback" not in told.stderr

@@ -152,7 +152,15 @@ class Trial:
             return storage.ledger.payments_since(0)
 
     def tool(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """`dpcrowd node COMMAND node.toml ...`, as a process."""
+        """Run `dpcrowd node COMMAND node.toml ...` in this process, which has loaded everything already."""
+        arguments = ["node", words[0], self.files[name], *words[1:]]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(arguments)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def process(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `dpcrowd node COMMAND node.toml ...` as a process of its own, as an operator does."""
         command = [sys.executable, "-m", "dpcrowd.cli.main", "node", words[0], self.files[name], *words[1:]]
         return subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
 

@@ -52,6 +52,7 @@ def test_tests_of_one_file_share_its_fixtures(pytestconfig: pytest.Config) -> No
         file = f"tests/{folder}/test_a.py"
         assert {unit_of(f"{file}::test_{name}") for name in ("1", "2[x::y]")} == {file}
     assert unit_of("tests/property/test_a.py::test_1") != unit_of("tests/property/test_a.py::test_2")
+    assert unit_of("tests/property/test_a.py::test_1[x]") == unit_of("tests/property/test_a.py::test_2[x]")
 
 
 @pytest.mark.slow

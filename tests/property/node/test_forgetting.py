@@ -95,7 +95,7 @@ slots = st.lists(st.tuples(events, events, st.integers(0, 1), st.booleans()), mi
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(slots)
 def test_no_old_copy_samples_however_much_is_forgotten(
     slots: list[tuple[tuple[str, int], tuple[str, int], int, bool]],
