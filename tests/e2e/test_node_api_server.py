@@ -155,7 +155,7 @@ async def _end(reader: asyncio.StreamReader) -> bytes:
 )
 def test_a_request_that_does_not_go_on_is_not_waited_for(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """uvicorn has a limit for silence between two requests alone; any byte switches that one off."""
-    monkeypatch.setattr(places, "HEADER_SECONDS", 0.4)
+    monkeypatch.setattr(places, "HEADER_SECONDS", 1.0)  # a busy machine needs some of it for an answer
 
     async def use(address: str) -> None:
         reader, writer = await _connect(address, first)
