@@ -56,7 +56,7 @@ class Trial:
         self.tokens = {one["server"]: one["tokens"] for one in made["servers"]}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.tls: ssl.SSLContext | None = None  # for servers with HTTPS
-        self.reader: str | None = None  # a token to read with, where reading is not open
+        self.readers: dict[str, str] = {}  # tokens to read with, of servers where reading is not open
 
     def start(self, *names: str, **environment: str) -> subprocess.Popen[bytes]:
         """Servers by name, or all; the last one."""
@@ -87,7 +87,7 @@ class Trial:
         self, name: str, path: str, body: bytes | None = None, *, token: str | None = None, **headers: str
     ) -> Answer:
         """A request; with a body it is a POST, of JSON unless `content_type` says otherwise."""
-        token = token or self.reader
+        token = token or self.readers.get(name)
         request = urllib.request.Request(self.apis[name] + path, body)
         if body is not None:
             request.add_header("Content-Type", "application/json")
