@@ -70,10 +70,11 @@ layers: $(STAMP) ## import-linter: imports go downwards, the core does no I/O
 fast: $(STAMP) ## the tests that need less than about a second each, no processes and no sockets
 	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow" tests/unit tests/oracle tests/property
 
-# Tests that compare moments of real clocks come last and one by one: nothing else may keep the machine busy then.
+# Tests that compare moments of real clocks come last: nothing else may keep the machine busy then. They mostly wait, so
+# that two files at a time do not disturb one another.
 unit: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope --no-loadscope-reorder -m "not timed"
-	$(BIN)/python -m pytest -q -m timed tests/e2e
+	$(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder -m timed tests/e2e
 
 # Not --quiet: it would hide the warnings that --strict counts.
 docs: $(STAMP) ## build the documentation into site/

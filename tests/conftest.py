@@ -7,13 +7,15 @@ integration) a skipped test is a failure, so that a check cannot disappear becau
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,6 +24,10 @@ from hypothesis import HealthCheck, settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# msgspec reads the annotations of a class anew whenever it is asked for its fields, which it is for every table of a
+# configuration; tests read thousands of these. The answer depends on the class alone.
+msgspec.structs.fields = functools.cache(msgspec.structs.fields)
 
 # No deadlines: a shared machine may pause at any time, and no unit test has a time limit.
 settings.register_profile("default", deadline=None)
@@ -52,61 +58,79 @@ def pytest_configure() -> None:
         tempfile.tempdir = str(MEMORY)
 
 
-LIVE = "tests/e2e/"
+END_TO_END = "tests/e2e/"
+LIVE = ("tests/e2e/test_node_", "tests/e2e/test_demo")
+"""Tests of live servers; the other end-to-end tests compute, and wait for nothing."""
 STATISTICAL = "tests/statistical/"
 LANES = 2
-"""How many live tests may run at the same time."""
+"""How many workers may run live tests at the same time."""
 
 
 ALONE = "tests/property/"
-"""Single tests take long here, and share next to nothing: each is a unit of its own."""
+"""Tests without parameters are long here, and share next to nothing: each is a unit of its own."""
 
 
-def lanes() -> Callable[[str], str]:
-    """Return a function from a test's id to its work unit: a lane for live tests, the file for most others.
+def unit_of(nodeid: str) -> str:
+    """Return the work unit of a test: its file, or in tests/property the test itself unless it has parameters.
 
     Tests of one file share fixtures. If they ran in several workers, each of these would make the fixtures again: the
-    simulation that the claims are judged on, the drawn figures, keys and certificates.
+    simulation that the claims are judged on, the drawn figures, a network of live servers.
     """
-    lane_of: dict[str, int] = {}
+    file, _, test = nodeid.partition("::")
+    return nodeid if file.startswith(ALONE) and "[" not in test else file
 
-    def work_unit(nodeid: str) -> str:
-        if nodeid.startswith(ALONE):
-            return nodeid
-        file = nodeid.partition("::")[0]
-        if not nodeid.startswith(LIVE):
-            return file
-        return f"lane {lane_of.setdefault(file, len(lane_of) % LANES)}"
 
-    return work_unit
+def next_unit(waiting: Iterable[str], live_elsewhere: int) -> str | None:
+    """Return the unit that a worker gets next, while so many other workers run live tests; None if it may get none.
+
+    The first one that waits, but no live one if all lanes are taken.
+    """
+    free = live_elsewhere < LANES
+    return next((unit for unit in waiting if free or not unit.startswith(LIVE)), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put live tests first, then the files with slow tests: what begins last is short, and no worker waits for another.
+    """Put live tests first, then other long files: what begins last is short, and no worker waits for another.
 
     xdist would begin with the files of many tests, which are not the ones that take long; `make unit` tells it not to.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.nodeid.startswith(STATISTICAL)}
-    items.sort(key=lambda item: (not item.nodeid.startswith(LIVE), item.path not in slow))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
+        return not item.nodeid.startswith(LIVE), not item.nodeid.startswith(END_TO_END), item.path not in slow
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist everything runs one after another anyway
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests with processes, sockets and real clocks run in two lanes; with more at a time they would be late.
 
-    The files of tests/e2e take turns: all tests of one file run in one lane, one after another, so that its network is
-    started once. A lane is one work unit of a worker and spends much of its time waiting, which is why `make unit` has
-    one worker more than there are cores. xdist's own groups would change the ids of tests, and this pytest does not
-    allow that. `make fast`, which has no live tests, asks for another scheduler (`--dist worksteal`) and gets it.
+    At most two workers have files of live tests at the same time, and take the next one as soon as they have finished
+    one; the others take something else. A lane spends much of its time waiting, which is why `make unit` has one worker
+    more than there are cores. xdist's own groups would change the ids of tests, and this pytest does not allow that.
+    `make fast`, which has no live tests, asks for another scheduler (`--dist worksteal`) and gets it.
     """
     if config.getoption("dist") == "worksteal":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class Lanes(LoadScopeScheduling):
-        def __init__(self, config: pytest.Config, log: Any) -> None:
-            super().__init__(config, log)
-            self._split_scope = lanes()
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            unit = next_unit(self.workqueue, sum(self._is_live(other) for other in self.nodes if other is not node))
+            if unit is None:  # only live tests are left, and two others run them
+                node.shutdown()
+                return
+            self.workqueue.move_to_end(unit, last=False)
+            super()._assign_work_unit(node)
+
+        def _is_live(self, node: Any) -> bool:
+            """Return whether a worker has live tests that are not over."""
+            units = self.assigned_work[node]
+            return any(unit.startswith(LIVE) and not all(tests.values()) for unit, tests in units.items())
 
     return Lanes(config, log)
 

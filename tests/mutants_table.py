@@ -322,7 +322,7 @@ MUTANTS = (
         ("unit/node/machine/test_rollback.py", "unit/node/machine/test_proofs.py"),
     ),
     Mutant(
-        "other-life-not-noticed",
+        "other-run-not-noticed",
         "node/machine/trust.py",
         "return newer < 0 or (newer < len(self.paid_in) and slot < self.paid_in[-1 - newer])",
         "return newer < 0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
@@ -136,11 +137,17 @@ async def _connect(address: str, first: bytes = b"") -> tuple[asyncio.StreamRead
 
 
 async def _end(reader: asyncio.StreamReader) -> bytes:
-    """What still comes before the connection ends."""
-    try:
-        return await asyncio.wait_for(reader.read(), SECONDS)
-    except ConnectionResetError:
-        return b""
+    """Return what still comes before the connection ends, also if it ends with a reset."""
+    content = b""
+
+    async def read() -> None:
+        nonlocal content
+        while piece := await reader.read(1 << 16):
+            content += piece
+
+    with contextlib.suppress(ConnectionResetError):
+        await asyncio.wait_for(read(), SECONDS)
+    return content
 
 
 @pytest.mark.parametrize(

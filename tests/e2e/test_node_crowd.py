@@ -30,7 +30,6 @@ pytest.importorskip("zenoh")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timed,
     pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and /proc, are Linux's own"),
 ]
 

@@ -17,7 +17,7 @@ def test_a_stopped_server_hears_whether_neighbours_have_its_files(tmp_path: Path
     with trial_of(tmp_path) as trial:
         trial.start("server-1", "server-3")
         until(lambda: trial.get("server-3", "/readyz") is not None, "both run")
-        told = trial.tool("server-2", "doctor")
+        told = trial.process("server-2", "doctor")
         assert told.returncode == 0, told.stdout
         for name in ("server-1", "server-3"):
             assert f"digest: '{name}' has the same network.toml" in told.stdout
@@ -28,7 +28,7 @@ def test_a_stopped_server_hears_whether_neighbours_have_its_files(tmp_path: Path
         own.write_text(trial.network.read_text(encoding="utf-8"), encoding="utf-8")
         change(trial.files["server-2"], ("../network.toml", "network.toml"))
         change(own, ("population = ", "population = 1"))
-        told = trial.tool("server-2", "doctor")
+        told = trial.process("server-2", "doctor")
         assert told.returncode == 1
         assert "PROBLEM digest: 'server-1' has a different network.toml" in told.stdout
         assert "PROBLEM digest: 'server-3' has a different network.toml" in told.stdout

@@ -77,7 +77,7 @@ def _write(
         folder,
         {name: float(world.shares[number, 0]) for number, name in enumerate(names)},
         links,
-        epoch_ns=(time.time_ns() // SECOND + 5) * SECOND,
+        epoch_ns=(time.time_ns() // SECOND + 3) * SECOND,
         regions=[f"region {number}" for number in range(regions)],
         guarantee={**guarantee, "servers_per_slot": 4},
         scheme={"name": scheme, "process_var": 200.0, "observation": "paper", "beta": world.gain},

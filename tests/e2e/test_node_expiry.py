@@ -101,7 +101,7 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
     async def scenario() -> None:
         authority, files, keys = network_in(tmp_path, "ab")
         for name in short:
-            expire_in(authority, keys[name], 12)
+            expire_in(authority, keys[name], 9)
         async with running(files["a"]) as a, running(files["b"]) as b:
             nodes = {"a": a, "b": b}
             await until(lambda: a.expiries().keys() == {"b"} and b.expiries().keys() == {"a"}, "both have spoken")
@@ -115,7 +115,7 @@ def test_an_expired_certificate_closes_the_link_on_both_sides_and_is_refused(
                 assert left["server", name] == 0 if name in short else 39 < left["server", name] < 40
                 assert node.expiries() == {other: nodes[other].certificates.expires}
             await until(lambda: not (a.executor.machine.present or b.executor.machine.present), "the link is closed")
-            await asyncio.sleep(3)
+            await asyncio.sleep(2)  # a neighbour would be dialled again within a second
             for name, node in nodes.items():
                 other = "b" if name == "a" else "a"
                 assert node.executor.machine.present == set()

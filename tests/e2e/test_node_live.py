@@ -24,16 +24,22 @@ NAMES = ("a", "b", "c")
 LINE = [("a", "b"), ("b", "c")]
 
 
-def _files(folder: Path, *, ahead: int = 2) -> dict[str, Path]:
-    return write_network(
+def _files(folder: Path, *, fast: bool = True) -> dict[str, Path]:
+    """Return the files of a line of three servers that begins in a second; fast: with slots of one second, not two."""
+    files = write_network(
         folder,
         dict.fromkeys(NAMES, 1 / 3),
         LINE,
-        epoch_ns=(time.time_ns() // SECOND + ahead) * SECOND,
+        epoch_ns=(time.time_ns() // SECOND + 1) * SECOND,
         regions=["north", "south"],
         guarantee={"kind": "window", "length": 10, "epsilon": "10"},
         scheme={"name": "dpcrowd-plus", "process_var": 100.0},
     )
+    if fast:
+        text = (folder / "network.toml").read_text()
+        text = text.replace('"2s"', '"1s"').replace('"200ms"', '"100ms"').replace('"1500ms"', '"700ms"')
+        (folder / "network.toml").write_text(text)
+    return files
 
 
 @asynccontextmanager
@@ -141,7 +147,8 @@ def test_a_folder_that_was_restored_from_an_old_copy_may_not_sample(tmp_path: Pa
                 before = a._storage.backup(old / "dpcrowd.db")
                 await _until(lambda: a.executor.machine.trust.counter >= before + 2, "no further samples")
                 counter = a.executor.machine.trust.counter
-                await asyncio.sleep(4)
+                remembered = b._storage.memory.remembered
+                await _until(lambda: "a" in remembered() and remembered()["a"][1] >= counter, "b does not remember")
                 stop.set()
                 await counting
             shutil.rmtree(tmp_path / "data-a")
@@ -247,7 +254,7 @@ def test_a_timed_link_ends_while_a_node_is_down(tmp_path: Path) -> None:
     """Back in the grace of the link's last slot, it has things to tell to somebody who is no neighbour any more."""
 
     async def scenario() -> None:
-        files = _files(tmp_path)
+        files = _files(tmp_path, fast=False)
         text = (tmp_path / "network.toml").read_text()
         epoch = load_network(tmp_path / "network.toml").clock().opens(0)
         ends = (time.time_ns() - epoch) // (2 * SECOND) + 6

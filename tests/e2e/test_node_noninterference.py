@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="signals and sockets of POSIX"),
 ]
 
-SLOT = 5.0
+SLOT = 4.0
 """Seconds; slots open at whole multiples of them in UTC."""
 ATTEMPTS = 5
 NAME = "server-1"
@@ -107,8 +107,8 @@ def in_one_slot(action: Callable[[], None], undo: Callable[[], None] = lambda: N
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, World]]:
     """One story in two worlds at the same time, with x and without."""
     with ExitStack() as opened:
-        names = ("with-x", "without-x")
-        trials = [opened.enter_context(trial_of(tmp_path_factory.mktemp(name), 1, "--slot", "5s")) for name in names]
+        folders = [tmp_path_factory.mktemp(name) for name in ("with-x", "without-x")]
+        trials = [opened.enter_context(trial_of(folder, 1, "--slot", f"{SLOT:g}s")) for folder in folders]
         both = World(trials[0]), World(trials[1])
         with_x = both[0]
 
@@ -147,7 +147,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
         in_one_slot(x_comes_often)
         in_one_slot(look)
         killed = in_one_slot(end_abruptly)
-        until(lambda: time.time() > killed + 4 * SLOT, "two more slots are over")
+        until(lambda: time.time() > killed + 3.5 * SLOT, "two more slots are over and sealed")
         for world in both:
             world.stop()
             paid = {entry.opens_ns for entry in world.trial.ledger(NAME)}

@@ -31,13 +31,13 @@ def test_a_network_survives_the_death_of_a_server_and_stops_cleanly(trial: Trial
     until(lambda: all(trial.ready(name) and trial.connected(name) for name in names), "three servers are ready")
 
     # Tools, beside the running server.
-    told = trial.tool("server-2", "doctor")
+    told = trial.process("server-2", "doctor")
     assert told.returncode == 0, told.stdout
     assert "is in use by the running node" in told.stdout
-    assert trial.tool("server-2", "status").returncode == 0
+    assert trial.process("server-2", "status").returncode == 0
     loud = trial.tool("server-2", "log-level", "debug", "--token", trial.tokens["server-2"]["admin"])
     assert loud.stdout == "the log level is debug.\n", loud.stderr
-    second = trial.tool("server-2", "run")
+    second = trial.process("server-2", "run")
     assert second.returncode == 3
     assert f"in use by process {trial.processes['server-2'].pid}" in second.stderr
 
@@ -73,7 +73,7 @@ def test_a_stop_in_the_middle_of_a_slot_draws_nothing_twice(tmp_path: Path) -> N
             for moment in (0.1, 0.45):  # before the last slot is sealed, and after
                 process = trial.start()
                 trial.all_ready()
-                until(lambda: len(trial.ledger("server-1")) > lengths[-1], "a sample of this life")
+                until(lambda: len(trial.ledger("server-1")) > lengths[-1], "a sample of this run")
                 time.sleep((moment - time.time()) % 1.0)
                 process.terminate()
                 assert process.wait(10) == 0, trial.log("server-1")
@@ -100,7 +100,7 @@ def _spent(trial: Trial) -> int:
 def _refused_without(heat: Trial, shared: Path) -> str:
     """What the second network says of a ledger that is not there; its file names it from now on."""
     change(heat.files["server-1"], ("[log]", f'[ledger]\nshared = "{shared}"\n\n[log]'))
-    told = heat.tool("server-1", "run")
+    told = heat.process("server-1", "run")
     assert told.returncode == 3
     return told.stderr
 
@@ -144,6 +144,6 @@ def test_two_networks_on_one_ledger_keep_the_smaller_promise(tmp_path: Path) -> 
 
         # A second sampler of a network is one too many, from whatever folder.
         change(heat.files["server-1"], ('data = "data"', 'data = "copied"'))
-        assert heat.tool("server-1", "run").returncode == 3
+        assert heat.process("server-1", "run").returncode == 3
         for each in (flu, heat):
             each.stop()

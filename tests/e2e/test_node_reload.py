@@ -107,7 +107,7 @@ def test_tokens_certificate_and_log_level_change_without_a_restart(trial: Trial,
         "Not changed, since that needs a restart: ingest.capacity.\n"
     )
     assert '"level": "info"' not in trial.log(ONE)[log:], "level warning; a busy machine may warn of what was late"
-    trial.reader = "a token to read"
+    trial.readers[ONE] = "a token to read"
     until(lambda: trial.released(ONE) > 0 and trial.connected(ONE), "it goes on")
     assert trial.processes[ONE] is process
     assert process.poll() is None

@@ -85,7 +85,7 @@ def test_renewal_with_overlap(trial: Trial) -> None:
     kept = [(path, path.read_bytes()) for path in (keys.key, keys.certificate)]
     keys.key.write_bytes(keys.next.key.read_bytes())
     keys.certificate.write_bytes(keys.next.certificate.read_bytes())
-    told = trial.tool(MINE, "run")
+    told = trial.process(MINE, "run")
     assert told.returncode == 4, told.stderr
     for path, content in kept:
         path.write_bytes(content)
@@ -124,7 +124,7 @@ def test_renewal_with_overlap(trial: Trial) -> None:
     asyncio.run(steal())
     for path, stolen in ((keys.key, thief.key), (keys.certificate, thief.certificate)):
         change(trial.files[MINE], (f'"{path.name}"', f'"{stolen.name}"'))
-    told = trial.tool(MINE, "run")
+    told = trial.process(MINE, "run")
     assert told.returncode == 4, told.stderr
     assert "pin" in told.stderr
     assert trial.ask(OTHER, "/v1/network").json["revision"] == number

@@ -18,7 +18,7 @@ from node_support_trial import LONG, Trial, change, feeding, trial_of, until
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 NAME, OTHER = "server-2", "server-1"
-RESTARTS, COPIES = 3, 2
+RESTARTS = 3
 
 
 @pytest.fixture
@@ -81,19 +81,18 @@ def test_restarts_cost_no_slot_and_old_copies_get_none(trial: Trial) -> None:
         assert lost <= logged_as_lost(trial.log(NAME)), "what is lost is logged"
         assert len(lost) <= len(slots) // 3, "a busy machine may need too long for one of them"
 
-        for _ in range(COPIES):
-            slot = new_slot(trial)
-            kill(trial)
-            kept = folder.rename(trial.folder / "kept")
-            shutil.copytree(old, folder)
-            before, logged = sampled(trial), len(trial.log(NAME))
-            trial.start(NAME)
-            wait_for_release(trial, slot + 1)
-            assert sampled(trial) == before, "an old copy has sampled"
-            assert "the folder is an old copy" in trial.log(NAME)[logged:]
-            kill(trial)
-            shutil.rmtree(folder)
-            kept.rename(folder)
-            before = sampled(trial)
-            trial.start(NAME)
-            until(lambda before=before: sampled(trial) > before, "the true folder samples")
+        slot = new_slot(trial)
+        kill(trial)
+        kept = folder.rename(trial.folder / "kept")
+        shutil.copytree(old, folder)
+        before, logged = sampled(trial), len(trial.log(NAME))
+        trial.start(NAME)
+        wait_for_release(trial, slot + 1)
+        assert sampled(trial) == before, "an old copy has sampled"
+        assert "the folder is an old copy" in trial.log(NAME)[logged:]
+        kill(trial)
+        shutil.rmtree(folder)
+        kept.rename(folder)
+        before = sampled(trial)
+        trial.start(NAME)
+        until(lambda: sampled(trial) > before, "the true folder samples")

@@ -1,4 +1,7 @@
-"""When messages of live nodes leave, by real clocks, and what a stop inside an exchange leaves behind."""
+"""When messages of live nodes leave, by real clocks, and what a stop inside an exchange leaves behind.
+
+On a busy machine everything happens later, and nothing here fails for that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from dpcrowd.node.config import load_pair
 from dpcrowd.node.ingest.batch import Batch
@@ -19,8 +21,6 @@ from dpcrowd.node.transport.memory import MemoryHub, MemoryTransport
 from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
 from node_support_live import write_network
-
-pytestmark = pytest.mark.timed
 
 SECOND = 1_000_000_000
 

@@ -106,7 +106,7 @@ def test_a_server_tells_systemd_and_ends_with_the_codes_of_the_unit(tmp_path: Pa
         process = trial.start("server-1", NOTIFY_SOCKET=str(address))
         assert told.recv(100) == b"READY=1"
         assert trial.get("server-1", "/healthz") == {"status": "ok"}
-        assert trial.tool("server-1", "run").returncode == STORAGE, "in use: it may be free in a second"
+        assert trial.process("server-1", "run").returncode == STORAGE, "in use: it may be free in a second"
         process.terminate()
         assert told.recv(100) == b"STOPPING=1"
         assert process.wait(LONG) == STOPPED

@@ -12,10 +12,10 @@ from dpcrowd.experiments.points.plan import RunPlan
 from dpcrowd.sim.data import load
 
 
-def tiny_plan(**more: Any) -> RunPlan:
-    """Linear and Multi-Linear of 60 slots on 8 servers."""
+def tiny_plan(slots: int = 60, **more: Any) -> RunPlan:
+    """Linear and Multi-Linear of a few slots on 8 servers."""
     settings: dict[str, Any] = {
-        "data": {"linear": load("linear", slots=60), "multi-linear": load("multi-linear", slots=60)},
+        "data": {name: load(name, slots=slots) for name in ("linear", "multi-linear")},
         "missing": {"flu": "data set 'flu' needs flu.csv", "multi-flu": "data set 'multi-flu' needs multi_flu.csv"},
         "runs": 3,
         "servers": 8,

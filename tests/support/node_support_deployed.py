@@ -90,12 +90,12 @@ class Fault:
 
 
 @dataclass(eq=False)
-class Life:
-    """A node from its start to its end; buried: it was killed, and what it still does is nobody's business."""
+class NodeRun:
+    """A node from its start to its end. If it is `discarded`, it was killed, and what it still does has no effect."""
 
     storage: Storage
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    buried: bool = False
+    discarded: bool = False
     live: LiveNode = field(init=False)
     resources: ExitStack = field(init=False)
     task: asyncio.Task[None] = field(init=False)
@@ -138,7 +138,7 @@ class World:
         self.loop, self.names = loop, tuple(names)
         self.clocks = {name: SetClock(loop, EPOCH + SECOND // 10) for name in names}
         self.hub = MemoryHub(np.random.default_rng(0), faults=Faults(delay=(0.002, 0.002)))
-        self.lives: dict[str, Life] = {}
+        self.runs: dict[str, NodeRun] = {}
         self.refused: set[str] = set()
         self.faults: dict[str, Fault] = {}
         self.writes = dict.fromkeys(names, 0)
@@ -158,7 +158,7 @@ class World:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for name in list(self.lives):
+        for name in list(self.runs):
             await self.end(name)
         self._resources.close()
 
@@ -173,23 +173,23 @@ class World:
         """Until some second of a slot; check-ins come in the middle of each."""
         while (left := slot * LENGTH + seconds - 0.1 - self.loop.time()) > 1e-9:
             await asyncio.sleep(min(left, LENGTH / 4))
-            for name, life in list(self.lives.items()):
+            for name, node_run in list(self.runs.items()):
                 with suppress(IntakeRefused, DpcrowdError):
                     now = self.clocks[name].now()
-                    await life.live.take_counts(life.live.clock.slot_of(now), {0: 70, 1: 30}, now)
+                    await node_run.live.take_counts(node_run.live.clock.slot_of(now), {0: 70, 1: 30}, now)
 
     async def start(self, name: str) -> None:
-        """A life from what is on the disk; if it cannot begin, it is tried again later."""
+        """A run from what is on the disk; if it cannot begin, it is tried again later."""
         clock = self.clocks[name]
         try:
             node, network = load_pair(self.folder / f"{name}.toml")
             with ExitStack() as opened:
                 storage = opened.enter_context(Storage.open(node.data, network_id=network.id))
-                life = Life(storage)
-                self._make_faulty(name, storage, life)
+                node_run = NodeRun(storage)
+                self._make_faulty(name, storage, node_run)
                 found = current_revision(node, network, clock.now())
-                transport = _Checked(self.hub, lambda payload: self._look(name, life, payload))
-                life.live = LiveNode(
+                transport = _Checked(self.hub, lambda payload: self._look(name, node_run, payload))
+                node_run.live = LiveNode(
                     node,
                     found.current,
                     storage,
@@ -204,7 +204,7 @@ class World:
                 keep_current(node, found.current)
                 if found.following is not None:
                     keep_next(node, found.following)
-                life.resources = opened.pop_all()
+                node_run.resources = opened.pop_all()
         except DpcrowdError:
             self._later(self._start_again(name))
             return
@@ -214,44 +214,44 @@ class World:
             servers.append(NoSockets(app))
             return servers[-1]
 
-        self.lives[name] = life
+        self.runs[name] = node_run
         with mock.patch.object(live_module, "make_server", make_server):
-            life.task = asyncio.create_task(life.live.run(life.stop))
-            while not servers and not life.task.done():
+            node_run.task = asyncio.create_task(node_run.live.run(node_run.stop))
+            while not servers and not node_run.task.done():
                 await asyncio.sleep(0)
 
     async def _start_again(self, name: str) -> None:
         await asyncio.sleep(_BACK_AFTER)
-        if name not in self.lives:
+        if name not in self.runs:
             await self.start(name)
 
     async def end(self, name: str) -> None:
         """Cleanly, as by a signal."""
-        life = self.lives.pop(name, None)
-        if life is not None:
-            life.stop.set()
-            await asyncio.gather(life.task, return_exceptions=True)
-            self.refused |= {reason for _, reason in life.live.executor.refused}
-            life.resources.close()
+        node_run = self.runs.pop(name, None)
+        if node_run is not None:
+            node_run.stop.set()
+            await asyncio.gather(node_run.task, return_exceptions=True)
+            self.refused |= {reason for _, reason in node_run.live.executor.refused}
+            node_run.resources.close()
 
     async def restart(self, name: str) -> None:
         await self.end(name)
         await self.start(name)
 
     def kill(self, name: str) -> None:
-        """As by `kill -9`: what is on the disk now is all that the next life finds."""
-        life = self.lives.pop(name, None)
-        if life is not None:
+        """As by `kill -9`: what is on the disk now is all that the next run finds."""
+        node_run = self.runs.pop(name, None)
+        if node_run is not None:
             copy = self._copy_of(name)
             self.hub.kill(name)
-            life.buried = True
-            self._later(self._bury(name, life, copy))
+            node_run.discarded = True
+            self._later(self._discard(name, node_run, copy))
 
-    async def _bury(self, name: str, life: Life, copy: Path) -> None:
-        """End the old life behind a curtain: nobody hears it, and what it still writes is thrown away."""
-        life.stop.set()
-        await asyncio.gather(life.task, return_exceptions=True)
-        life.resources.close()
+    async def _discard(self, name: str, node_run: NodeRun, copy: Path) -> None:
+        """End the old run behind a curtain: nobody hears it, and what it still writes is thrown away."""
+        node_run.stop.set()
+        await asyncio.gather(node_run.task, return_exceptions=True)
+        node_run.resources.close()
         self._put_back(name, copy)
         await self._start_again(name)
 
@@ -261,7 +261,7 @@ class World:
 
     async def roll_back(self, name: str, which: int) -> None:
         """Somebody puts an old copy back."""
-        if name not in self.lives or not self.copies[name]:
+        if name not in self.runs or not self.copies[name]:
             return
         await self.end(name)
         self._put_back(name, self.copies[name][which % len(self.copies[name])])
@@ -292,16 +292,16 @@ class World:
         head = f"[network]\nrevision = {self._revision}\nvalid_from_slot = {self.valid_from}\nregions = {regions}"
         path.write_text("\n".join(kept).replace("[network]", head) + "\n", encoding="utf-8")
         assert load_network(path).revision == self._revision
-        for life in list(self.lives.values()):
+        for node_run in list(self.runs.values()):
             with suppress(DpcrowdError, asyncio.CancelledError):
-                await life.live.reload()
+                await node_run.live.reload()
 
     async def decide(self, name: str, what: Literal["confirm", "accept"]) -> None:
         """The operator confirms a loss or accepts the clock, whether there is something to decide or not."""
-        life = self.lives.get(name)
-        if life is not None:
+        node_run = self.runs.get(name)
+        if node_run is not None:
             with suppress(DpcrowdError, asyncio.CancelledError):
-                await (life.live.confirm_loss() if what == "confirm" else life.live.accept_clock())
+                await (node_run.live.confirm_loss() if what == "confirm" else node_run.live.accept_clock())
 
     def _later(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -310,28 +310,28 @@ class World:
 
     # ------------------------------------------------------------------------------------------------- disks that fail
 
-    def _make_faulty(self, name: str, storage: Storage, life: Life) -> None:
+    def _make_faulty(self, name: str, storage: Storage, node_run: NodeRun) -> None:
         database = storage._database
         transaction, write = database.transaction, database.write
 
         @contextmanager
         def faulty() -> Iterator[Any]:
-            self._strike(name, life, "full", "kill")
+            self._strike(name, node_run, "full", "kill")
             with transaction() as connection:
                 yield connection
-            self._strike(name, life, "lying", "kill after")
+            self._strike(name, node_run, "lying", "kill after")
 
         def faulty_write(*given: Any) -> int:
-            self._strike(name, life, "full", "kill")
+            self._strike(name, node_run, "full", "kill")
             changed = write(*given)
-            self._strike(name, life, "lying", "kill after")
+            self._strike(name, node_run, "lying", "kill after")
             return changed
 
         database.transaction, database.write = faulty, faulty_write  # type: ignore[method-assign]
 
-    def _strike(self, name: str, life: Life, *kinds: Kind) -> None:
+    def _strike(self, name: str, node_run: NodeRun, *kinds: Kind) -> None:
         fault = self.faults.get(name)
-        if life.buried:
+        if node_run.discarded:
             return
         if kinds[0] == "full":
             self.writes[name] += 1
@@ -348,32 +348,32 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ what is true
 
-    def _look(self, name: str, life: Life, payload: bytes) -> None:
+    def _look(self, name: str, node_run: NodeRun, payload: bytes) -> None:
         """A message leaves: it is paid for, what it echoes is on disk, and no slot was told otherwise before."""
-        if life.buried:
+        if node_run.discarded:
             return
         body = body_of(payload)
-        clock, machine = life.live.clock, life.live.executor.machine
+        clock, machine = node_run.live.clock, node_run.live.executor.machine
         for record in body.records:
-            sample = life.storage.ledger.sample(clock.opens(body.slot))
+            sample = node_run.storage.ledger.sample(clock.opens(body.slot))
             assert sample is not None, "sent before it was paid for"
             said = record.info_vec + record.info_mat
             assert self.told.setdefault((name, body.slot), said) == said, f"two draws of {name}, slot {body.slot}"
             self.spent[name].setdefault(body.slot, (self.slot, sample.nano))
         for relayed in body.relayed:
             if relayed.origin == machine.view.me:
-                sample = life.storage.ledger.sample(clock.opens(relayed.slot))
+                sample = node_run.storage.ledger.sample(clock.opens(relayed.slot))
                 assert sample is not None, "sent before it was paid for"
                 said = relayed.values
                 assert self.told.setdefault((name, relayed.slot), said) == said, f"two draws of {name}"
                 self.spent[name].setdefault(relayed.slot, (self.slot, sample.nano))
-        on_disk = life.storage.memory.remembered()
+        on_disk = node_run.storage.memory.remembered()
         for number, (_, counter) in body.heard.items():
             assert on_disk[machine.view.names[number]][1] >= counter, "echoed before it was stored"
         self.check()
 
     def check(self) -> None:
-        """In no window of time has anybody told more than was promised, by all lives together."""
+        """In no window of time has anybody told more than was promised, by all runs together."""
         for name, spent in self.spent.items():
             for first, _ in spent.values():
                 within = sum(nano for at, nano in spent.values() if first <= at < first + WINDOW)
@@ -392,9 +392,9 @@ class World:
                 await self.decide(name, "accept")
                 await self.decide(name, "confirm")
         for name in self.names:
-            assert name in self.lives, f"{name} does not start"
+            assert name in self.runs, f"{name} does not start"
             after = [at for at, _ in self.spent[name].values() if at > slot]
-            assert after, f"{name} never samples again: {(await self.lives[name].live.budget()).text}"
+            assert after, f"{name} never samples again: {(await self.runs[name].live.budget()).text}"
 
     def replay_all(self) -> None:
         """What was recorded gives the same instructions again."""

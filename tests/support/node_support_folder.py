@@ -25,7 +25,7 @@ from node_support_outside import Asgi, ask
 from node_support_virtual import SetClock
 from node_support_world import AgreedNoise, Draw, NoSockets
 
-__all__ = ["LATENCY", "Life", "Message", "make_hub", "start"]
+__all__ = ["LATENCY", "Message", "NodeRun", "make_hub", "start"]
 
 LATENCY = 0.002
 """Seconds that a message is on its way."""
@@ -52,7 +52,7 @@ class _Noting(MemoryTransport):
 
 
 @dataclass
-class Life:
+class NodeRun:
     """A node from its start to its end.
 
     draws  the raw counts that were sampled
@@ -99,19 +99,19 @@ class Life:
         self.resources.close()
 
 
-async def start(path: Path, clock: SetClock, hub: MemoryHub) -> Life:
+async def start(path: Path, clock: SetClock, hub: MemoryHub) -> NodeRun:
     """Start the node of a node.toml as the command does, with agreed noise, and without sockets."""
     node, network = load_pair(path)
-    life = Life(clock, asyncio.Event())
+    node_run = NodeRun(clock, asyncio.Event())
     storage = Storage.open(node.data, network_id=network.id, ledger_folder=node.ledger.shared)
-    life.resources.enter_context(storage)
+    node_run.resources.enter_context(storage)
     revisions = current_revision(node, network, clock.now())
     live = LiveNode(
         node,
         revisions.current,
         storage,
-        _Noting(hub, node.server, life.sent),
-        AgreedNoise(life.draws),
+        _Noting(hub, node.server, node_run.sent),
+        AgreedNoise(node_run.draws),
         clock,
         before=revisions.before,
         following=revisions.following,
@@ -128,10 +128,10 @@ async def start(path: Path, clock: SetClock, hub: MemoryHub) -> Life:
         return servers[-1]
 
     with mock.patch.object(live_module, "make_server", make_server):
-        life.task = asyncio.create_task(live.run(life.stop))
-        while not servers and not life.task.done():
+        node_run.task = asyncio.create_task(live.run(node_run.stop))
+        while not servers and not node_run.task.done():
             await asyncio.sleep(0)
     if not servers:
-        await life.task  # raises why the node could not start
-    life.app = servers[0].app
-    return life
+        await node_run.task  # raises why the node could not start
+    node_run.app = servers[0].app
+    return node_run

@@ -142,7 +142,7 @@ def sample(number: int, slot: int, value: float = 100.0, *, counter: int = 1, **
 
 
 def restarted(disk: Disk, slot: int, links: tuple[int, ...] = (1, 2)) -> Lone:
-    """A new life of the node in the middle of a slot, from some disk."""
+    """A new run of the node in the middle of a slot, from some disk."""
     node = Lone(links, disk=disk)
     node.restart(node.view.clock.opens(slot) + SECOND // 2)
     return node

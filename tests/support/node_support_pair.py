@@ -127,7 +127,7 @@ async def until(what: Callable[[], bool], told: str, seconds: float = 60.0) -> N
 
 
 def last_slot(node: LiveNode) -> int:
-    """The last slot that a node has released in this life."""
+    """The last slot that a node has released in this run."""
     return -1 if node.executor.last is None else node.executor.last.slot
 
 

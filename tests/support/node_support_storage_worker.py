@@ -36,7 +36,7 @@ def work(folder: Path) -> None:
                 batch = secrets.token_bytes(1 + secrets.randbelow(3000))
                 storage.journal.append(opens(slot), batch)
                 say("batch", slot, digest(batch))
-            # As after any restart: draw, and if that was done in an earlier life send what was drawn then.
+            # As after any restart: draw, and if that was done in an earlier run send what was drawn then.
             values = secrets.token_bytes(secrets.randbelow(20_000))
             try:
                 storage.commit_sample(slot, opens(slot), LENGTH, 3, values, str(slot).encode())

@@ -56,7 +56,7 @@ class Trial:
         self.tokens = {one["server"]: one["tokens"] for one in made["servers"]}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.tls: ssl.SSLContext | None = None  # for servers with HTTPS
-        self.reader: str | None = None  # a token to read with, where reading is not open
+        self.readers: dict[str, str] = {}  # tokens to read with, of servers where reading is not open
 
     def start(self, *names: str, **environment: str) -> subprocess.Popen[bytes]:
         """Servers by name, or all; the last one."""
@@ -87,7 +87,7 @@ class Trial:
         self, name: str, path: str, body: bytes | None = None, *, token: str | None = None, **headers: str
     ) -> Answer:
         """A request; with a body it is a POST, of JSON unless `content_type` says otherwise."""
-        token = token or self.reader
+        token = token or self.readers.get(name)
         request = urllib.request.Request(self.apis[name] + path, body)
         if body is not None:
             request.add_header("Content-Type", "application/json")
@@ -152,7 +152,15 @@ class Trial:
             return storage.ledger.payments_since(0)
 
     def tool(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """`dpcrowd node COMMAND node.toml ...`, as a process."""
+        """Run `dpcrowd node COMMAND node.toml ...` in this process, which has loaded everything already."""
+        arguments = ["node", words[0], self.files[name], *words[1:]]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(arguments)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def process(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `dpcrowd node COMMAND node.toml ...` as a process of its own, as an operator does."""
         command = [sys.executable, "-m", "dpcrowd.cli.main", "node", words[0], self.files[name], *words[1:]]
         return subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
 

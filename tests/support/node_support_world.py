@@ -162,7 +162,7 @@ def _logging_to(handler: logging.Handler) -> Iterator[None]:
 
 
 @dataclass
-class Life:
+class NodeRun:
     """One server from a start to its end."""
 
     stop: asyncio.Event
@@ -184,7 +184,7 @@ class World:
         begin_ns = EPOCH + SECOND // 10
         self.clocks = {name: SetClock(loop, begin_ns - round(tick * SECOND)) for name, tick in _TICK_OF.items()}
         self.hub = MemoryHub(np.random.default_rng(0), faults=Faults(delay=(_LATENCY, _LATENCY)))
-        self.lives: dict[str, Life] = {}
+        self.runs: dict[str, NodeRun] = {}
         self._muted = False
         self._quiet_ns, self._settled_at = 0, 0.0
         self._recorded = 0
@@ -261,14 +261,14 @@ class World:
             "content-length": str(len(content)),
             "authorization": f"Bearer {token}",
         }
-        return await ask(self.lives[HERE].app, "POST", body.path, headers, content, parts=body.parts)
+        return await ask(self.runs[HERE].app, "POST", body.path, headers, content, parts=body.parts)
 
     # ---------------------------------------------------------------------------------------------- those who look
 
     async def _look(self) -> None:
         """At every path, and at the disk unless check-ins of x may be on it."""
         for path in _PATHS:
-            answer = await ask(self.lives[HERE].app, "GET", path, {"authorization": f"Bearer {READER}"})
+            answer = await ask(self.runs[HERE].app, "GET", path, {"authorization": f"Bearer {READER}"})
             refused = 400 if path == _SMOOTHED else 503  # by a network that keeps no records, or by one that waits
             assert answer[0] in (200, refused), "a reader who is turned away sees nothing, and would notice nothing"
             self.note(f"answer to GET {path}", answer)
@@ -288,7 +288,7 @@ class World:
         for name, content in files_in(self.folder / f"data-{HERE}"):
             self.note(f"file {name}", content)
 
-    # --------------------------------------------------------------------------------------------- life and death
+    # --------------------------------------------------------------------------------------------- starts and ends
 
     async def _start(self, name: str) -> None:
         await self._sleep_until(self.loop.time(), _TICK_OF[name])
@@ -312,22 +312,22 @@ class World:
                 await asyncio.sleep(0)
         if not servers:
             await task  # raises why the node could not start
-        self.lives[name] = Life(stop, task, servers[0].app, resources)
+        self.runs[name] = NodeRun(stop, task, servers[0].app, resources)
         if watched:
             reader = listen(servers[0].app, "/v1/stream", READER, lambda content: self.note("event stream", content))
             resources.callback(asyncio.create_task(reader).cancel)
 
     async def _end(self, name: str) -> None:
         """Cleanly, as by a signal."""
-        life = self.lives.pop(name)
-        life.stop.set()
-        await life.task
-        life.resources.close()
+        node_run = self.runs.pop(name)
+        node_run.stop.set()
+        await node_run.task
+        node_run.resources.close()
 
     async def _kill(self, name: str) -> None:
-        """As by `kill -9`: what is on the disk now is all that the next life finds.
+        """As by `kill -9`: what is on the disk now is all that the next run finds.
 
-        The old life is ended behind a curtain: nobody hears it, and what it still writes is thrown away.
+        The old node_run is ended behind a curtain: nobody hears it, and what it still writes is thrown away.
         """
         data, copy = self.folder / f"data-{name}", self.folder / "copy"
         shutil.copytree(data, copy)

@@ -24,7 +24,7 @@ from dpcrowd.node.wire import peek
 from dpcrowd.privacy import SecureNoise
 from dpcrowd.schemes.server import Server
 from node_support import body_of, checked
-from node_support_folder import Life, make_hub, start
+from node_support_folder import NodeRun, make_hub, start
 from node_support_virtual import SECOND, SetClock, VirtualLoop, run_virtually
 from node_support_world import AgreedNoise
 from project_support import TESTS
@@ -57,7 +57,7 @@ class World:
         machines = {FIRST: SetClock(loop, began[FIRST]), SECOND_SERVER: SetClock(loop, began[SECOND_SERVER])}
         self.clocks = {**machines, SURVEY: machines[FIRST]}
         self.hubs = {"trial": make_hub(), "survey": make_hub()}
-        self.lives: dict[str, Life] = {}
+        self.runs: dict[str, NodeRun] = {}
 
     async def __aenter__(self) -> World:
         for name in (FIRST, SECOND_SERVER, SURVEY):
@@ -66,11 +66,11 @@ class World:
 
     async def start(self, name: str) -> None:
         hub = self.hubs[name.partition("/")[0]]
-        self.lives[name] = await start(self.folder / name / "node.toml", self.clocks[name], hub)
+        self.runs[name] = await start(self.folder / name / "node.toml", self.clocks[name], hub)
 
     async def __aexit__(self, *_: object) -> None:
-        for life in self.lives.values():
-            await life.end()
+        for node_run in self.runs.values():
+            await node_run.end()
 
     async def until_slot(self, slot: int) -> None:
         """Until a slot of the trial is half over by both clocks."""
@@ -96,12 +96,12 @@ def test_the_budget_is_remembered(folder: Path) -> None:
 
     async def story(loop: VirtualLoop) -> None:
         async with World(folder, loop) as world:
-            for name, life in world.lives.items():
-                before, budget = EXPECTED["nodes"][name]["budget"], await life.get("/v1/budget")
+            for name, node_run in world.runs.items():
+                before, budget = EXPECTED["nodes"][name]["budget"], await node_run.get("/v1/budget")
                 # When the folder was made, losses that were confirmed counted among what was spent.
                 budget["total_spent"] = round(budget["total_spent"] + budget["total_blocked"], 9)
                 assert {key: budget[key] for key in before} == before, name
-                latest = await life.get("/v1/estimates/latest")
+                latest = await node_run.get("/v1/estimates/latest")
                 assert latest == EXPECTED["nodes"][name]["latest"], name
 
     paid = {name: sum(row[-1] for row in _ledger(folder, name)) for name in (FIRST, SECOND_SERVER)}
@@ -130,7 +130,7 @@ def test_a_paid_slot_is_told_and_not_drawn_again(folder: Path) -> None:
     async def story(loop: VirtualLoop) -> World:
         async with World(folder, loop) as world:
             await world.until_slot(PAID + 1)
-            rows = await world.lives[FIRST].get("/v1/estimates")
+            rows = await world.runs[FIRST].get("/v1/estimates")
             assert [row["sampled"] for row in rows if row["slot"] == PAID] == [True, True]
         return world
 
@@ -139,8 +139,8 @@ def test_a_paid_slot_is_told_and_not_drawn_again(folder: Path) -> None:
             "SELECT noisy FROM noisy JOIN ledger USING (counter) WHERE network = 'trial' AND slot = ?", (PAID,)
         ).fetchone()[0]
     world = run_virtually(story)
-    assert all(slot != PAID for slot, _, _ in world.lives[FIRST].draws)
-    told = [body_of(payload) for _, _, payload in world.lives[FIRST].sent]
+    assert all(slot != PAID for slot, _, _ in world.runs[FIRST].draws)
+    told = [body_of(payload) for _, _, payload in world.runs[FIRST].sent]
     (record,) = next(body.records for body in told if body.slot == PAID)
     info_vec, info_mat = np.frombuffer(record.info_vec), np.frombuffer(record.info_mat)
     noisy = info_vec / info_mat * 0.5  # its share of the people
@@ -152,13 +152,13 @@ def test_nodes_go_on(folder: Path) -> None:
 
     async def story(loop: VirtualLoop) -> World:
         async with World(folder, loop) as world:
-            await world.lives[SURVEY].check_in("town", range(100, 105))
+            await world.runs[SURVEY].check_in("town", range(100, 105))
             await world.until_slot(VALID_FROM + 4)
             for name in (FIRST, SECOND_SERVER):
-                rows = await world.lives[name].get("/v1/estimates")
+                rows = await world.runs[name].get("/v1/estimates")
                 regions = {slot: {row["region"] for row in rows if row["slot"] == slot} for slot in range(39, 48)}
                 assert all(len(found) == (2 if slot < VALID_FROM else 3) for slot, found in regions.items()), regions
-                status = await world.lives[name].get("/v1/network")
+                status = await world.runs[name].get("/v1/network")
                 (other,) = status["neighbours"]
                 # The new revision opens links anew; whoever comes up is told the last slot, under the old revision.
                 assert other["connected"]
@@ -172,8 +172,8 @@ def test_nodes_go_on(folder: Path) -> None:
         assert after[: len(rows)] == rows, "what was paid stays"
         new = [(slot, nano) for network, kind, slot, nano in after[len(rows) :] if network == "trial"]
         assert new == [(slot, 250_000_000) for slot in SAMPLED[name]]
-        assert [slot for slot, _, _ in world.lives[name].draws] == SAMPLED[name], "nothing is drawn that is not paid"
-    slot, _, counted = world.lives[SURVEY].draws[0]
+        assert [slot for slot, _, _ in world.runs[name].draws] == SAMPLED[name], "nothing is drawn that is not paid"
+    slot, _, counted = world.runs[SURVEY].draws[0]
     assert (slot, counted) == (EXPECTED["nodes"][SURVEY]["slot"], (PENDING + 5,)), "check-ins on disk were acknowledged"
 
 
@@ -185,7 +185,7 @@ def test_a_slot_that_was_missed_is_not_sampled(folder: Path) -> None:
             await world.until_slot(PAID + 6)
         return world
 
-    drawn = [slot for slot, _, _ in run_virtually(story).lives[SURVEY].draws]
+    drawn = [slot for slot, _, _ in run_virtually(story).runs[SURVEY].draws]
     missed = EXPECTED["nodes"][SURVEY]["slot"]
     assert drawn[:2] == [missed + 1, missed + 2]
 
@@ -196,11 +196,11 @@ def test_a_clock_that_is_set_ahead_refills_nothing(folder: Path) -> None:
     async def story(loop: VirtualLoop) -> None:
         async with World(folder, loop) as world:
             await world.until_slot(VALID_FROM)
-            before = (await world.lives[FIRST].get("/v1/budget"))["remaining"]
+            before = (await world.runs[FIRST].get("/v1/budget"))["remaining"]
             assert before < 0.5
             world.clocks[FIRST].ahead_ns += 100 * SECOND
             await asyncio.sleep(2)
-            budget = await world.lives[FIRST].get("/v1/budget")
+            budget = await world.runs[FIRST].get("/v1/budget")
             assert budget["remaining"] <= before
             assert budget["waits_for"] == "vouching", "this may be a snapshot of a machine that has lived on since"
 
@@ -215,13 +215,13 @@ def test_an_old_copy_is_exposed_and_its_loss_counts(folder: Path) -> None:
         async with World(folder, loop) as world:
             await world.until_slot(VALID_FROM + 1)
             for name in (SURVEY, FIRST):
-                await world.lives[name].end()
+                await world.runs[name].end()
             shutil.rmtree(folder / FIRST / "data")
             shutil.copytree(FIXTURE / FIRST / "data", folder / FIRST / "data")
             for name in (FIRST, SURVEY):
                 await world.start(name)
             await world.until_slot(VALID_FROM + 3)
-            first = world.lives[FIRST]
+            first = world.runs[FIRST]
             assert (await first.get("/v1/budget"))["waits_for"] == "operator"
             await first.post("/v1/admin/confirm-loss", token="admin")
             budget = await first.get("/v1/budget")

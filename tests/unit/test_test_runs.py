@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,24 +30,29 @@ def test_no_timed_test_is_left_out() -> None:
     assert {path.parent.name for path in marked} == {"e2e"}
 
 
+def _conftest(pytestconfig: pytest.Config) -> Any:
+    (conftest,) = [one for one in pytestconfig.pluginmanager.get_plugins() if hasattr(one, "LANES")]
+    return conftest
+
+
 def test_live_tests_run_in_two_lanes(pytestconfig: pytest.Config) -> None:
-    """With a lane per file, all cores would be busy with servers, whose slots would then be late."""
-    plugins = [one for one in pytestconfig.pluginmanager.get_plugins() if hasattr(one, "LANES")]
-    (conftest,) = plugins
-    lane_of = conftest.lanes()
-    files = [f"tests/e2e/test_{letter}.py" for letter in "abcd"]
-    scopes = [lane_of(f"{file}::test_{number}") for file in files for number in (1, 2)]
-    assert scopes == ["lane 0"] * 2 + ["lane 1"] * 2 + ["lane 0"] * 2 + ["lane 1"] * 2
+    """If every worker could take them, all cores would be busy with servers, whose slots would then be late."""
+    next_unit = _conftest(pytestconfig).next_unit
+    waiting = ["tests/e2e/test_node_a.py", "tests/e2e/test_demo.py", "tests/e2e/test_report.py", "tests/unit/test_a.py"]
+    assert [next_unit(waiting, busy) for busy in (0, 1, 2)] == [waiting[0], waiting[0], waiting[2]]
+    assert [next_unit(waiting[:2], busy) for busy in (1, 2)] == [waiting[0], None]
+    assert [next_unit(waiting[3:], busy) for busy in (1, 2)] == [waiting[3], waiting[3]]
 
 
 def test_tests_of_one_file_share_its_fixtures(pytestconfig: pytest.Config) -> None:
     """Divided over three workers, the tests of a file would make its fixtures three times; property tests have none
     that take long, and are long themselves."""
-    (conftest,) = [one for one in pytestconfig.pluginmanager.get_plugins() if hasattr(one, "LANES")]
-    unit_of = conftest.lanes()
-    assert {unit_of(f"tests/unit/test_a.py::test_{name}") for name in ("1", "2[x]")} == {"tests/unit/test_a.py"}
-    assert unit_of("tests/statistical/test_a.py::test_1") == "tests/statistical/test_a.py"
+    unit_of = _conftest(pytestconfig).unit_of
+    for folder in ("unit", "e2e", "statistical"):
+        file = f"tests/{folder}/test_a.py"
+        assert {unit_of(f"{file}::test_{name}") for name in ("1", "2[x::y]")} == {file}
     assert unit_of("tests/property/test_a.py::test_1") != unit_of("tests/property/test_a.py::test_2")
+    assert unit_of("tests/property/test_a.py::test_1[x]") == unit_of("tests/property/test_a.py::test_2[x]")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Random lives of a ledger whose clock is set ahead and back: by the time that has really passed, no window overflows.
+"""Random histories of a ledger whose clock is set ahead and back: no window of the time that has passed overflows.
 
 The test keeps the time that passes, which no ledger knows, and pays whatever the ledger allows. A node that stops and
 starts again has not seen what its clock did meanwhile. Whoever accepts a clock that has gone back pays for slots whose
@@ -33,7 +33,7 @@ moves = st.one_of(
 )
 
 
-class Life:
+class SteppedLedger:
     """A node's ledger, its clock, and the time that has really passed; `paid` is (when, how much)."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,10 +93,10 @@ class Life:
 @example([("set", 9), ("restart", 0), ("set", -9), ("pay", 10), ("set", 9), ("pay", 10)])
 @example([("pay", 10), ("set", 12), ("pass", 1), ("back while down", 12), ("pass", 2), ("pay", 10)])
 @example([("pay", 10), ("set", 8), ("set", 8), ("back while down", 8), ("pass", 1), ("pay", 10)])
-def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(life: list[tuple[str, int]]) -> None:
+def test_no_window_of_time_that_has_passed_holds_more_than_was_promised(history: list[tuple[str, int]]) -> None:
     """A clock that is set there and back, as often as somebody likes, would refill the budget at will."""
-    with TemporaryDirectory() as folder, closing(Life(Path(folder))) as one:
-        for what, amount in life:
+    with TemporaryDirectory() as folder, closing(SteppedLedger(Path(folder))) as one:
+        for what, amount in history:
             if what == "pass":
                 one.passed += amount
             elif what == "set":

@@ -62,8 +62,8 @@ async def tale(world: World) -> None:
     await world.sleep_until(12, 1.0)
 
 
-def tell(files: Path, fault: Fault | None) -> int:
-    """How often server a has written in the tale."""
+def tell(files: Path, fault: Fault | None, *, replayed: bool = True) -> int:
+    """Return how often server a has written in the tale, and see whether it gives the same instructions again."""
 
     async def story(loop: VirtualLoop) -> int:
         world = World(files, loop, PAIR)
@@ -73,7 +73,8 @@ def tell(files: Path, fault: Fault | None) -> int:
             await tale(world)
             writes = world.writes["a"]
             await world.recover(_RECOVERY)
-            world.replay_all()
+            if replayed:
+                world.replay_all()
         return writes
 
     return run_virtually(story)
@@ -86,8 +87,8 @@ def test_the_tale_has_everything_in_it(files: dict[int, Path]) -> None:
     async def story(loop: VirtualLoop) -> None:
         async with World(files[2], loop, PAIR) as world:
             await tale(world)
-            kinds.extend(event.kind for event in world.lives["a"].storage.events.all())
-            assert world.lives["a"].live.revision.revision == 2
+            kinds.extend(event.kind for event in world.runs["a"].storage.events.all())
+            assert world.runs["a"].live.revision.revision == 2
             await world.recover(_RECOVERY)
         assert len(world.spent["b"]) >= 5
         assert world.refused <= {"late", "wrong-slot"}, world.refused
@@ -102,7 +103,7 @@ def test_a_disk_may_fail_at_any_write(files: dict[int, Path]) -> None:
     assert writes > 25
     for number in range(writes):
         fault = Fault(KINDS[number % len(KINDS)], number)
-        tell(files[2], fault)
+        tell(files[2], fault, replayed=number % 3 == 0)  # all kinds in turn; a replay takes a third of the time
         assert fault.struck
 
 
@@ -175,14 +176,14 @@ def tell_story(files: Path, slots: list[list[Event]]) -> None:
     run_virtually(story)
 
 
-@settings(PATIENT, max_examples=examples(20))
+@settings(PATIENT, max_examples=examples(15))
 @given(stories(COMMON))
 def test_servers_whose_disks_fail_and_links_break(files: dict[int, Path], slots: list[list[Event]]) -> None:
     """At any server, while the network is revised; decisions are made only where they are asked for, at the end."""
     tell_story(files[3], slots)
 
 
-@settings(PATIENT, max_examples=examples(25))
+@settings(PATIENT, max_examples=examples(20))
 @given(stories(OF_A))
 @example([[(0.9, ("ahead", "a", 6))], [], [(0.3, ("back", "a")), (0.9, ("fault", "a", "kill after", 0))], []])
 def test_old_copies_wrong_clocks_and_decisions(files: dict[int, Path], slots: list[list[Event]]) -> None:

@@ -95,12 +95,12 @@ slots = st.lists(st.tuples(events, events, st.integers(0, 1), st.booleans()), mi
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(slots)
 def test_no_old_copy_samples_however_much_is_forgotten(
     slots: list[tuple[tuple[str, int], tuple[str, int], int, bool]],
 ) -> None:
-    """An echo of what a copy says itself would let it spend again what it has lost, in this life or in a later one."""
+    """An echo of what a copy says itself would let it spend again what it has lost, in this run or in a later one."""
     world = World()
     for slot, (before, within, first, again) in enumerate(slots, start=1):
         world.slot(slot, before, within, first=first, again=again)

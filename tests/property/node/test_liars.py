@@ -21,7 +21,7 @@ class World:
     """Server 0 with an honest neighbour and two liars, who have every message that it ever sent.
 
     told   proofs of what it said, in all its lives
-    start  the first slot that it sealed, or will seal, in this life
+    start  the first slot that it sealed, or will seal, in this run
     """
 
     node: Lone

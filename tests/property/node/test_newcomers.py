@@ -147,11 +147,11 @@ UP, ANSWER, BACK, LIE, SEAL, LAST = ("up", 0), ("answer", 0), ("back", 0), ("lie
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(stories)
 @example([([], [], [], 0)] * 2 + [([], [BACK, UP, LIE], [UP, ANSWER, LIE], 0), ([UP, ANSWER, LIE], [], [], 0)])
 @example([([], [], [], 0)] * 2 + [([BACK, UP, ANSWER, LIE], [], [], 0), ([UP, ANSWER, LIE], [], [], 0)])
-@example(  # what the copy says for a slot comes before what the lost life has said for it
+@example(  # what the copy says for a slot comes before what the lost run has said for it
     [([], [], [("copy", 0)], 0), ([], [("back", 1), SEAL, LAST, UP], [ANSWER, ("lie", 1)], 0), ([], [], [], 0)]
 )
 @example([([], [], [], 0), ([], [], [BACK, UP, ANSWER, LIE], 1), ([UP, ANSWER, LIE], [], [], 1)])

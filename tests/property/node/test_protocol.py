@@ -125,7 +125,7 @@ class Story:
         self.give(letter.receiver, on.MessageArrived(self.now, name, letter.payload))
 
     def restart(self, number: int, disk: Disk | None = None) -> None:
-        """A new life, from its own disk or from another."""
+        """A new run, from its own disk or from another."""
         node = self.nodes[number]
         if disk is not None:
             node.disk = disk.copy()
@@ -213,7 +213,7 @@ class Story:
         assert (release.variance > 0).all()
         before = self.last.get(node.view.me)
         if before is not None:
-            assert release.slot > before.slot, "a slot was released twice in one life"
+            assert release.slot > before.slot, "a slot was released twice in one run"
             heard_of = {origin for origin, slot in self.records if slot == release.slot}
             if not heard_of and not release.sampled:
                 known = np.isfinite(before.variance)

@@ -22,7 +22,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same command on a plan of seconds."""
 
     def plan(**asked: Any) -> Any:
-        return tiny_plan(seed=asked["seed"], **({"runs": asked["runs"]} if asked["runs"] else {}))
+        return tiny_plan(slots=32, seed=asked["seed"], **({"runs": asked["runs"]} if asked["runs"] else {}))
 
     monkeypatch.setattr(reproduce_module, "make_plan", plan)
 

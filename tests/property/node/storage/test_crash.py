@@ -1,4 +1,4 @@
-"""Random lives of a storage with kill -9 and power loss at any statement, beside a model in memory.
+"""Random histories of a storage with kill -9 and power loss at any statement, beside a model in memory.
 
 A crash is a copy of the files as they are before some statement, opened again: what a killed process leaves behind. A
 power loss in the middle of a write cuts the log anywhere behind the last commit that was acknowledged, and what follows
@@ -68,19 +68,19 @@ class StorageLife(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.temporary = tempfile.TemporaryDirectory()
-        # A simulated crash does not depend on what the disk has swallowed: no waiting for it, and more lives a second.
+        # A simulated crash does not depend on what the disk has swallowed: not waiting for it is faster.
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "synchronous = OFF"))
         self.patch.setattr(journal, "_sync", lambda handle: self.step("sync"))
         self.write = journal._write_all
         self.patch.setattr(journal, "_write_all", self.write_in_steps)
         self.step: Callable[[str], None] = lambda statement: None
-        self.lives = 0
+        self.runs = 0
         self.draws = 0
         self.network = "crowd"
         self.model = Model()
         self.forgotten: list[bytes] = []
-        self.folder = Path(self.temporary.name) / "life0"
+        self.folder = Path(self.temporary.name) / "run0"
         self.open()
 
     def open(self) -> None:
@@ -128,8 +128,8 @@ class StorageLife(RuleBasedStateMachine):
 
     def arm(self, crash_at: Crash) -> Path:
         """Copy the files before a statement of what comes; the folder that will then be there."""
-        self.lives += 1
-        target = Path(self.temporary.name) / f"life{self.lives}"
+        self.runs += 1
+        target = Path(self.temporary.name) / f"run{self.runs}"
         seen = 0
 
         def trace(statement: str) -> None:
@@ -150,7 +150,7 @@ class StorageLife(RuleBasedStateMachine):
             with open(path, "rb+") as log:
                 log.truncate(min(size, keep))
                 log.seek(0, os.SEEK_END)
-                log.write((b"\0" if self.lives % 2 else b"\xa5") * int(part * 5000))
+                log.write((b"\0" if self.runs % 2 else b"\xa5") * int(part * 5000))
 
     def disarm(self) -> None:
         self.step = lambda statement: None
@@ -231,8 +231,8 @@ class StorageLife(RuleBasedStateMachine):
 
     @rule(cut=st.floats(0, 1))
     def power_loss(self, cut: float) -> None:
-        self.lives += 1
-        target = Path(self.temporary.name) / f"life{self.lives}"
+        self.runs += 1
+        target = Path(self.temporary.name) / f"run{self.runs}"
         copy_files(self.folder, target)
         self.tear(target, cut)
         self.come_back(target, self.model)

@@ -1,4 +1,4 @@
-"""Random lives of a ledger that several networks share: whatever is paid, no user pays more than any promise says.
+"""Random histories of a ledger that several networks share: whatever is paid, no user pays more than any promise says.
 
 The networks have slots of different lengths and epochs, windows or horizons, users in different numbers of regions and
 at different numbers of servers. They pay, begin new horizons, come back with other slots, as a restored ledger does
@@ -108,7 +108,7 @@ steps = st.one_of(
 )
 
 
-class Life:
+class SharedLedger:
     """Networks on one ledger, and the test's own list of what they have paid."""
 
     def __init__(self, storage: Database, told: list[Network]) -> None:
@@ -190,13 +190,13 @@ class Life:
 
 
 @contextmanager
-def life_of(told: list[Network]) -> Iterator[Life]:
+def shared_ledger(told: list[Network]) -> Iterator[SharedLedger]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # No crash happens here: no waiting for the disk.
         patch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "synchronous = OFF"))
         with closing(Database(Path(folder) / "dpcrowd.db")) as storage:
             migrate(storage, LEDGER_STEPS, keep_copy=False)
-            yield Life(storage, told)
+            yield SharedLedger(storage, told)
 
 
 @given(
@@ -207,10 +207,10 @@ def life_of(told: list[Network]) -> Iterator[Life]:
 @pytest.mark.slow
 def test_no_user_pays_more_than_any_network_has_promised(told: list[Network], plan: list[tuple[int, Any]]) -> None:
     """Sums without the bounds of users, windows of other slots, or horizons that forget a slot would break it."""
-    with life_of(told) as life:
+    with shared_ledger(told) as shared:
         for number, (kind, what, more) in plan:
-            life.step(number % len(told), kind, what, more)
-            life.check_horizons()
+            shared.step(number % len(told), kind, what, more)
+            shared.check_horizons()
 
 
 @given(
@@ -226,9 +226,9 @@ def test_a_network_with_other_slots_keeps_the_windows_of_both(
     old: tuple[int, int], new: tuple[int, int], windows: int, before: list[int], after: list[int]
 ) -> None:
     """By the present slots alone, a network that comes back with other ones would pay twice within a window."""
-    with life_of([Network(12, UserBounds(), *old, windows)]) as life:
+    with shared_ledger([Network(12, UserBounds(), *old, windows)]) as shared:
         for at in before:
-            life.pay(0, at, None if at % 2 else 5)
-        life.step(0, "slots", new, 1)
+            shared.pay(0, at, None if at % 2 else 5)
+        shared.step(0, "slots", new, 1)
         for at in after:
-            life.pay(0, at, None if at % 2 else 5)
+            shared.pay(0, at, None if at % 2 else 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,17 @@ def test_a_quick_look_is_a_part_of_the_full_report(nowhere: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_point_is_a_simulation_that_can_be_run(nowhere: Path) -> None:
-    """A window longer than the stream or a density too low would stop a long run in its middle."""
+def test_every_point_is_a_simulation_that_can_be_run(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window longer than the stream or a density too low would stop a long run in its middle.
+
+    How often relay samples is planned for the points of a quick look; for all points that takes minutes of a report,
+    and depends on nothing that could be wrong here.
+    """
     for plan in (make_plan(quick=True), make_plan()):
         for figure in FIGURES:
             for point in figure.points(plan):
                 assert config_of(plan, point).runs == min(plan.runs, point.most_runs or plan.runs)
+        monkeypatch.setattr(import_module("dpcrowd.sim.configure"), "planned_samples", lambda *_: 1)
 
 
 def test_the_two_ledgers_stand_side_by_side(nowhere: Path) -> None:

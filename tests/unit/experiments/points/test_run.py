@@ -19,7 +19,7 @@ from dpcrowd.sim.backends import Backend
 from experiments_support import tiny_plan
 
 ALONE = Backend("local", 1, None)
-PLAN = tiny_plan()
+PLAN = tiny_plan(slots=32)
 POINTS = [point for point in FIGURES[3].points(PLAN) if point.epsilon > 0.1 and point.entries != (AT_ONCE,)]
 
 
@@ -68,7 +68,7 @@ def test_what_was_finished_before_an_interruption_is_kept(store: Store, monkeypa
 def test_more_runs_go_on_from_fewer(tmp_path: Path) -> None:
     """A full report after a quick look repeats nothing, and gives what a full report at once gives."""
     grown, fresh = Store(tmp_path / "grown"), Store(tmp_path / "fresh")
-    run_points(tiny_plan(runs=2), {"4": POINTS}, grown, ALONE)
+    run_points(tiny_plan(slots=32, runs=2), {"4": POINTS}, grown, ALONE)
     ticks: list[Tick] = []
     later = run_points(PLAN, {"4": POINTS}, grown, ALONE, ticks.append)
     assert ticks[0].runs_done == 4

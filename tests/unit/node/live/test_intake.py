@@ -428,7 +428,7 @@ def test_a_sealed_slots_key_is_in_no_memory(tmp_path: Path, monkeypatch: pytest.
         run(story())
 
 
-def test_slots_of_an_earlier_life_are_not_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_of_an_earlier_run_are_not_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Started with a clock that is behind, the node would keep check-ins that it can never count."""
     with bench(tmp_path, monkeypatch) as made:
         made.journal.slot_key(opens(3))

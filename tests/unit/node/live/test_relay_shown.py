@@ -28,11 +28,11 @@ def files() -> Iterator[Path]:
 
 
 async def status_of(world: World, name: str) -> NetworkStatus:
-    return await world.lives[name].live.network()
+    return await world.runs[name].live.network()
 
 
 async def smoothed_of(world: World, name: str) -> dict[int, bytes]:
-    slots = await world.lives[name].live.smoothed(None, None, None, 1000)
+    slots = await world.runs[name].live.smoothed(None, None, None, 1000)
     assert slots is not None
     return {one.slot: one.estimate.tobytes() for one in slots}
 
@@ -67,7 +67,7 @@ def test_all_servers_and_messages_are_told(files: Path) -> None:
             assert sent.keys() == {"heartbeat", "data", "forward"}
             assert sent["data"] == 2 * len(world.spent["a"])
             assert sent["heartbeat"] > 0 and sent["forward"] > 0  # noqa: PT018
-            metrics = metrics_in(await world.lives["a"].live.metrics())
+            metrics = metrics_in(await world.runs["a"].live.metrics())
             for kind, count in sent.items():
                 assert metrics[f'dpcrowd_messages_sent_by_kind_total{{kind="{kind}"}}'] == count
             assert metrics["dpcrowd_messages_sent_total"] == sum(sent.values())
@@ -97,7 +97,7 @@ def test_a_server_that_is_down_becomes_missing_and_comes_back(files: Path) -> No
             assert len(overdue) == 1
             assert seen[-1] == (overdue.pop(), True)
             assert [missing for _, missing in seen] == sorted(missing for _, missing in seen)
-            metrics = metrics_in(await world.lives["a"].live.metrics())
+            metrics = metrics_in(await world.runs["a"].live.metrics())
             assert metrics['dpcrowd_server_missing{server="c"}'] == 1
             await world.start("c")
             await world.sleep_until(10 + 3 * LAG + 8, 1.0)
@@ -114,7 +114,7 @@ def test_the_smoothed_history_is_stored_and_final_after_the_lag(files: Path) -> 
         async with World(files, loop, FIVE) as world:
             await world.sleep_until(12, 1.0)
             first = await smoothed_of(world, "a")
-            released = {one.slot: one for one in await world.lives["a"].live.estimates(None, None, None, 1000)}
+            released = {one.slot: one for one in await world.runs["a"].live.estimates(None, None, None, 1000)}
             assert first.keys() == released.keys()
             assert [slot for slot in first if first[slot] != released[slot].estimate.tobytes()]
             last = max(first)
@@ -126,7 +126,7 @@ def test_the_smoothed_history_is_stored_and_final_after_the_lag(files: Path) -> 
             for slot in range(min(first), last - LAG + 2):
                 assert second[slot] == first[slot], "final"
             missed = set(range(last + 1, last + 9)) - {
-                one.slot for one in await world.lives["a"].live.estimates(None, None, None, 1000)
+                one.slot for one in await world.runs["a"].live.estimates(None, None, None, 1000)
             }
             assert missed
             assert missed <= second.keys()
@@ -142,7 +142,7 @@ def test_a_network_that_passes_no_records_on_has_no_history(tmp_path: Path) -> N
     async def story(loop: VirtualLoop) -> None:
         async with World(make_files(tmp_path / "three"), loop) as world:
             await world.sleep_until(6, 1.0)
-            live, status = world.lives["a"].live, await status_of(world, "a")
+            live, status = world.runs["a"].live, await status_of(world, "a")
             assert await live.smoothed(None, None, None, 1000) is None
             assert (status.servers, status.lag, status.scheme) == ([], None, "dpcrowd-plus")
             assert status.messages_sent["data"] == 2 * len(world.spent["a"])

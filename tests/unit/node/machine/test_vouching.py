@@ -34,7 +34,7 @@ def test_an_old_copy_is_not_vouched_for_by_an_echo_of_its_own_words() -> None:
 
 
 @pytest.mark.parametrize("from_copy", [False, True], ids=["restarted", "put back again"])
-def test_nor_by_an_echo_of_a_life_that_waited_in_vain(from_copy: bool) -> None:
+def test_nor_by_an_echo_of_a_run_that_waited_in_vain(from_copy: bool) -> None:
     """An operator who sees that it does not sample restarts it, or restores the same backup: it was "heard before"."""
     copy = lived(3).disk
     node = restarted(copy.copy(), 8)

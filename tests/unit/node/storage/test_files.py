@@ -177,7 +177,7 @@ def test_a_full_disk_refuses_check_ins(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_still_fits_into_the_journal_of_a_full_disk_is_kept(tmp_path: Path) -> None:
-    """A small check-in fits into what the slot's file has of the disk already. It is acknowledged, so the next life has
+    """A small check-in fits into what the slot's file has of the disk already. It is acknowledged, so the next run has
     to count it, although nothing could be paid meanwhile."""
     with open_storage(tmp_path) as storage:
         draw(storage, 0)

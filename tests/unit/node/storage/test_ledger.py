@@ -255,7 +255,7 @@ def loss_facts(storage: Storage) -> tuple[object, ...]:
     return ledger.payments(), ledger.total_spent(), ledger.counter(), events, storage.memory.complete_until()
 
 
-def test_what_was_lost_is_known_to_every_life_and_every_network(tmp_path: Path) -> None:
+def test_what_was_lost_is_known_to_every_run_and_every_network(tmp_path: Path) -> None:
     """A second network on the ledger, or a restart, would call blocked what the first calls spent, or the reverse."""
     with (
         open_storage(tmp_path / "a", "a") as storage,

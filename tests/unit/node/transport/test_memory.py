@@ -122,7 +122,7 @@ def test_a_partition_cuts_every_link_between_its_sides() -> None:
 
 
 def test_nothing_in_flight_survives_a_cut_or_a_restart() -> None:
-    """A connection's buffers die with it: a message of before must not arrive at the server's next life."""
+    """A connection's buffers die with it: a message of before must not arrive at the server's next run."""
     late = Faults(delay=(1.0, 1.0))
     net = line(faults=late)
     net.send("a", b"cut off", "b")
