@@ -7,7 +7,8 @@ final (`History`), if the user asks for it, and smooths them once at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,10 @@ class Posteriors:
     doubt: Floats
     steps: Floats | None = None
 
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by their names, one entry per slot each."""
+        return {part.name: array for part in fields(self) if (array := getattr(self, part.name)) is not None}
+
     def smoothed(self, setting: Setting) -> tuple[Floats, Floats]:
         """Return estimates (T, N, d), NaN where nothing is known, and their variances, infinite there."""
         first = int(self.slots[0]) if len(self.slots) else 0
@@ -64,7 +69,7 @@ def recent_posteriors(
     place = slots % scheme.lag
     doubt = np.where(state.scale[place] > OFF, state.scale[place], 1.0)
     steps = None
-    if state.bank is not None:
+    if state.bank is not None and len(slots):
         model, beliefs = state.setting.model, beliefs_of(state.setting.model)
         pairs = zip(place.tolist(), slots.tolist(), strict=True)
         steps = np.stack([step_ahead(state.bank.at(at), model, beliefs, slot + 1) for at, slot in pairs])
@@ -81,13 +86,12 @@ class History:
     def add(self, slot: int) -> None:
         """Add the oldest slot in memory after `slot` is over: it takes no more records."""
         if slot >= self._scheme.lag - 1:
-            parts = vars(recent_posteriors(self._scheme, self._state, number=1)).values()
-            self._final.append(Posteriors(*(None if part is None else part.copy() for part in parts)))
+            oldest = recent_posteriors(self._scheme, self._state, number=1)
+            self._final.append(replace(oldest, **{name: part.copy() for name, part in oldest.parts().items()}))
 
     def smoothed(self) -> tuple[Floats, Floats]:
         """Return estimates and variances of all slots, (T, N, d), from the records of all slots."""
         first = int(self._final[-1].slots[0]) + 1 if self._final else 0
         parts = [*self._final, recent_posteriors(self._scheme, self._state, first)]
-        names = [name for name, part in vars(parts[0]).items() if part is not None]
-        joined = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-        return Posteriors(*joined).smoothed(self._state.setting)
+        joined = {name: np.concatenate([part.parts()[name] for part in parts]) for name in parts[0].parts()}
+        return replace(parts[0], **joined).smoothed(self._state.setting)

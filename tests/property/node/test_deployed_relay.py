@@ -45,7 +45,7 @@ def files() -> Iterator[dict[str, Path]]:
 
 def assert_agreed(world: World) -> None:
     """All servers have released the last slot with the same bits."""
-    lasts = {name: world.lives[name].live.executor.last for name in world.names}
+    lasts = {name: world.runs[name].live.executor.last for name in world.names}
     assert len({(last.slot, last.estimate.tobytes()) for last in lasts.values() if last is not None}) == 1, lasts
     assert None not in lasts.values()
 
@@ -60,7 +60,7 @@ def test_a_ring_agrees(files: dict[str, Path]) -> None:
             world.replay_all()
             assert all(len(world.spent[name]) >= 2 for name in FIVE)
             for name in FIVE:
-                kinds = world.lives[name].live.executor.sent_by_kind
+                kinds = world.runs[name].live.executor.sent_by_kind
                 assert kinds["heartbeat"] > kinds["data"] > 0
                 assert kinds["forward"] > 0
         assert not world.refused
@@ -199,11 +199,11 @@ def test_a_network_changes_over_to_relay(files: dict[str, Path]) -> None:
             scheme = '[scheme]\nname = "relay"\nprocess_var = 100.0\nsamples = 2\nlag = 4\n'
             path.write_text(text + scheme + servers, encoding="utf-8")
             assert load_network(path).relay is not None
-            for life in world.lives.values():
-                await life.live.reload()
+            for node_run in world.runs.values():
+                await node_run.live.reload()
             await world.sleep_until(16, 1.0)
             for name in THREE:
-                machine = world.lives[name].live.executor.machine
+                machine = world.runs[name].live.executor.machine
                 assert machine.records is not None
                 assert machine.records.received > 0
             assert_agreed(world)

@@ -180,8 +180,8 @@ def test_a_start_on_a_full_disk_is_a_matter_of_storage(
 
 def records_of_a_line() -> Records:
     """What b knows of a, b, c, d and e."""
-    view = make_network(facts_of()).nodes[1].view
-    return Records(replace(view, names=tuple("abcde")))
+    node = make_network(facts_of()).nodes[1]
+    return Records(replace(node.view, names=tuple("abcde")), node.machine.server)
 
 
 def test_what_records_show_of_servers_is_told() -> None:
