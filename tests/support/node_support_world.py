@@ -43,7 +43,19 @@ _SETTLED = GRACE + DEADLINE + 1.0
 """Seconds after the end of a slot, or after some trouble: by then the slot is released and its check-ins are gone."""
 _LOOK = _SETTLED + 1.0
 """The second of a slot at which everybody looks."""
-_PATHS = ("/readyz", "/healthz", "/v1/network", "/v1/budget", "/v1/estimates/latest", "/v1/estimates", "/metrics")
+_PATHS = (
+    "/readyz",
+    "/healthz",
+    "/v1/network",
+    "/v1/budget",
+    "/v1/estimates/latest",
+    "/v1/estimates",
+    "/v1/history",
+    "/v1/neighbours",
+    "/v1/topology",
+    "/page.json",
+    "/metrics",
+)
 
 # Everybody acts in a part of its own of each hundredth of a second. If two independent things happened at one moment,
 # which one comes first would be a matter of how many steps the other one takes: a false alarm.

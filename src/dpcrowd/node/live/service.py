@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
+from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import IntakeRefused
@@ -160,6 +161,28 @@ class NodeService:
             self.following,
             self.executor.refused_last,
         )
+
+    def topology(self) -> Topology:
+        network = self.revision
+        guarantee, slot = network.guarantee_section, max(self.clock.slot_of(self._wall.now()), 0)
+        names = [server.name for server in network.servers]
+        return Topology(
+            servers=[ServerPlace(name=server.name, share=server.share) for server in network.servers],
+            links=[(names[link.low], names[link.high]) for link in network.timed_links() if link.holds(slot)],
+            population=network.population,
+            scheme=network.method.name,
+            users=guarantee.users,
+            servers_per_slot=guarantee.servers_per_slot,
+            regions_per_slot=guarantee.regions_per_slot,
+        )
+
+    async def region_map(self) -> bytes | None:
+        return None
+
+    def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
+        network = self.revision
+        names = network.neighbours(self.config.server, max(self.clock.slot_of(self._wall.now()), 0))
+        return self.executor.neighbour_estimates.history(slots, region, network.regions, names)
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []
