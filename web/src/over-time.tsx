@@ -27,7 +27,7 @@ export function palette(): Colors & { series: string[]; other: string; truth: st
 
 export function OverTimeSection({ model, server }: { model: Model; server: Server }) {
   const { history, topology } = server;
-  const [shown, setShown] = useState<Shown>({ neighbours: true, smoothed: false, truth: true, alone: false, naive: false, relative: false, band: true });
+  const [shown, setShown] = useState<Shown>({ neighbours: true, smoothed: false, truth: true, alone: false, naive: true, relative: false, band: true });
   const [view, setView] = useState<View>({ slots: 120 });
   const [pointed, point] = useState<number | null>(null);
   const box = useRef<HTMLDivElement>(null), chart = useRef<Chart | null>(null);

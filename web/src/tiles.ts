@@ -4,7 +4,7 @@
 import type { History } from "./history";
 import { count, halfWidth, signed } from "./format";
 
-const MANY = 60;
+const FEW = 16, MANY = 60;
 const DEEP = 0.55;
 
 export class Tiles {
@@ -53,6 +53,7 @@ export class Tiles {
   private build(names: string[]): void {
     this.names = names;
     this.focused = 0;
+    this.box.classList.toggle("few", names.length <= FEW);
     this.box.classList.toggle("many", names.length > MANY);
     this.tiles = names.map((name, region) => {
       const tile = document.createElement("button");

@@ -21,11 +21,12 @@ from dpcrowd.node.keys.signing import key_of_certificate
 from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SlotClock, rfc3339
 
-__all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
+__all__ = ["HOST", "DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 _LONGEST = 3600 * SECOND
 _EPSILON, _WINDOW = "1", 24
+_DAYS = 90  # of the certificates; a node warns 30 days before they expire
 _LEAD = 4  # seconds for the start, and 0.4 more per process: they share the cores of this machine
 _GRACE, _DEADLINE = Fraction(1, 5), Fraction(1, 2)  # of a slot
 
@@ -41,7 +42,7 @@ class DemoNode:
 
     @property
     def address(self) -> str:
-        return f"http://{_HOST}:{self.port}"
+        return f"http://{HOST}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
     Slot 0 opens some seconds later, when the nodes run: a running node counts a slot without check-ins as empty.
     """
     names = sample_names(servers)
-    keys = make_trial(folder / "keys", names, now, days=30)
+    keys = make_trial(folder / "keys", names, now, days=_DAYS)
     ports = free_ports(2 * servers)
-    endpoints = {name: f"tls/{_HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
+    endpoints = {name: f"tls/{HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
     token = secrets.token_urlsafe(24)
     network = folder / "network.toml"
     text = sample_network(
@@ -107,7 +108,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
             certificate=str(keys[name].certificate),
             ca=str(keys[name].authority),
             transport=endpoints[name],
-            http=f"{_HOST}:{port}",
+            http=f"{HOST}:{port}",
             checkin=[token_hash(token)],
             read="open",
         )
@@ -121,7 +122,7 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
-            one.bind((_HOST, 0))
+            one.bind((HOST, 0))
         return [int(one.getsockname()[1]) for one in sockets]
 
 

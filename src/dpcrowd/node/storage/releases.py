@@ -101,7 +101,7 @@ def _regions_id(connection: sqlite3.Connection, regions: tuple[str, ...]) -> int
 
 @lru_cache(maxsize=8)
 def _names_of(text: str) -> tuple[str, ...]:
-    """Return the names of regions; thousands of releases have the same, and reading them once takes a tenth of the time."""
+    """Return the names of regions; they are kept, since thousands of releases have the same."""
     return tuple(json.loads(text))
 
 
