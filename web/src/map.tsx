@@ -76,7 +76,7 @@ export function RegionMap({ history, topology, shapes, chosen, choose, point }: 
         const half = last < 0 ? NaN : history.halfWidth(last, one.region);
         const name = history.regions[one.region];
         return (
-          <g key={name} class={`place ${part > 0.55 ? "deep" : ""}`} role="button" tabIndex={0} aria-pressed={chosen.includes(one.region)}
+          <g key={name} class="place" role="button" tabIndex={0} aria-pressed={chosen.includes(one.region)}
              aria-label={`${name}: ${count(values[place])} ${halfWidth(half)}`} style={{ "--part": `${Math.round(part * 100)}%` }}
              onClick={() => choose(one.region)} onFocus={() => point(one.region)} onBlur={() => point(null)}
              onPointerEnter={() => point(one.region)} onPointerLeave={() => point(null)}

@@ -20,14 +20,14 @@ export function PrivacySection({ model, server }: { model: Model; server: Server
       <h2 id="privacy-title">Privacy</h2>
       <div class="card">
         <div class="budget">
-          <Gauge spent={budget.spent} blocked={budget.blocked} limit={budget.epsilon} />
+          <Gauge spent={budget.spent} blocked={budget.remaining === 0 ? budget.epsilon - budget.spent : budget.blocked} limit={budget.epsilon} empty={budget.remaining === 0} />
           <dl>
             <Figure label="Spent" word="spent" id="spent" tone={exhausted ? "warn" : ""} note={`of ε = ${epsilon(budget.epsilon)} in ${scope}`}>{epsilon(budget.spent)}</Figure>
             <Figure label="Left for the next sample" word="spent" note={budget.blocked > 0 ? `ε = ${epsilon(budget.blocked)} is blocked: ${budget.blocked_text}` : "what the next slot may cost at most"}>{epsilon(budget.remaining)}</Figure>
             <Figure label="Comes back" word="returns" note={budget.returns === null ? (budget.kind === "finite" ? "a finite horizon returns nothing" : "nothing is spent in this window") : `at slot ${budget.returns_slot}${seconds > 0 ? `, in ${duration(seconds)}` : ""}`}>{budget.returns === null ? "nothing" : epsilon(budget.returns)}</Figure>
           </dl>
         </div>
-        {budget.text !== "" && <p class="notice warn" id="no-sample">{exhausted ? "The budget is spent. " : ""}{budget.text}{exhausted ? " The estimates go on from neighbours' messages and prediction." : ""}</p>}
+        {budget.text !== "" && <p class="notice warn" id="no-sample">{exhausted ? "Nothing is left to spend: " : ""}{budget.text}{exhausted ? " The estimates go on from neighbours' messages and prediction." : ""}</p>}
         <blockquote id="guarantee">{budget.guarantee} <About word="guarantee" /></blockquote>
         <h3>What was spent, slot by slot</h3>
         {history !== null && <Spending history={history} limit={budget.epsilon} window={budget.kind === "window" ? budget.length : 0} />}
@@ -39,10 +39,10 @@ export function PrivacySection({ model, server }: { model: Model; server: Server
   );
 }
 
-function Gauge({ spent, blocked, limit }: { spent: number; blocked: number; limit: number }) {
+function Gauge({ spent, blocked, limit, empty }: { spent: number; blocked: number; limit: number; empty: boolean }) {
   const part = Math.min(1, limit === 0 ? 1 : spent / limit), stopped = Math.min(1 - part, limit === 0 ? 0 : blocked / limit);
   const length = Math.PI * 80;
-  const label = `${Math.round(100 * part)}% of the privacy budget is spent`;
+  const label = `${Math.round(100 * part)}% of the privacy budget is spent${empty ? ", and nothing can be spent now" : ""}`;
   return (
     <svg class="gauge" viewBox="0 0 200 122" role="img" aria-label={label}>
       <path d="M20 105 A80 80 0 0 1 180 105" class="track" />

@@ -77,7 +77,10 @@ export class Server {
         await this.load();
         const after = this.history === null || this.history.lastSlot < 0 ? "" : `&after=${this.history.lastSlot}`;
         await this.session.events(this.path(`/v1/stream?columns=true${after}`), this.stop.signal,
-          (event, data) => { if (event === "estimates") this.take(JSON.parse(data) as Columns); },
+          (event, data) => {
+            if (event === "estimates") this.take(JSON.parse(data) as Columns);
+            else if (event === "lost") void this.fill("/v1/history?slots=100", () => undefined);
+          },
           () => { pause = 500; this.become("live"); });
         this.become("lost", "the server has ended the stream.");
       } catch (error) {

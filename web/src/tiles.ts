@@ -5,7 +5,6 @@ import type { History } from "./history";
 import { count, halfWidth, signed } from "./format";
 
 const FEW = 16, MANY = 60;
-const DEEP = 0.55;
 
 export class Tiles {
   private tiles: HTMLButtonElement[] = [];
@@ -98,7 +97,6 @@ export class Tiles {
         arrow.data = Number.isFinite(change) && before < last ? `${Math.abs(change) <= half ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "";
       }
       tile.style.setProperty("--part", `${Math.round(part * 100)}%`);
-      tile.classList.toggle("deep", part > DEEP);
       const pressed = String(chosen.includes(region));
       if (tile.getAttribute("aria-pressed") !== pressed) tile.setAttribute("aria-pressed", pressed);
       if (many) tile.setAttribute("aria-label", `${this.names[region]}: ${text} ${halfWidth(half)}`);

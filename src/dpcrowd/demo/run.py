@@ -236,15 +236,16 @@ def open_demo(
         folder = stack.enter_context(_folder(keep))
         report(f"writing keys and files for {servers} servers")
         network = make_network(folder, source, servers, length_ns, datetime.now(UTC))
+        server_of = pin_to_servers(source.people, servers, pins)
+        comparison = Comparison(folder / "network.toml", source.note, source.regions, server_of)
+        # Before the nodes, so that it ends after them: their streams, which it passes on, have ended by then.
+        page = stack.enter_context(PageThread(make_page_app(network.nodes, comparison)))
         processes = stack.enter_context(Processes(network.nodes))
         report(f"starting {servers} node processes")
         clients = [NodeClient(node, network.token) for node in network.nodes]
         for client in clients:
             stack.callback(client.close)
         _wait_for_all(processes, clients)
-        server_of = pin_to_servers(source.people, servers, pins)
-        comparison = Comparison(folder / "network.toml", source.note, source.regions, server_of)
-        page = stack.enter_context(PageThread(make_page_app(network.nodes, comparison)))
         feeder = stack.enter_context(Feeder(source, clients, server_of, network.clock, comparison.add))
         yield Demo(network, source, processes, clients, feeder, page.address)
 
