@@ -12,6 +12,7 @@ import type { Server } from "./server";
 import { WhySection } from "./why";
 
 const SECTIONS = [["now", "Now"], ["over-time", "Over time"], ["privacy", "Privacy"], ["network", "Network"], ["health", "Health"], ["meaning", "Meaning"]];
+const GLOSSARY = <Glossary />;
 const THEMES: Record<Theme, string> = { auto: "Automatic", light: "Light", dark: "Dark" };
 
 export function App() {
@@ -46,7 +47,7 @@ function Page({ model }: { model: Model }) {
               <NetworkSection model={model} server={server} />
             </div>
             <HealthSection server={server} />
-            <Glossary />
+            {GLOSSARY}
           </>
         )}
       </main>

@@ -182,7 +182,7 @@ export class Chart {
     this.plot = new uPlot({
       width: Math.max(this.box.clientWidth, 200), height: HEIGHT, series, bands,
       legend: { show: false },
-      padding: [12, 8, 0, 0],
+      padding: [12, 26, 0, 0],
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       axes: [
         { ...axis, space: 70, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", splits.length > 1 && splits[1] - splits[0] < 60 ? {} : { hour: "2-digit", minute: "2-digit" })) },

@@ -48,3 +48,6 @@ export function bytes(value: number): string {
   while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit++; }
   return `${unit === 0 ? value : value.toFixed(value < 10 ? 1 : 0)} ${units[unit]}`;
 }
+
+/** "1 link", "2 links". */
+export function plural(number: number, noun: string): string { return `${count(number)} ${noun}${number === 1 ? "" : "s"}`; }

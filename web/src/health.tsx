@@ -1,7 +1,7 @@
 // Health: whether the node does its work, and in time.
 
 import { Figure } from "./explain";
-import { bytes, count, duration, percent } from "./format";
+import { bytes, count, duration, percent, plural } from "./format";
 import type { Server } from "./server";
 
 export function HealthSection({ server }: { server: Server }) {
@@ -30,7 +30,7 @@ export function HealthSection({ server }: { server: Server }) {
           <Figure label="Missed slots" word="missed" tone={missed !== null && missed > 0 ? "warn" : ""} note="since the process started">{missed === null ? "–" : count(missed)}</Figure>
           <Figure label="Refused messages" word="refusals" note="of neighbours, since the process started">{count(refused)}</Figure>
           <Figure label="Storage" word="storage" tone={stored === 0 ? "bad" : ""} note={free === null ? "free space is shown to operators only" : `${bytes(free)} free`}>{stored === null ? "–" : stored === 1 ? "works" : "fails"}</Figure>
-          <Figure label="Clock offset" word="clock" tone={Math.abs(worst) > tenth ? "warn" : ""} note={offsets.length === 0 ? "no message of a neighbour yet" : `at most, against ${offsets.length} neighbours`}>{offsets.length === 0 ? "–" : `${worst.toFixed(1)} s`}</Figure>
+          <Figure label="Clock offset" word="clock" tone={Math.abs(worst) > tenth ? "warn" : ""} note={offsets.length === 0 ? "no message of a neighbour yet" : `at most, against ${plural(offsets.length, "neighbour")}`}>{offsets.length === 0 ? "–" : `${worst.toFixed(1)} s`}</Figure>
           <Calibration server={server} />
           <Figure label="Certificates" word="certificate" tone={days.length > 0 && Math.min(...days) < 30 ? "warn" : ""} note="until the first one expires">{days.length === 0 ? "–" : `${count(Math.floor(Math.min(...days)))} days`}</Figure>
           <Figure label="Running for" word="version" note={`version ${network?.version ?? "–"}`}>{started === null ? "–" : duration(Date.now() / 1000 - started)}</Figure>

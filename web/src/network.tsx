@@ -1,7 +1,7 @@
 // Network: the graph of servers with their states, and what arrives from each neighbour.
 
 import { About } from "./explain";
-import { ago, bytes, count } from "./format";
+import { ago, bytes, count, plural } from "./format";
 import type { Neighbour, ServerReport } from "./api";
 import type { Model } from "./model";
 import type { Server } from "./server";
@@ -56,7 +56,7 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
       <h2 id="network-title">Network</h2>
       <div class="card">
         {nodes.length > 0 && <Graph model={model} server={server} nodes={nodes} />}
-        <p class="note" id="network-summary">{nodes.length} servers, {server.topology?.links.length ?? 0} links, {network?.neighbours.length ?? 0} neighbours of {server.name}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}</p>
+        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}</p>
         <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
           <table id="servers">
             <thead><tr><th scope="col">Server</th><th scope="col">State <About word="state" /></th><th scope="col">Last heard</th><th scope="col">Refused <About word="refusals" /></th>{nodes.some((one) => one.report !== null) && <th scope="col">Records <About word="records" /></th>}</tr></thead>

@@ -1,6 +1,6 @@
 // Over time: estimates with their intervals, samples, what others estimated, and in a demo the truth.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chart } from "./chart";
 import type { Colors, Line, Subject, View } from "./chart";
 import { About } from "./explain";
@@ -51,7 +51,7 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
   const everything = "slots" in view && view.slots === Infinity;
   useEffect(() => {
     if (box.current === null || history === null) return;
-    if (chart.current === null) chart.current = new Chart(box.current, setView, point);
+    if (chart.current === null) chart.current = new Chart(box.current, (next) => setView((before) => (sameView(before, next) ? before : next)), point);
     chart.current.show({ history, subjects, lines, relative: shown.relative, band: shown.band, colors: { ink: colors.ink, grid: colors.grid, surface: colors.surface } });
     server.need(chosen, everything);
   });
@@ -59,6 +59,14 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
   const option = (name: keyof Shown, text: string, word?: Word, disabled = false) => (
     <label class="option"><input type="checkbox" checked={shown[name]} disabled={disabled} onChange={() => setShown({ ...shown, [name]: !shown[name] })} /> {text}{word !== undefined && <> <About word={word} /></>}</label>
   );
+  const regions = history?.regions;
+  // The same element again and again: a thousand options are not compared with every frame.
+  const picker = useMemo(() => regions !== undefined && regions.length > 1 && (
+    <select aria-label="Add a region to the chart" value="" onChange={(event) => { const chosenRegion = Number(event.currentTarget.value); event.currentTarget.value = ""; model.toggle(chosenRegion); }}>
+      <option value="">Add a region…</option>
+      {regions.map((name, number) => <option key={name} value={String(number)}>{name}</option>)}
+    </select>
+  ), [regions]);
   const seconds = server.network?.slot_seconds ?? 1;
   const place = history === null || history.length === 0 ? null : pointed === null || pointed >= history.length ? history.length - 1 : pointed;
   return (
@@ -72,12 +80,7 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
                 {one.region >= 0 && <button type="button" aria-label={`Take ${one.label} out of the chart`} onClick={() => model.toggle(one.region)}>×</button>}
               </span>
             ))}
-            {history !== null && history.regions.length > 1 && (
-              <select aria-label="Add a region to the chart" value="" onChange={(event) => { const chosenRegion = Number(event.currentTarget.value); event.currentTarget.value = ""; model.toggle(chosenRegion); }}>
-                <option value="">Add a region…</option>
-                {history.regions.map((name, number) => <option key={name} value={String(number)}>{name}</option>)}
-              </select>
-            )}
+            {picker}
           </p>
           <div class="choice" role="group" aria-label="Time that is shown">
             {RANGES.map(([text, length]) => {
@@ -125,6 +128,11 @@ export function OverTimeSection({ model, server }: { model: Model; server: Serve
       </div>
     </section>
   );
+}
+
+/** Whether the buttons look the same: between two times it does not matter to them which. */
+function sameView(before: View, next: View): boolean {
+  return "slots" in before && "slots" in next ? before.slots === next.slots : !("slots" in before) && !("slots" in next);
 }
 
 /** What neighbours estimated: in a demo the other servers' releases, else what their messages said. */

@@ -1,7 +1,7 @@
 // Privacy: what was spent, what comes back, what is promised, and what users would have paid at most.
 
 import { About, Figure } from "./explain";
-import { duration, epsilon } from "./format";
+import { duration, epsilon, plural } from "./format";
 import type { History } from "./history";
 import type { Model } from "./model";
 import type { Server } from "./server";
@@ -104,7 +104,7 @@ function UserCosts({ model, server, history, slot }: { model: Model; server: Ser
   const known = all ? roamingCost(model.servers.map((one) => one.history!), Math.max(slot - 1, history.lastSlot), window) : NaN;
   const covered = topology.users === "roaming";
   const roaming = all ? known : covered ? budget.epsilon : budget.spent + others * budget.epsilon;
-  const text = covered ? "the promise covers roaming users" : all ? "in the window, from the spending of all servers; the promise is for pinned users" : `bound: what this server spent, and ε at each of the ${others} others; the promise is for pinned users`;
+  const text = covered ? "the promise covers roaming users" : all ? "in the window, from the spending of all servers; the promise is for pinned users" : `bound: what this server spent, and ε at ${plural(others, "other server")}; the promise is for pinned users`;
   return (
     <dl class="figures">
       <Figure label="Pinned" word="pinned" note="always here, in one region">ε ≤ {epsilon(budget.spent)}</Figure>

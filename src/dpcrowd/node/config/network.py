@@ -24,6 +24,7 @@ from dpcrowd.node.config.sections import (
     GeneralSection,
     GuaranteeSection,
     LinkSection,
+    MapSection,
     SchemeSection,
     ServerSection,
     usual_send_offset,
@@ -65,11 +66,15 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     links: Annotated[tuple[LinkSection, ...], about("The links between servers.", "[[link]] tables")] = field(
         name="link", default=()
     )
+    region_map: Annotated[MapSection, about("Where the regions are, for the live page.", "a table [map]")] = field(
+        name="map", default_factory=MapSection
+    )
 
     def __post_init__(self) -> None:
         _check_servers(self.servers)
         _check_links(self)
         _check_scheme(self)
+        _check_map(self)
 
     # The settings of [network], by short names.
 
@@ -285,6 +290,14 @@ def _check_scheme(network: NetworkConfig) -> None:
     if method.beta is not None:
         beta = method.beta
         _with_path("scheme.beta", lambda: check_gain(beta, network.max_degree(), model.growth))
+
+
+def _check_map(network: NetworkConfig) -> None:
+    """Refuse coordinates of regions that do not exist."""
+    regions = set(network.regions)
+    for region in network.region_map.coordinates:
+        if region not in regions:
+            raise InvalidValue("map.coordinates", str(unknown_name("region", region, network.regions)))
 
 
 def _with_path(path: str, make: Callable[[], T]) -> T:

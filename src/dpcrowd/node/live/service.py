@@ -19,6 +19,7 @@ from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.executor import FLOOD, Executor
 from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.live.region_map import read_shapes
 from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
@@ -174,10 +175,13 @@ class NodeService:
             users=guarantee.users,
             servers_per_slot=guarantee.servers_per_slot,
             regions_per_slot=guarantee.regions_per_slot,
+            coordinates=dict(network.region_map.coordinates),
+            map=bool(network.region_map.geojson),
         )
 
     async def region_map(self) -> bytes | None:
-        return None
+        geojson = self.revision.region_map.geojson
+        return await asyncio.to_thread(read_shapes, self.config.network.parent / geojson) if geojson else None
 
     def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
         network = self.revision
