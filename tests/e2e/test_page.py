@@ -13,7 +13,6 @@ from page_support import AXE, READ, Crowd, Network, Opened, chromium, network_of
 
 pytestmark = pytest.mark.slow
 
-HEAP = "performance.memory.usedJSHeapSize"
 TOTAL = "document.querySelector('#total').textContent"
 HORIZON = 6
 
@@ -39,9 +38,7 @@ def demo(browser: Any) -> Iterator[str]:
 def page_of_demo(browser: Any, demo: str) -> Iterator[Opened]:
     """The page after some releases; at the end it has neither complained nor asked another host."""
     opened = Opened(browser, demo)
-    opened.wait_for(
-        "document.querySelectorAll('.tile').length === 7 && !document.querySelector('#total').textContent.startsWith('–')"
-    )
+    opened.wait_for(f"document.querySelectorAll('.tile').length === 7 && !{TOTAL}.startsWith('–')")
     yield opened
     assert opened.outside == []
     assert opened.complaints == []
@@ -63,7 +60,9 @@ def test_a_band_is_drawn_around_the_line(page_of_demo: Opened) -> None:
         copy.drawImage(canvas, 0, 0);
         const data = copy.getImageData(0, 0, canvas.width, canvas.height).data;
         let shaded = 0;  // a fifth of 255 is 51
-        for (let place = 3; place < data.length; place += 4) if (data[place] > 45 && data[place] < 57 && data[place - 3] < 40) shaded++;
+        for (let place = 3; place < data.length; place += 4) {
+            if (data[place] > 45 && data[place] < 57 && data[place - 3] < 40) shaded++;
+        }
         return shaded;
     })()"""
     page_of_demo.wait_for(f"{pixels} > 500")
@@ -119,7 +118,8 @@ def test_nothing_is_cut_off_and_everybody_can_read_it(
     )
     wide = opened.page.evaluate(
         """[...document.querySelectorAll('body *')]
-           .filter(one => !one.closest('.scroll, svg, nav, .u-wrap') && one.getBoundingClientRect().right > innerWidth + 1)
+           .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
+           .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
            .map(one => one.tagName + ' ' + one.className)"""
     )
     assert wide == []
@@ -157,7 +157,7 @@ def sign_in(opened: Opened, token: str) -> None:
 
 
 def test_without_a_token_nothing_is_shown(browser: Any, network: Network) -> None:
-    """The page is public, the numbers are not: before a sign-in and after a wrong one there is no name and no number."""
+    """The page is public, the numbers are not: without the right token there is no name and no number."""
     opened = Opened(browser, network.addresses["server-1"])
     opened.page.get_by_label("Token").wait_for()
     sign_in(opened, "a-token-that-nobody-has")

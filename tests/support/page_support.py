@@ -1,4 +1,4 @@
-"""The live page in a headless browser: real networks of processes, a crowd of many regions, and what a page asked for."""
+"""The live page in a headless browser: networks of processes, a crowd of many regions, and what a page asked for."""
 
 from __future__ import annotations
 
@@ -189,6 +189,7 @@ class Crowd(FakeService):
         self.regions = {name: number for number, name in enumerate(self.names)}
         self.clock = SlotClock(int(time.time() - slots) * SECOND, SECOND)
         self.broadcast = Broadcast(size=256)
+        self.coordinates: dict[str, tuple[float, float]] = {}
         self.last = slots - 1
         self._base = 100.0 + 900.0 * np.abs(np.sin(np.arange(regions)))
 
@@ -250,8 +251,6 @@ class Crowd(FakeService):
             coordinates=self.coordinates,
             map=self.shapes is not None,
         )
-
-    coordinates: dict[str, tuple[float, float]] = {}
 
     def publish(self) -> None:
         """Publish one more slot."""

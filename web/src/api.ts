@@ -13,14 +13,19 @@ export interface NeighbourColumns { region: string | null; slots: number[]; neig
 export interface Neighbour {
   name: string; connected: boolean; last_slot: number | null; last_heard: string | null;
   refused: Record<string, number>; refused_last: Record<string, string>;
+  records_received?: number; records_forwarded?: number; records_late?: number;
 }
-/** What later versions report on every server; each field may be missing. */
-export interface ServerReport { name: string; [field: string]: unknown }
+/** A server of a network that passes records on, as its records show it. */
+export interface ServerReport {
+  name: string; last_record: number | null; overdue: number | null; missing: boolean; suspected_since: number | null;
+  equivocation: number | null; records: number; records_late: number; records_refused: Record<string, number>;
+}
 export interface NetworkStatus {
   network: string; server: string; version: string; revision: number; digest: string;
   next_revision: number | null; next_revision_slot: number | null; epoch: string; slot_seconds: number;
   grace_seconds: number; slot: number; regions: string[]; neighbours: Neighbour[];
-  refused_messages: Record<string, number>; servers?: ServerReport[]; [field: string]: unknown;
+  refused_messages: Record<string, number>; servers?: ServerReport[]; lag?: number | null;
+  messages_sent?: Record<string, number>; joined_from?: string[];
 }
 export interface Budget {
   guarantee: string; kind: "window" | "finite"; length: number; epsilon: number; spent: number; blocked: number;

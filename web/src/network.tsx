@@ -23,16 +23,16 @@ function nodesOf(model: Model, server: Server): Node[] {
     const neighbour = neighbours.get(name) ?? null, report = reports.get(name) ?? null;
     const other = model.servers.find((one) => one.name === name && one !== server);
     const [mark, text] = name === network.server ? ownState(server)
-      : report !== null && isTrue(report, "broken", "suspect") ? ["bad", "its records do not agree with those of others"] as const
+      : report !== null && report.equivocation !== null ? ["bad", `broken: it signed two different records for slot ${report.equivocation}`] as const
+      : report !== null && report.suspected_since !== null ? ["bad", `broken: since slot ${report.suspected_since} its records disagree with those of others`] as const
+      : neighbour !== null && stateOf(neighbour, network.slot)[0] !== "good" ? stateOf(neighbour, network.slot)
+      : report !== null && report.missing ? ["warn", `its record of slot ${report.overdue} is missing`] as const
       : neighbour !== null ? stateOf(neighbour, network.slot)
+      : report !== null && report.last_record !== null ? ["good", "its records arrive; not a neighbour of this server"] as const
       : other !== undefined ? (other.connection === "live" ? ["good", "answers; not a neighbour of this server"] as const : ["bad", "does not answer"] as const)
       : ["unknown", "not a neighbour: this server does not observe it"] as const;
     return { name, share, mark, text, neighbour, report };
   });
-}
-
-function isTrue(report: ServerReport, ...names: string[]): boolean {
-  return names.some((name) => report[name] !== undefined && report[name] !== null && report[name] !== false);
 }
 
 function ownState(server: Server): readonly [Mark, string] {
@@ -50,13 +50,15 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
   const nodes = nodesOf(model, server), network = server.network;
   const reasons = Object.entries(network?.refused_messages ?? {}).filter(([, number]) => number > 0);
   const sent = server.metrics?.value("dpcrowd_messages_sent_total") ?? null;
-  const down = nodes.filter((one) => one.mark === "bad");
+  const broken = nodes.filter((one) => one.text.startsWith("broken"));
+  const down = nodes.filter((one) => one.mark === "bad" && !broken.includes(one));
+  const kinds = Object.entries(network?.messages_sent ?? {}).filter(([, number]) => number > 0);
   return (
     <section id="network" aria-labelledby="network-title">
       <h2 id="network-title">Network</h2>
       <div class="card">
         {nodes.length > 0 && <Graph model={model} server={server} nodes={nodes} />}
-        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}</p>
+        <p class="note" id="network-summary">{plural(nodes.length, "server")}, {plural(server.topology?.links.length ?? 0, "link")}; {server.name} has {plural(network?.neighbours.length ?? 0, "neighbour")}. {down.length > 0 && <strong class="bad-text">Not reachable: {down.map((one) => one.name).join(", ")}.</strong>}{broken.length > 0 && <strong class="bad-text"> Broken: {broken.map((one) => one.name).join(", ")}.</strong>}</p>
         <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
           <table id="servers">
             <thead><tr><th scope="col">Server</th><th scope="col">State <About word="state" /></th><th scope="col">Last heard</th><th scope="col">Refused <About word="refusals" /></th>{nodes.some((one) => one.report !== null) && <th scope="col">Records <About word="records" /></th>}</tr></thead>
@@ -74,7 +76,8 @@ export function NetworkSection({ model, server }: { model: Model; server: Server
           </table>
         </div>
         <p class="note">
-          {sent !== null && <>Messages sent since the start: {count(sent)} <About word="bytes" />. </>}{traffic(server)}
+          {sent !== null && <>Messages sent since the start: {count(sent)}{kinds.length > 0 && ` (${kinds.map(([kind, number]) => `${count(number)} ${kind}`).join(", ")})`} <About word="bytes" />. </>}{traffic(server)}
+          {(network?.joined_from ?? []).length > 0 && `The estimate began with the word of ${network!.joined_from!.join(", ")}. `}
           {reasons.length === 0 ? "No message was refused." : `Refused in total: ${reasons.map(([reason, number]) => `${number} ${reason}`).join(", ")}.`}
         </p>
       </div>
@@ -87,11 +90,13 @@ function refusalsOf(neighbour: Neighbour): string {
   return parts.length === 0 ? "none" : parts.map(([reason, number]) => `${number} ${reason}`).join(", ");
 }
 
-/** Fields of a server's report that are numbers or texts, in words. */
+/** What is known of a server's records, in words. */
 function reportOf(report: ServerReport | null): string {
   if (report === null) return "";
-  const parts = Object.entries(report).filter(([name, value]) => name !== "name" && name !== "share" && value !== null && value !== false && typeof value !== "object");
-  return parts.map(([name, value]) => `${name.replaceAll("_", " ")} ${value === true ? "yes" : value}`).join(", ");
+  const refused = Object.entries(report.records_refused).map(([reason, number]) => `${number} refused: ${reason}`);
+  const late = report.records_late > 0 ? [`${count(report.records_late)} too late`] : [];
+  const last = report.last_record === null ? [] : [`last of slot ${report.last_record}`];
+  return [count(report.records), ...last, ...late, ...refused].join(", ");
 }
 
 /** Bytes and records, from the metrics of versions that count them. */
@@ -100,8 +105,7 @@ function traffic(server: Server): string {
   if (metrics === null) return "";
   const parts: string[] = [];
   const sum = (name: string, text: string, show: (value: number) => string) => { if (metrics.all(name).length > 0) parts.push(`${show(metrics.sum(name))} ${text}`); };
-  sum("dpcrowd_bytes_sent_total", "sent", bytes);
-  sum("dpcrowd_sent_bytes_total", "sent", bytes);
+  sum("dpcrowd_messages_sent_bytes_total", "sent", bytes);
   sum("dpcrowd_records_received_total", "records received", count);
   sum("dpcrowd_records_forwarded_total", "records passed on", count);
   return parts.length === 0 ? "" : `${parts.join(", ")}. `;

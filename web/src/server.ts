@@ -121,7 +121,7 @@ export class Server {
     if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
     const document = await this.get<{ paths: Record<string, { get?: { parameters?: { name: string }[] } }> }>("/openapi.json");
     this.hasQuality = "/v1/quality" in document.paths;
-    this.canSmooth = (document.paths["/v1/estimates"]?.get?.parameters ?? []).some((one) => one.name === "smoothed");
+    this.canSmooth = (network.lag ?? null) !== null && (document.paths["/v1/estimates"]?.get?.parameters ?? []).some((one) => one.name === "smoothed");
     this.changed();
   }
 

@@ -248,7 +248,7 @@ class MapSection(Section, frozen=True, kw_only=True):
     coordinates: Annotated[
         dict[str, tuple[float, float]],
         about("Where regions are.", "a table of [latitude, longitude] in degrees, by the names of regions"),
-    ] = {}
+    ] = field(default_factory=dict)
     geojson: Annotated[
         str,
         about(
