@@ -49,13 +49,13 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
             in the last {steps} slots{Number.isFinite(change) && total > 0 ? ` (${change >= 0 ? "+" : "−"}${percent(Math.abs(change / total))})` : ""} <About word="trend" /></p>
           {changes.length > 1 && (
             <>
-              <h3>Largest changes</h3>
+              <h3>Largest changes <About word="trend" /></h3>
               <ol class="changes">
                 {changes.map((one) => (
                   <li key={one.region}>
                     <button type="button" class="link" onClick={() => model.toggle(one.region)}>{history!.regions[one.region]}</button>
                     <span class={Math.abs(one.change) > one.half ? (one.change > 0 ? "up" : "down") : ""}>{signed(one.change)}</span>
-                    <span class="note">{Math.abs(one.change) > one.half ? `more than its interval of ${halfWidth(one.half)}` : `within its interval of ${halfWidth(one.half)}`}</span>
+                    <span class="note">{Math.abs(one.change) > one.half ? `beyond its ${halfWidth(one.half)}` : `within its ${halfWidth(one.half)}`}</span>
                   </li>
                 ))}
               </ol>
