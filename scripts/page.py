@@ -50,12 +50,13 @@ def run(command: Sequence[str], folder: Path = ROOT, node: str | None = None) ->
 
 
 def build(folder: Path) -> None:
-    """Install what package-lock.json names, check types, and bundle the page into a folder."""
+    """Install what package-lock.json names, check types, run the tests, and bundle the page into a folder."""
     node, npm = find_node()
     lock = WEB / "package-lock.json"
     if not STAMP.exists() or STAMP.stat().st_mtime < lock.stat().st_mtime:
         run([*npm, "ci", "--no-progress", "--loglevel=error"], WEB, node[0])
     run([*node, str(WEB / "node_modules" / "typescript" / "bin" / "tsc"), "--noEmit"], WEB)
+    run([*node, "--test", "test.mjs"], WEB, node[0])
     run([*node, "build.mjs", str(folder)], WEB, node[0])
 
 

@@ -235,7 +235,8 @@ def test_a_thousand_regions(browser: Any) -> None:
         opened.wait_for("document.querySelectorAll('.tile').length === 1000")
         opened.wait_for("document.querySelectorAll('.tile .number')[999].textContent !== '–'")
         opened.page.locator(".tile").nth(500).click()
-        opened.page.get_by_role("button", name="Everything").click()
+        with opened.page.expect_response(lambda answer: "region=region" in answer.url):
+            opened.page.get_by_role("button", name="Everything").click()
         opened.wait_for("document.querySelector('.readout').textContent.includes('region 0500')")
         call(crowd.publish)
         opened.wait_for(
@@ -244,7 +245,46 @@ def test_a_thousand_regions(browser: Any) -> None:
         )
         assert opened.outside == []
         assert opened.complaints == []
+        opened.page.wait_for_timeout(500)
         opened.shot("thousand")
+        opened.close()
+
+
+def test_zoom_pan_and_several_regions(browser: Any) -> None:
+    """Looking back must stay where it is while new slots arrive, and the way to now is one step."""
+    crowd = Crowd(8, 500)
+    with served(crowd) as (address, call):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.tile').length === 8")
+        for region in (1, 2):
+            opened.page.locator(".tile").nth(region).click()
+        opened.wait_for("document.querySelectorAll('.chip').length === 2")
+        opened.page.get_by_role("checkbox", name="Relative").check()
+        opened.page.get_by_role("button", name="10 minutes").click()
+        over = opened.page.locator("#chart .u-over")
+        over.scroll_into_view_if_needed()
+        box = over.bounding_box()
+        assert box is not None
+        axis = "document.querySelector('#chart canvas').toDataURL()"
+        before = opened.page.evaluate(axis)
+        opened.page.mouse.move(box["x"] + 200, box["y"] + 100)
+        opened.page.mouse.wheel(0, -600)
+        opened.wait_for(f"{axis} !== {before!r}")
+        assert opened.page.locator("[aria-label='Time that is shown'] [aria-pressed='true']").count() == 0
+        opened.page.mouse.down()
+        opened.page.mouse.move(box["x"] + 400, box["y"] + 100, steps=4)
+        opened.page.mouse.up()
+        opened.page.mouse.move(5, 5)
+        opened.page.wait_for_timeout(500)
+        looking_back = opened.page.evaluate(axis)
+        for _ in range(3):
+            call(crowd.publish)
+        opened.wait_for("document.querySelector('.live').textContent.includes('slot 502')")
+        opened.page.wait_for_timeout(300)
+        assert opened.page.evaluate(axis) == looking_back
+        opened.page.get_by_role("button", name="1 minute").click()
+        opened.wait_for(f"{axis} !== {looking_back!r}")
+        assert opened.complaints == []
         opened.close()
 
 

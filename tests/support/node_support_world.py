@@ -53,6 +53,7 @@ _PATHS = (
     "/v1/history",
     "/v1/neighbours",
     "/v1/topology",
+    "/v1/readiness",
     "/page.json",
     "/metrics",
 )

@@ -73,9 +73,9 @@ export class Session {
     return response.text();
   }
 
-  async json<T>(path: string, signal?: AbortSignal, accept: number[] = []): Promise<T> {
+  async json<T>(path: string, signal?: AbortSignal): Promise<T> {
     const response = await this.request(path, signal);
-    if (!response.ok && !accept.includes(response.status)) throw await refusal(response);
+    if (!response.ok) throw await refusal(response);
     return response.json() as Promise<T>;
   }
 

@@ -36,6 +36,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
   const steps = Math.min(TREND_SLOTS, Math.max(last, 0));
   const total = last < 0 ? NaN : history!.estimate(last, -1), half = last < 0 ? NaN : history!.halfWidth(last, -1);
   const change = steps === 0 ? NaN : total - history!.estimate(last - steps, -1);
+  const noise = steps === 0 ? NaN : Math.hypot(half, history!.halfWidth(last - steps, -1));
   const changes = history === null || steps === 0 ? [] : changesOf(history, steps).slice(0, MOST_CHANGES);
   return (
     <section id="now" aria-labelledby="now-title">
@@ -45,7 +46,7 @@ export function NowSection({ model, server }: { model: Model; server: Server }) 
           <p class="label">People in all regions <About word="total" /></p>
           <p class="total" id="total">{count(total)} <span class="half">{halfWidth(half)}</span></p>
           <p class="note">The true number is within {halfWidth(half)} in about 95 of 100 slots <About word="interval" /></p>
-          <p class="trend"><strong class={change > half ? "up" : change < -half ? "down" : ""}>{Number.isFinite(change) ? `${change > 0 ? "▲" : "▼"} ${signed(change)}` : "–"}</strong>{" "}
+          <p class="trend"><strong class={change > noise ? "up" : change < -noise ? "down" : ""}>{Number.isFinite(change) ? `${Math.abs(change) <= noise ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "–"}</strong>{" "}
             in the last {steps} slots{Number.isFinite(change) && total > 0 ? ` (${change >= 0 ? "+" : "−"}${percent(Math.abs(change / total))})` : ""} <About word="trend" /></p>
           {changes.length > 1 && (
             <>

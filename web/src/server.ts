@@ -54,8 +54,8 @@ export class Server {
 
   private path(rest: string): string { return this.place.path + rest; }
 
-  private get<T>(rest: string, accept: number[] = []): Promise<T> {
-    return this.session.json<T>(this.path(rest), this.stop.signal, accept);
+  private get<T>(rest: string): Promise<T> {
+    return this.session.json<T>(this.path(rest), this.stop.signal);
   }
 
   private become(connection: Connection, problem = ""): void {
@@ -79,7 +79,7 @@ export class Server {
         await this.session.events(this.path(`/v1/stream?columns=true${after}`), this.stop.signal,
           (event, data) => {
             if (event === "estimates") this.take(JSON.parse(data) as Columns);
-            else if (event === "lost") void this.fill("/v1/history?slots=100", () => undefined);
+            else if (event === "lost") void this.refill();
           },
           () => { pause = 500; this.become("live"); });
         this.become("lost", "the server has ended the stream.");
@@ -108,21 +108,37 @@ export class Server {
       this.history = new History(network.regions);
       this.loadedFrom.clear();
     }
-    const history = this.history;
-    const [totals, recent] = await Promise.all([
-      this.get<Columns>(`/v1/history?total_only=true&slots=${FIRST_SLOTS}`),
-      this.get<Columns>(`/v1/history?slots=${Math.max(2, Math.min(FIRST_SLOTS, Math.floor(FIRST_NUMBERS / network.regions.length)))}`),
-    ]);
-    history.merge(totals);
-    history.merge(recent);
-    for (let region = 0; region < network.regions.length; region++) {
-      if (!this.loadedFrom.has(region)) this.loadedFrom.set(region, recent.slots[0] ?? 0);
-    }
+    await this.readPast(this.history);
     if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
     const document = await this.get<{ paths: Record<string, { get?: { parameters?: { name: string }[] } }> }>("/openapi.json");
     this.hasQuality = "/v1/quality" in document.paths;
     this.canSmooth = (network.lag ?? null) !== null && (document.paths["/v1/estimates"]?.get?.parameters ?? []).some((one) => one.name === "smoothed");
     this.changed();
+  }
+
+  private async readPast(history: History): Promise<void> {
+    const slots = Math.max(2, Math.min(FIRST_SLOTS, Math.floor(FIRST_NUMBERS / Math.max(1, history.regions.length))));
+    const [totals, recent] = await Promise.all([
+      this.get<Columns>(`/v1/history?total_only=true&slots=${FIRST_SLOTS}`), this.get<Columns>(`/v1/history?slots=${slots}`),
+    ]);
+    history.merge(totals);
+    history.merge(recent);
+    for (let region = 0; region < history.regions.length; region++) {
+      if (!this.loadedFrom.has(region)) this.loadedFrom.set(region, recent.slots[0] ?? 0);
+    }
+  }
+
+  /** Read the past again: this reader was too slow, and the server has left slots out of the stream. */
+  private async refill(): Promise<void> {
+    if (this.history === null) return;
+    const history = new History(this.history.regions);
+    this.loadedFrom.clear();
+    this.loading.clear();
+    try {
+      await this.readPast(history);
+      this.history = history;
+      await this.fill("/v1/history?slots=10", () => undefined);
+    } catch { /* the stream tells whether the server answers */ }
   }
 
   private take(columns: Columns): void {
@@ -142,7 +158,7 @@ export class Server {
   private async readHealth(): Promise<void> {
     try {
       const [metrics, readiness] = await Promise.all([
-        this.session.text(this.path("/metrics"), this.stop.signal), this.get<Readiness>("/readyz", [503]),
+        this.session.text(this.path("/metrics"), this.stop.signal), this.get<Readiness>("/v1/readiness"),
       ]);
       this.metrics = new Metrics(metrics);
       this.readiness = readiness;

@@ -107,14 +107,14 @@ export class Tiles {
     for (let region = from; region <= to; region++) {
       const tile = this.tiles[region];
       const value = history.estimate(last, region), half = history.halfWidth(last, region);
-      const change = value - history.estimate(before, region);
+      const change = value - history.estimate(before, region), noise = Math.hypot(half, history.halfWidth(before, region));
       const part = Number.isFinite(value) ? Math.max(0, Math.min(1, value / most)) : 0;
       const [, number, width, arrow] = this.texts[region];
       const text = `${count(value)}`;
       if (number.data !== text) number.data = text;
       if (!many) {
         width.data = Number.isFinite(half) ? ` ${halfWidth(half)}` : "";
-        arrow.data = Number.isFinite(change) && before < last ? `${Math.abs(change) <= half ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "";
+        arrow.data = Number.isFinite(change) && before < last ? `${Math.abs(change) <= noise ? "≈" : change > 0 ? "▲" : "▼"} ${signed(change)}` : "";
       }
       const shade = `${Math.round(part * 50) * 2}%`;
       if (tile.style.getPropertyValue("--part") !== shade) tile.style.setProperty("--part", shade);

@@ -103,9 +103,16 @@ def _status_routes(context: Context) -> list[BaseRoute]:
     async def healthz(_: Request) -> Response:
         return answer(Health())
 
-    async def readyz(_: Request) -> Response:
+    def state() -> Readiness:
         ready, problems = service.ready()
-        return answer(Readiness(ready, list(problems), list(service.warnings())), 200 if ready else 503)
+        return Readiness(ready, list(problems), list(service.warnings()))
+
+    async def readyz(_: Request) -> Response:
+        current = state()
+        return answer(current, 200 if current.ready else 503)
+
+    async def readiness(_: Request) -> Response:
+        return answer(state())
 
     async def openapi(request: Request) -> Response:
         rights = context.tokens.rights_of(bearer(request.headers.raw))
@@ -113,6 +120,7 @@ def _status_routes(context: Context) -> list[BaseRoute]:
 
     return [
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
+        Route("/v1/readiness", guarded(context, "read", readiness), methods=["GET"]),
         Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),

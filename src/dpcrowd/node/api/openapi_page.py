@@ -10,6 +10,7 @@ from dpcrowd.node.api.history import DEFAULT_SLOTS, MOST_SLOTS
 from dpcrowd.node.api.openapi_parts import Part, answer, errors, operation, parameter
 from dpcrowd.node.api.page_views import History, NeighbourHistory, Topology
 from dpcrowd.node.api.topology import GEOJSON
+from dpcrowd.node.api.views import Readiness
 
 __all__ = ["page_paths"]
 
@@ -58,5 +59,12 @@ def page_paths(region: Part) -> Part:
         "The GeoJSON file that `[map]` of network.toml names.",
         {"200": answer("The file.", dict[str, Any], GEOJSON), **errors(404), **closed},
     )
+    readiness = operation(
+        "readiness",
+        "Get whether the node can do all of its work",
+        "The body of `/readyz`, with the status 200 in either case: browsers report other ones as errors of a page.",
+        {"200": answer("The node is ready, or not.", Readiness), **closed},
+    )
     paths = {"/v1/history": history, "/v1/neighbours": neighbours, "/v1/topology": topology, "/v1/map": shapes}
+    paths["/v1/readiness"] = readiness
     return {path: {"get": described} for path, described in paths.items()}

@@ -1,4 +1,4 @@
-"""GET /v1/history, /v1/neighbours, /v1/topology and /v1/map: what the live page reads besides the rest of the API."""
+"""GET /v1/history, /v1/neighbours, /v1/topology, /v1/map and /v1/readiness: what the live page reads."""
 
 from __future__ import annotations
 
@@ -143,7 +143,17 @@ def test_the_plan_of_the_network_and_its_map() -> None:
     assert (shapes.content, shapes.headers["content-type"]) == (service.shapes, "application/geo+json")
 
 
-@pytest.mark.parametrize("path", ["/v1/history", "/v1/neighbours", "/v1/topology", "/v1/map"])
+def test_a_node_that_is_not_ready_says_so_without_an_error() -> None:
+    """A browser reports a status of 503 as an error of the page; the page shows the problem itself."""
+    service = FakeService()
+    service.problems.append("the disk is full.")
+    client = Client(app_of(service))
+    response = client.get("/v1/readiness", headers=READER)
+    assert response.status_code == 200
+    assert response.json() == client.get("/readyz").json() == {"ready": False, "problems": ["the disk is full."]}
+
+
+@pytest.mark.parametrize("path", ["/v1/history", "/v1/neighbours", "/v1/topology", "/v1/map", "/v1/readiness"])
 def test_data_needs_the_right_to_read(path: str) -> None:
     """The page is public; what it shows is not."""
     client = Client(app_of(FakeService(slots=[1])))
