@@ -76,11 +76,17 @@ class Comparison:
         def lone_server(scheme: Scheme) -> Server:
             return Server(scheme, setting, SecureNoise(), number=0, share=first.share)
 
-        self._alone, self._naive = lone_server(config.scheme()), lone_server(make_scheme("uniform"))
+        self._make_servers = lambda: (lone_server(config.scheme()), lone_server(make_scheme("uniform")))
+        self._alone, self._naive = self._make_servers()
         self._note, self._regions, self._own = note, regions, server_of == 0
         self._server = first.name
         self._slots: deque[_Slot] = deque(maxlen=_MOST_SLOTS)
         self._lock = threading.Lock()
+
+    def warm_up(self) -> None:
+        """Load what the first slot needs, which takes longer than all later ones, before anybody waits for it."""
+        for server in self._make_servers():
+            _release(server, 0, np.zeros(len(self._regions), dtype=np.int64))
 
     def add(self, slot: int, present: Present, in_time: bool) -> None:
         """Add a slot that was fed; if some check-ins came too late, nobody knows what was counted in it."""

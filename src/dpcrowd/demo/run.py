@@ -245,6 +245,7 @@ def open_demo(
         clients = [NodeClient(node, network.token) for node in network.nodes]
         for client in clients:
             stack.callback(client.close)
+        comparison.warm_up()
         _wait_for_all(processes, clients)
         feeder = stack.enter_context(Feeder(source, clients, server_of, network.clock, comparison.add))
         yield Demo(network, source, processes, clients, feeder, page.address)
