@@ -14,10 +14,10 @@ STAMP  := $(VENV)/.installed
 # pytest every test file.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check test lint format types layers fast unit static docs demo bench release pins clean
+.PHONY: help setup check test lint format types layers fast unit static docs demo page pagecheck bench release pins clean
 
 help: ## what can be asked for (this list)
-	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## create .venv and install everything that is needed, pinned by hash
 
@@ -83,6 +83,13 @@ docs: $(STAMP) ## build the documentation into site/
 demo: $(STAMP) ## a live network of five servers on this machine, for a minute
 	$(BIN)/dpcrowd demo --seconds 60
 
+# Needs no .venv: Python's standard library, and Node.js from PATH or, without one, from PyPI in .venv-node.
+page: ## build the live page from web/ into the package
+	$(PYTHON) scripts/page.py
+
+pagecheck: ## check that the committed page is what web/ gives, byte for byte
+	$(PYTHON) scripts/page.py --check
+
 bench: $(STAMP) ## measure speed and scale, print the tables
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
@@ -98,5 +105,5 @@ pins: ## renew requirements-dev.txt from pyproject.toml
 	@if grep -n '://' requirements-dev.txt; then echo "requirements-dev.txt must not name any address"; exit 1; fi
 
 clean: ## remove .venv and everything that was built
-	rm -rf $(VENV) $(VENV)-pins site build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-pins .venv-node web/node_modules site build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

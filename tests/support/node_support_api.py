@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from dpcrowd.errors import BadInput
 from dpcrowd.node.api.app import make_app
 from dpcrowd.node.api.broadcast import Broadcast, Lost
+from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.views import BudgetView, Level, NeighbourStatus, NetworkStatus, SlotRefusals
 from dpcrowd.node.collect import Collector, IntakeRefused
 from dpcrowd.node.config.tokens import TokensSection
@@ -68,6 +69,7 @@ class FakeService:
         self.problems: list[str] = []
         self.soon: list[str] = []
         self.fails: Exception | None = None
+        self.shapes: bytes | None = None
 
     async def take_checkins(self, batch: Batch, arrived_ns: int) -> Sequence[RowRefusal]:
         if self.fails is not None:
@@ -151,6 +153,24 @@ class FakeService:
             neighbours=[NeighbourStatus(name="b", connected=True, refused={"late": 2})],
             refused_checkins=[SlotRefusals(slot=99, reasons=["late"])] if operator else [],
         )
+
+    def topology(self) -> Topology:
+        return Topology(
+            servers=[ServerPlace(name=name, share=0.5) for name in "ab"],
+            links=[("a", "b")],
+            population=1000,
+            scheme="dpcrowd-w",
+            users="pinned",
+            servers_per_slot=1,
+            regions_per_slot=1,
+            map=self.shapes is not None,
+        )
+
+    async def region_map(self) -> bytes | None:
+        return self.shapes
+
+    def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
+        return NeighbourHistory(region=region, slots=[98, 99][-slots:], neighbours={"b": [None, 7.5][-slots:]})
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         return not self.problems, self.problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import webbrowser
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,8 +67,9 @@ NODE_FAILED = 5
     metavar="DIR",
     help="Write keys, files and logs into this empty folder and keep them.  [default: a temporary folder]",
 )
+@click.option("--open", "open_page", is_flag=True, help="Open the live page in a browser.")
 @click.pass_context
-def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, **settings: Any) -> int:
+def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, open_page: bool, **settings: Any) -> int:
     """Run a network of real nodes on this machine, and compare their estimates with the true counts.
 
     Five node processes talk over mutual TLS on loopback; each gets the check-ins of a fifth of the people and publishes
@@ -85,6 +87,9 @@ def demo(ctx: click.Context, /, as_json: bool, seconds: float | None, **settings
     source = make_source(people, data, length, settings["seed"])
     try:
         with open_demo(source, **settings, report=_report) as running:
+            _report(f"live page: {running.page}")
+            if open_page:
+                webbrowser.open(running.page)
             _show(running, seconds, as_json)
     except (NodeFailed, ApiFailed) as error:
         for line in error.log if isinstance(error, NodeFailed) else ():
@@ -125,7 +130,7 @@ def _show(running: Demo, seconds: float | None, as_json: bool) -> None:
     from dpcrowd.demo.show import as_json as json_line
     from dpcrowd.demo.show import as_text as text_line
 
-    board = Board(running.network, running.source.note)
+    board = Board(running.network, running.source.note, running.page)
     first = running.seconds_to_first_release()
     live = not as_json and sys.stdout.isatty()
     if not live:

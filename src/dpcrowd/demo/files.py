@@ -22,11 +22,12 @@ from dpcrowd.node.keys.trial import make_trial
 from dpcrowd.node.slots import SlotClock, rfc3339
 from dpcrowd.sim.planner.live import settings_of_ring
 
-__all__ = ["DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
+__all__ = ["HOST", "DemoNetwork", "DemoNode", "free_ports", "make_network", "slot_length"]
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 _LONGEST = 3600 * SECOND
 _EPSILON, _WINDOW = "1", 24
+_DAYS = 90  # of the certificates; a node warns 30 days before they expire
 _LEAD = 4  # seconds for the start, and 0.4 more per process: they share the cores of this machine
 _GRACE, _DEADLINE = Fraction(1, 5), Fraction(1, 2)  # of a slot
 
@@ -42,7 +43,7 @@ class DemoNode:
 
     @property
     def address(self) -> str:
-        return f"http://{_HOST}:{self.port}"
+        return f"http://{HOST}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
     """
     names, model = sample_names(servers), source.model
     relay = settings_of_ring(servers, model.level, model.process_var, _WINDOW, float(_EPSILON))
-    keys = make_trial(folder / "keys", names, now, days=30)
+    keys = make_trial(folder / "keys", names, now, days=_DAYS)
     ports = free_ports(2 * servers)
-    endpoints = {name: f"tls/{_HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
+    endpoints = {name: f"tls/{HOST}:{port}" for name, port in zip(names, ports[:servers], strict=True)}
     token = secrets.token_urlsafe(24)
     network = folder / "network.toml"
     text = sample_network(
@@ -115,7 +116,7 @@ def make_network(folder: Path, source: Source, servers: int, length_ns: int, now
             certificate=str(keys[name].certificate),
             ca=str(keys[name].authority),
             transport=endpoints[name],
-            http=f"{_HOST}:{port}",
+            http=f"{HOST}:{port}",
             checkin=[token_hash(token)],
             read="open",
             needs_feed=True,
@@ -130,7 +131,7 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
-            one.bind((_HOST, 0))
+            one.bind((HOST, 0))
         return [int(one.getsockname()[1]) for one in sockets]
 
 

@@ -23,9 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcrowd.demo.comparison import Comparison
 from dpcrowd.demo.crowd import Present, Source, SyntheticCrowd, pin_to_servers
 from dpcrowd.demo.files import DemoNetwork, make_network, slot_length
 from dpcrowd.demo.node_client import ApiFailed, NodeClient, Total
+from dpcrowd.demo.page import PageThread, make_page_app
 from dpcrowd.demo.processes import NodeFailed, Processes, last_lines
 from dpcrowd.demo.replay import find_source
 from dpcrowd.errors import BadInput
@@ -58,12 +60,21 @@ def checkins_of(
 
 
 class Feeder:
-    """A thread that sends the check-ins; `next_slot` returns each slot once it has been sent, and raises its errors."""
+    """A thread that sends the check-ins; `next_slot` returns each slot once it has been sent, and raises its errors.
+
+    note  gets each slot with its people, and whether all of their check-ins were in time
+    """
 
     def __init__(
-        self, source: Source, clients: Sequence[NodeClient], server_of: NDArray[np.int64], clock: SlotClock
+        self,
+        source: Source,
+        clients: Sequence[NodeClient],
+        server_of: NDArray[np.int64],
+        clock: SlotClock,
+        note: Callable[[int, Present, bool], None] = lambda *_: None,
     ) -> None:
         self._source, self._clients, self._server_of, self._clock = source, tuple(clients), server_of, clock
+        self._note = note
         self._stop = threading.Event()
         self._queue: queue.Queue[FedSlot | Exception | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
@@ -104,6 +115,7 @@ class Feeder:
             list(pool.map(lambda client, columns: client.send(*columns), self._clients, rows))
             in_time = time.time_ns() < clock.closes(slot)
             yield from (FedSlot(skipped, None, 0.0) for skipped in range(following, slot))
+            self._note(slot, present, in_time)
             yield FedSlot(slot, present.total if in_time else None, time.monotonic() - start)
             following = slot + 1
 
@@ -145,12 +157,18 @@ def make_source(people: int, data: str | None, length: str, seed: int) -> Source
 
 
 class Demo:
-    """A running demo."""
+    """A running demo; `page` is the address of its live page."""
 
     def __init__(
-        self, network: DemoNetwork, source: Source, processes: Processes, clients: Sequence[NodeClient], feeder: Feeder
+        self,
+        network: DemoNetwork,
+        source: Source,
+        processes: Processes,
+        clients: Sequence[NodeClient],
+        feeder: Feeder,
+        page: str = "",
     ) -> None:
-        self.network, self.source, self.processes = network, source, processes
+        self.network, self.source, self.processes, self.page = network, source, processes, page
         self._clients, self._feeder = tuple(clients), feeder
         self._over = threading.Event()
 
@@ -218,15 +236,19 @@ def open_demo(
         folder = stack.enter_context(_folder(keep))
         report(f"writing keys and files for {servers} servers")
         network = make_network(folder, source, servers, length_ns, datetime.now(UTC))
+        server_of = pin_to_servers(source.people, servers, pins)
+        comparison = Comparison(folder / "network.toml", source.note, source.regions, server_of)
+        # Before the nodes, so that it ends after them: their streams, which it passes on, have ended by then.
+        page = stack.enter_context(PageThread(make_page_app(network.nodes, comparison)))
         processes = stack.enter_context(Processes(network.nodes))
         report(f"starting {servers} node processes")
         clients = [NodeClient(node, network.token) for node in network.nodes]
         for client in clients:
             stack.callback(client.close)
+        comparison.warm_up()
         _wait_for_all(processes, clients)
-        server_of = pin_to_servers(source.people, servers, pins)
-        feeder = stack.enter_context(Feeder(source, clients, server_of, network.clock))
-        yield Demo(network, source, processes, clients, feeder)
+        feeder = stack.enter_context(Feeder(source, clients, server_of, network.clock, comparison.add))
+        yield Demo(network, source, processes, clients, feeder, page.address)
 
 
 def _wait_for_all(processes: Processes, clients: Sequence[NodeClient]) -> None:

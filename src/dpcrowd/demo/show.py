@@ -80,6 +80,7 @@ class Board:
 
     network: DemoNetwork
     note: str
+    page: str = ""
     score: Score = field(default_factory=Score)
     rows: deque[SlotRow] = field(default_factory=lambda: deque(maxlen=_SHOWN_SLOTS))
 
@@ -97,6 +98,8 @@ class Board:
 
         end = "Only this demo knows the true total; no node has it. Control-C ends everything."
         yield Text(self.about, style="dim")
+        if self.page:
+            yield Text(f"Live page: {self.page}", style="bold")
         yield ""
         yield from self._slots(options.max_width)
         yield ""

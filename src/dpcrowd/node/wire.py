@@ -65,6 +65,7 @@ __all__ = [
     "peek",
     "peek_round",
     "plausible",
+    "prior_of",
     "proof_digest",
     "proven",
     "record_of",
@@ -246,6 +247,16 @@ def peek_round(payload: bytes) -> int:
         return int(_heads.decode(_envelopes.decode(payload).head).round)
     except _UNREADABLE:
         return 1
+
+
+def prior_of(payload: bytes) -> Floats | None:
+    """Return the prior of a message that was checked, NaN where it is not known; None if the message has none."""
+    try:
+        rest = _rests.decode(_envelopes.decode(payload).rest)
+        prior, known = np.frombuffer(rest.prior, "<f8"), np.frombuffer(rest.prior_known, np.uint8)
+    except (*_UNREADABLE, ValueError):
+        return None
+    return np.where(known != 0, prior, np.nan) if prior.size and prior.size == known.size else None
 
 
 def written_after(payload: bytes) -> bool:

@@ -1,7 +1,8 @@
 """The complete API as one Starlette application, with the endpoints that report on the node or operate it.
 
-Check-ins and counts are in `ingest`, releases in `estimates` and `stream`. The other endpoints are short and are here:
-budget, network, health, readiness, metrics and the OpenAPI document; and POST /v1/admin/..., an operator's commands.
+Check-ins and counts are in `ingest`, releases in `estimates`, `history` and `stream`, the plan of the network in
+`topology`, the files of the live page in `page`. The other endpoints are short and are here: budget, network, health,
+readiness, metrics and the OpenAPI document; and POST /v1/admin/..., an operator's commands.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dpcrowd.errors import DpcrowdError
-from dpcrowd.node.api import estimates, stream
+from dpcrowd.node.api import estimates, history, stream, topology
 from dpcrowd.node.api.answers import answer, refusal
 from dpcrowd.node.api.ingest import Ingest, take_checkins, take_counts
 from dpcrowd.node.api.limits import RequestLimit
 from dpcrowd.node.api.openapi import document
+from dpcrowd.node.api.page import page_apps
 from dpcrowd.node.api.rights import bearer, guarded
 from dpcrowd.node.api.service import Context, Service, Tokens
 from dpcrowd.node.api.views import Done, Health, Level, LogLevel, Readiness
@@ -40,7 +42,7 @@ _levels = msgspec.json.Decoder(LogLevel)
 
 
 class Api(Starlette):
-    """The application. Check-ins and counts go directly to their handlers, without middleware and routing."""
+    """The application. Check-ins, counts and files of the page go directly to their handlers, without routing."""
 
     direct: dict[str, ASGIApp]
 
@@ -70,12 +72,14 @@ def make_app(
     routes = [
         *(Route(path, handler) for path, handler in direct.items()),
         *estimates.routes(context),
+        *history.routes(context),
+        *topology.routes(context),
         *stream.routes(context),
         *_status_routes(context),
         *_admin_routes(context),
     ]
     app = Api(routes=routes, exception_handlers={HTTPException: _http_error, 500: _internal})
-    app.direct = direct
+    app.direct = direct | page_apps(tokens)
     return app
 
 
@@ -99,9 +103,16 @@ def _status_routes(context: Context) -> list[BaseRoute]:
     async def healthz(_: Request) -> Response:
         return answer(Health())
 
-    async def readyz(_: Request) -> Response:
+    def state() -> Readiness:
         ready, problems = service.ready()
-        return answer(Readiness(ready, list(problems), list(service.warnings())), 200 if ready else 503)
+        return Readiness(ready, list(problems), list(service.warnings()))
+
+    async def readyz(_: Request) -> Response:
+        current = state()
+        return answer(current, 200 if current.ready else 503)
+
+    async def readiness(_: Request) -> Response:
+        return answer(state())
 
     async def openapi(request: Request) -> Response:
         rights = context.tokens.rights_of(bearer(request.headers.raw))
@@ -109,6 +120,7 @@ def _status_routes(context: Context) -> list[BaseRoute]:
 
     return [
         Route("/v1/budget", guarded(context, "read", budget), methods=["GET"]),
+        Route("/v1/readiness", guarded(context, "read", readiness), methods=["GET"]),
         Route("/v1/network", guarded(context, "read", network, or_right="admin"), methods=["GET"]),
         Route("/metrics", guarded(context, "read", metrics), methods=["GET"]),
         Route("/healthz", healthz, methods=["GET"]),

@@ -20,7 +20,16 @@ from dpcrowd.node.api.service import Context
 from dpcrowd.node.ingest.batch import LAST_NS, parse_time
 from dpcrowd.node.release import SlotRelease
 
-__all__ = ["DEFAULT_ROWS", "MOST_ROWS", "QueryRefused", "chosen_regions", "routes", "slot_number"]
+__all__ = [
+    "DEFAULT_ROWS",
+    "MOST_ROWS",
+    "QueryRefused",
+    "check_names",
+    "chosen_regions",
+    "refusing",
+    "routes",
+    "slot_number",
+]
 
 DEFAULT_ROWS, MOST_ROWS = 100_000, 250_000
 _NUMBER = re.compile(r"[0-9]+")
@@ -46,7 +55,7 @@ def routes(context: Context) -> list[BaseRoute]:
     """Return both endpoints."""
 
     async def latest(request: Request) -> Response:
-        _check_names(request.query_params, {"region"})
+        check_names(request.query_params, {"region"})
         regions = chosen_regions(context, request.query_params)
         release = await context.service.latest()
         slots = [] if release is None else [release if regions is None else release.only(regions)]
@@ -54,7 +63,7 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def many(request: Request) -> Response:
         query = request.query_params
-        _check_names(query, {"from", "to", "region", "limit", "smoothed"})
+        check_names(query, {"from", "to", "region", "limit", "smoothed"})
         first, last = _slot(context, query, "from"), _slot(context, query, "to")
         regions = chosen_regions(context, query)
         # Complete slots, and at least one: a page that ends inside a slot could not be continued.
@@ -71,8 +80,8 @@ def routes(context: Context) -> list[BaseRoute]:
         return await _respond(request, releases[:most], headers)
 
     return [
-        Route("/v1/estimates/latest", guarded(context, "read", _refusing(latest)), methods=["GET"]),
-        Route("/v1/estimates", guarded(context, "read", _refusing(many)), methods=["GET"]),
+        Route("/v1/estimates/latest", guarded(context, "read", refusing(latest)), methods=["GET"]),
+        Route("/v1/estimates", guarded(context, "read", refusing(many)), methods=["GET"]),
     ]
 
 
@@ -84,7 +93,7 @@ def chosen_regions(context: Context, query: QueryParams) -> list[str] | None:
     return names or None
 
 
-def _refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """Turn a `QueryRefused` of an endpoint into a refusal."""
 
     async def answered(request: Request) -> Response:
@@ -126,7 +135,8 @@ def accepted(header: str) -> str | None:
     return None
 
 
-def _check_names(query: QueryParams, names: set[str]) -> None:
+def check_names(query: QueryParams, names: set[str]) -> None:
+    """Refuse a query with a parameter that the path does not have."""
     if not set(query) <= names:
         raise QueryRefused(f"the query has an unknown parameter; allowed: {', '.join(sorted(names))}.")
 

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from dpcrowd.node.api import views
 from dpcrowd.node.api.estimates import MOST_ROWS
+from dpcrowd.node.api.openapi_page import page_paths
 from dpcrowd.node.api.openapi_parts import (
     Part,
     answer,
@@ -27,6 +28,7 @@ from dpcrowd.node.api.openapi_parts import (
     rows_answer,
     schema_of,
 )
+from dpcrowd.node.api.page_views import History, NeighbourHistory, Topology
 from dpcrowd.node.ingest.bodies import CHECKIN_TYPES, COUNTS_TYPES, CheckIn, Counts
 
 __all__ = ["document"]
@@ -35,6 +37,9 @@ _CLASSES = (
     CheckIn,
     Counts,
     views.EstimateObject,
+    History,
+    NeighbourHistory,
+    Topology,
     views.BudgetView,
     views.NetworkStatus,
     views.Taken,
@@ -100,7 +105,7 @@ def document(regions: tuple[str, ...] | None = None) -> Part:
     return {
         "openapi": "3.1.0",
         "info": {"title": "dpcrowd node", "version": "1", "description": _ABOUT, "license": {"name": "Apache-2.0"}},
-        "paths": {**_ingest(), **_estimates(), **_state(), **_admin()},
+        "paths": {**_ingest(), **_estimates(), **page_paths(_REGION), **_state(), **_admin()},
         "components": {
             "schemas": _schemas(regions),
             "securitySchemes": {
@@ -156,12 +161,13 @@ def _estimates() -> Part:
         ),
         parameter("smoothed", "Return the smoothed history instead of the values that were released.", bool),
     ]
+    columns = parameter("columns", "Send each release as a History of one slot, which is shorter than rows.", bool)
     after = parameter("after", "The slot that was received last; Last-Event-ID does the same.", _Slot)
     refusals = errors(400, 401, 403, 406)
     events = {
         "200": answer(
-            "Events: `estimates` (id: the slot; data: an array of EstimateRow) and `lost` (data: "
-            '{"slots": n}, releases that a slow reader did not get).',
+            "Events: `estimates` (id: the slot; data: an array of EstimateRow, or a History with `columns=true`) and "
+            '`lost` (data: {"slots": n}, releases that a slow reader did not get).',
             str,
             "text/event-stream",
         ),
@@ -187,7 +193,7 @@ def _estimates() -> Part:
             )
         },
         "/v1/stream": {
-            "get": operation("stream", "Get releases as they are published", about, events, [region, after])
+            "get": operation("stream", "Get releases as they are published", about, events, [region, after, columns])
         },
     }
 

@@ -19,6 +19,7 @@ _ERRORS = {
     400: "The request is malformed, or no check-in could be taken: a wrong field, an unknown region, a future time.",
     401: "There is no token, or the node does not know it.",
     403: "The token does not have the right, or the node takes counts instead of check-ins, or the reverse.",
+    404: "This network has no map.",
     405: "The path does not take this method.",
     406: "The node has no format that Accept allows.",
     408: "The body did not arrive within a minute.",

@@ -153,6 +153,8 @@ def _kind(schema: Part) -> str:
         return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"]))
     if "enum" in schema:
         return " or ".join(f"`{_literal(one)}`" for one in schema["enum"])
+    if "prefixItems" in schema:
+        return f"list of {len(schema['prefixItems'])}: {', '.join(map(_kind, schema['prefixItems']))}"
     if schema["type"] == "array":
         return f"list of {_kind(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):

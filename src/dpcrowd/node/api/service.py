@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.limits import RequestLimit
+from dpcrowd.node.api.page_views import NeighbourHistory, Topology
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.config.tokens import Right
 from dpcrowd.node.ingest.batch import Batch, RowRefusal
@@ -76,6 +77,15 @@ class Service(Protocol):
 
     async def network(self, *, operator: bool) -> NetworkStatus:
         """Return the state of the network; an operator also sees for which reasons check-ins were refused."""
+
+    def topology(self) -> Topology:
+        """Return the public plan of the network that is valid now."""
+
+    async def region_map(self) -> bytes | None:
+        """Return the GeoJSON file that network.toml names; None if it names none, or it cannot be read."""
+
+    def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
+        """Return what neighbours estimated in at most so many of the last slots: of a region, or in total."""
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Return whether the node can do all of its work, and what is wrong if not."""

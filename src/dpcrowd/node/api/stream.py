@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from dpcrowd.node.api.answers import refusal
 from dpcrowd.node.api.broadcast import Lost
 from dpcrowd.node.api.estimates import QueryRefused, chosen_regions, slot_number
+from dpcrowd.node.api.history import history_of
 from dpcrowd.node.api.rights import CHALLENGE, denied
 from dpcrowd.node.api.rows import rows_of, to_json
 from dpcrowd.node.api.service import Context
@@ -57,8 +58,9 @@ class EventStream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
         await write(b": dpcrowd\n\n")  # so that the reader knows at once that it is connected
+        encode = _columns_event if request.query_params.get("columns") == "true" else _event
         async with aclosing(releases(self._context, *query)) as source:
-            await pump(source, _http_disconnect(receive), lambda item: write(_event(item)), lambda: write(b":\n\n"))
+            await pump(source, _http_disconnect(receive), lambda item: write(encode(item)), lambda: write(b":\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -157,8 +159,10 @@ def _read_query(
     if denial is not None:
         return refusal(denial.status, denial.reason, denial.text, CHALLENGE if denial.status == 401 else None)
     try:
-        if not set(query) <= {"region", "after"}:
-            raise QueryRefused("the query has an unknown parameter; allowed: after, region.")
+        if not set(query) <= {"region", "after", "columns"}:
+            raise QueryRefused("the query has an unknown parameter; allowed: after, columns, region.")
+        if query.get("columns", "false") not in ("true", "false"):
+            raise QueryRefused("columns: allowed: true or false.")
         text = headers.get("last-event-id") or query.get("after")
         after = None if text is None else slot_number(context, "after", text)
         if text is not None and after is None:
@@ -172,6 +176,13 @@ def _event(item: Item) -> bytes:
     if isinstance(item, Lost):
         return b"event: lost\ndata: " + _encode({"slots": item.slots}) + b"\n\n"
     return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, to_json([item]))
+
+
+def _columns_event(item: Item) -> bytes:
+    """Return an event with a `History` of one slot, which is a third as long as rows."""
+    if isinstance(item, Lost):
+        return _event(item)
+    return b"id: %d\nevent: estimates\ndata: %b\n\n" % (item.slot, _encode(history_of([item], item.regions)))
 
 
 def _message(item: Item) -> str:

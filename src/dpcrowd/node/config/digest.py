@@ -2,7 +2,7 @@
 
 It is computed from the values, not from the text: comments, order of settings, layout, "60s" or "1m", the order of
 links, of the two names of a link and of the keys of a server make no difference. The order of servers and of regions
-does: it numbers them.
+does: it numbers them. The table [map], which says how a page draws the regions, makes no difference either.
 
 A setting that a later version adds must be left out of the encoding while it has its default: otherwise that version
 could not talk to this one. A test pins the digest of a fixed file.
@@ -32,6 +32,7 @@ def digest(network: NetworkConfig) -> bytes:
 def canonical(network: NetworkConfig) -> bytes:
     """Return one encoding for all files that mean the same: JSON with sorted keys, quantities as whole numbers."""
     plain: dict[str, Any] = msgspec.to_builtins(network, enc_hook=int)
+    del plain["map"]  # how regions are drawn, from which nothing is computed
     if not plain["guarantee"]["horizon_from_slot"]:
         del plain["guarantee"]["horizon_from_slot"]
     general = network.general

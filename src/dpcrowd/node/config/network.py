@@ -30,6 +30,7 @@ from dpcrowd.node.config.sections import (
     GeneralSection,
     GuaranteeSection,
     LinkSection,
+    MapSection,
     SchemeSection,
     ServerSection,
     usual_send_offset,
@@ -75,11 +76,15 @@ class NetworkConfig(Section, frozen=True, kw_only=True, dict=True):
     links: Annotated[tuple[LinkSection, ...], about("The links between servers.", "[[link]] tables")] = field(
         name="link", default=()
     )
+    region_map: Annotated[MapSection, about("Where the regions are, for the live page.", "a table [map]")] = field(
+        name="map", default_factory=MapSection
+    )
 
     def __post_init__(self) -> None:
         _check_servers(self.servers)
         _check_links(self)
         _check_scheme(self)
+        _check_map(self)
 
     # The settings of [network], by short names.
 
@@ -412,6 +417,14 @@ def _check_model(network: NetworkConfig) -> None:
             "'dpcrowd fit --source TEXT' on published data, on people outside the promise, or on earlier releases.",
         )
     _with_path("scheme.model", network.model)
+
+
+def _check_map(network: NetworkConfig) -> None:
+    """Refuse coordinates of regions that do not exist."""
+    regions = set(network.regions)
+    for region in network.region_map.coordinates:
+        if region not in regions:
+            raise InvalidValue("map.coordinates", str(unknown_name("region", region, network.regions)))
 
 
 def _with_path(path: str, make: Callable[[], T]) -> T:

@@ -32,6 +32,7 @@ __all__ = [
     "GeneralSection",
     "GuaranteeSection",
     "LinkSection",
+    "MapSection",
     "SchemeSection",
     "ServerSection",
     "usual_send_offset",
@@ -275,6 +276,31 @@ Keys = Annotated[
         max_length=2,
     ),
 ]
+
+
+class MapSection(Section, frozen=True, kw_only=True):
+    """[map]: where the regions are, for the live page. It is not part of the digest: nothing is computed from it."""
+
+    coordinates: Annotated[
+        dict[str, tuple[float, float]],
+        about("Where regions are.", "a table of [latitude, longitude] in degrees, by the names of regions"),
+    ] = field(default_factory=dict)
+    geojson: Annotated[
+        str,
+        about(
+            "A file with the shapes of the regions, each a feature whose property `region` or `name` is the region.",
+            "the path of a GeoJSON file, relative to network.toml",
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        for region, (latitude, longitude) in self.coordinates.items():
+            if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
+                raise InvalidValue(
+                    f"coordinates.{region}",
+                    f"given [{latitude:g}, {longitude:g}]; allowed: a latitude from -90 to 90 and a longitude from "
+                    "-180 to 180.",
+                )
 
 
 class ServerSection(Section, frozen=True, kw_only=True):

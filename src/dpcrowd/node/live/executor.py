@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from dpcrowd.errors import BadInput, DpcrowdError
 from dpcrowd.node.api.broadcast import Broadcast
 from dpcrowd.node.live.log_limits import StorageLog
+from dpcrowd.node.live.neighbour_estimates import NeighbourEstimates
 from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import Machine
@@ -103,6 +104,7 @@ class Executor:
         self._meter = meter or SlotMeter()
         self.storage_log = storage_log or StorageLog()
         self._recorder = recorder
+        self.neighbour_estimates = NeighbourEstimates()
         self._queue: asyncio.Queue[_Queued | BaseException] = asyncio.Queue()  # or what has ended a timer
         self._given = self._handled = 0
         self._over = False
@@ -145,6 +147,7 @@ class Executor:
         """Queue a message that the transport has received from a neighbour whose name it has authenticated."""
         now = self._clock.now()
         self._meter.arrived(sender, payload, now, self.machine.view)
+        self.neighbour_estimates.arrived(sender, payload)
         self.give(on.MessageArrived(now, sender, payload))
 
     async def run(self) -> None:
@@ -259,8 +262,9 @@ class Executor:
                 row = () if record is None else (_row(record),)
                 counter = await self.in_thread(call, slot, opens, clock.length_ns, nano, noisy, state, *row)
                 return on.SampleStored(at_ns, counter)
-            case do.StoreRelease():
+            case do.StoreRelease(release, _, senders):
                 await self._store_release(instruction)
+                self.neighbour_estimates.released(release.slot, tuple(senders), len(release.regions))
             case do.StoreCounters(counters):
                 await self.in_thread(self._storage.memory.remember, counters)
             case do.Publish(release):

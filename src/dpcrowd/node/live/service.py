@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dpcrowd.node.api.broadcast import Broadcast, Lost
+from dpcrowd.node.api.page_views import NeighbourHistory, ServerPlace, Topology
 from dpcrowd.node.api.serve import ApiServer
 from dpcrowd.node.api.views import BudgetView, Level, NetworkStatus
 from dpcrowd.node.collect import IntakeRefused
@@ -18,6 +19,7 @@ from dpcrowd.node.live import status
 from dpcrowd.node.live.certificates import Certificates, utc
 from dpcrowd.node.live.executor import FLOOD, Executor
 from dpcrowd.node.live.intake import Intake
+from dpcrowd.node.live.region_map import read_shapes
 from dpcrowd.node.live.slot_cycle import Counting
 from dpcrowd.node.live.timing import WallClock
 from dpcrowd.node.machine import stimuli as on
@@ -179,6 +181,31 @@ class NodeService:
             machine.records,
             self.executor.sent_by_kind,
         )
+
+    def topology(self) -> Topology:
+        network = self.revision
+        guarantee, slot = network.guarantee_section, max(self.clock.slot_of(self._wall.now()), 0)
+        names = [server.name for server in network.servers]
+        return Topology(
+            servers=[ServerPlace(name=server.name, share=server.share) for server in network.servers],
+            links=[(names[link.low], names[link.high]) for link in network.timed_links() if link.holds(slot)],
+            population=network.population,
+            scheme=network.method.name,
+            users=guarantee.users,
+            servers_per_slot=guarantee.servers_per_slot,
+            regions_per_slot=guarantee.regions_per_slot,
+            coordinates=dict(network.region_map.coordinates),
+            map=bool(network.region_map.geojson),
+        )
+
+    async def region_map(self) -> bytes | None:
+        geojson = self.revision.region_map.geojson
+        return await asyncio.to_thread(read_shapes, self.config.network.parent / geojson) if geojson else None
+
+    def neighbour_history(self, slots: int, region: str | None) -> NeighbourHistory:
+        network = self.revision
+        names = network.neighbours(self.config.server, max(self.clock.slot_of(self._wall.now()), 0))
+        return self.executor.neighbour_estimates.history(slots, region, network.regions, names)
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         problems = []

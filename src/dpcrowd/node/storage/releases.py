@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -141,13 +142,19 @@ def _regions_id(connection: sqlite3.Connection, regions: tuple[str, ...]) -> int
     return int(number)
 
 
+@lru_cache(maxsize=8)
+def _names_of(text: str) -> tuple[str, ...]:
+    """Return the names of regions; they are kept, since thousands of releases have the same."""
+    return tuple(json.loads(text))
+
+
 def _release(row: tuple[Any, ...]) -> SlotRelease:
     slot, opens_ns, length_ns, names, estimate, variance, sampled, nano, heard, factor = row
     return SlotRelease(
         slot=slot,
         opens_ns=opens_ns,
         length_ns=length_ns,
-        regions=tuple(json.loads(names)),
+        regions=_names_of(names),
         estimate=np.frombuffer(estimate, dtype="<f8").astype(np.float64),
         variance=np.frombuffer(variance, dtype="<f8").astype(np.float64),
         sampled=bool(sampled),

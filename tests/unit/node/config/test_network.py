@@ -289,3 +289,16 @@ def test_a_server_that_was_removed_is_told_so() -> None:
     assert "Did you mean" not in told
     with pytest.raises(BadInput, match=r", x and 2 more\. If it"):
         check_member(network_of(tables(26)), "bb")
+
+
+def test_a_map_makes_no_difference_to_the_protocol() -> None:
+    """Servers that draw their regions differently still talk to each other; regions that do not exist are refused."""
+    plain = tables()
+    region = plain["network"]["regions"][0]
+    drawn = network_of({**plain, "map": {"coordinates": {f'"{region}"': [52.5, 13.4]}, "geojson": "regions.geojson"}})
+    assert drawn.region_map.coordinates == {region: (52.5, 13.4)}
+    assert digest(drawn) == digest(network_of(plain))
+    with pytest.raises(BadInput, match=r"map\.coordinates: .*'nowhere'"):
+        network_of({**plain, "map": {"coordinates": {"nowhere": [0.0, 0.0]}}})
+    with pytest.raises(BadInput, match=r"given \[91, 0\]; allowed: a latitude from -90 to 90"):
+        network_of({**plain, "map": {"coordinates": {f'"{region}"': [91.0, 0.0]}}})

@@ -1,0 +1,78 @@
+"""Answers of the API that show many slots, or the complete network, at once: made for the live page, open to readers.
+
+Like everything in `views` they are public, or noised and paid, or derived from such numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+__all__ = ["History", "NeighbourHistory", "ServerPlace", "Topology"]
+
+Column = list[float | None]
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The releases of many slots as columns: each list has one entry per slot, oldest first.
+
+    Numbers are rounded to thousandths and never clamped; null means that there is no estimate.
+    """
+
+    slots: list[int]
+    opens: Annotated[list[float], Meta(description="When the slots opened, in seconds since 1970.")]
+    sampled: Annotated[list[bool], Meta(description="Whether this server itself sampled in the slot.")]
+    epsilon: Annotated[list[float], Meta(description="What this server paid for the sample of the slot, in epsilon.")]
+    heard: Annotated[list[int], Meta(description="Number of neighbours whose messages were fused in the slot.")]
+    total: Annotated[Column, Meta(description="Estimate of the complete population: the sum over all regions.")]
+    total_half_width: Annotated[
+        Column,
+        Meta(
+            description="Half of the total's 95% interval, from the intervals of the regions as if their errors were "
+            "independent."
+        ),
+    ]
+    regions: Annotated[list[str], Meta(description="The regions of the two lists that follow.")]
+    estimate: Annotated[list[Column], Meta(description="One list of estimates per region.")]
+    half_width: Annotated[list[Column], Meta(description="One list per region: half of the 95% interval.")]
+
+
+class NeighbourHistory(Struct, frozen=True, kw_only=True):
+    """What neighbours themselves estimated, as their last messages said; kept in memory since the node started."""
+
+    region: Annotated[str | None, Meta(description="The region; null: the sum over all regions.")]
+    slots: list[int]
+    neighbours: Annotated[
+        dict[str, Column],
+        Meta(
+            description="By neighbour, one number per slot: its prior, the estimate before it fused the slot; null if "
+            "its message had none. Records of `relay` have none at all."
+        ),
+    ]
+
+
+class ServerPlace(Struct, frozen=True, kw_only=True):
+    """A server of the network."""
+
+    name: str
+    share: Annotated[float, Meta(description="The part of the population that it sees, a public constant.")]
+
+
+class Topology(Struct, frozen=True, kw_only=True):
+    """The public plan of the network, as network.toml has it now: servers, links, regions and the promise's terms."""
+
+    servers: list[ServerPlace]
+    links: Annotated[list[tuple[str, str]], Meta(description="The links of the slot that is open.")]
+    population: int
+    scheme: str
+    users: Annotated[
+        Literal["pinned", "roaming"], Meta(description="Whether a user is always at the same server, or at any.")
+    ]
+    servers_per_slot: int
+    regions_per_slot: int
+    coordinates: Annotated[
+        dict[str, tuple[float, float]],
+        Meta(description="Latitude and longitude of regions, if network.toml has them."),
+    ] = {}
+    map: Annotated[bool, Meta(description="Whether /v1/map has the shapes of the regions.")] = False

@@ -1,0 +1,355 @@
+"""The live page as people open it: in a browser, against running networks, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcrowd.demo.run import make_source, open_demo
+from page_support import AXE, READ, Crowd, Network, Opened, chromium, network_of, served
+
+pytestmark = pytest.mark.slow
+
+TOTAL = "document.querySelector('#total').textContent"
+HORIZON = 6
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+# ------------------------------------------------------------------------------------------------------- the demo
+
+
+@pytest.fixture(scope="module")
+def demo(browser: Any) -> Iterator[str]:
+    """The address of the page of a running demo of three servers."""
+    source = make_source(5_000, None, "1d", 0)
+    with open_demo(source, servers=3, slot="1s", seed=0, keep=None, report=lambda _: None) as running:
+        yield running.page
+
+
+@pytest.fixture
+def page_of_demo(browser: Any, demo: str) -> Iterator[Opened]:
+    """The page after some releases; at the end it has neither complained nor asked another host."""
+    opened = Opened(browser, demo)
+    opened.wait_for(f"document.querySelectorAll('.tile').length === 7 && !{TOTAL}.startsWith('–')")
+    yield opened
+    assert opened.outside == []
+    assert opened.complaints == []
+    opened.close()
+
+
+def test_tiles_and_total_change_with_every_slot(page_of_demo: Opened) -> None:
+    """A page that shows the state of its first second is a picture, not a live page."""
+    tiles = "[...document.querySelectorAll('.tile .number')].map(one => one.textContent).join()"
+    before, total = page_of_demo.page.evaluate(tiles), page_of_demo.page.evaluate(TOTAL)
+    page_of_demo.wait_for(f"{tiles} !== {before!r} && {TOTAL} !== {total!r}")
+
+
+def test_a_band_is_drawn_around_the_line(page_of_demo: Opened) -> None:
+    """Without the interval, nobody sees how certain an estimate is: it is a shade that ends with its option."""
+    pixels = """(() => {
+        const canvas = document.querySelector('#chart canvas');
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const data = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+        let shaded = 0;  // a fifth of 255 is 51
+        for (let place = 3; place < data.length; place += 4) {
+            if (data[place] > 45 && data[place] < 57 && data[place - 3] < 40) shaded++;
+        }
+        return shaded;
+    })()"""
+    page_of_demo.wait_for(f"{pixels} > 500")
+    page_of_demo.page.get_by_role("checkbox", name="95% interval").uncheck()
+    page_of_demo.wait_for(f"{pixels} < 100")
+
+
+def test_only_the_demo_tells_the_truth_and_says_so(page_of_demo: Opened) -> None:
+    """A visitor must not think that a network knows the truth; the errors of all three ways are shown."""
+    page = page_of_demo.page
+    assert page.locator(".only-demo").is_visible()
+    assert "Only this demo knows" in page.locator(".only-demo").inner_text()
+    page_of_demo.wait_for(
+        "[...document.querySelectorAll('.methods .number')].filter(one => one.textContent.includes('%')).length === 3"
+    )
+    assert page.locator(".readout").get_by_text("the truth").is_visible()
+    servers = [f"server-{number}" for number in range(1, 4)]
+    assert page.locator("header select").first.locator("option").all_inner_texts() == servers
+
+
+def test_another_server_of_the_demo_is_shown(page_of_demo: Opened) -> None:
+    """One page shows all nodes at once: choosing another one shows its own numbers."""
+    page_of_demo.page.locator("header select").first.select_option(label="server-2")
+    page_of_demo.wait_for("document.querySelector('.live strong').textContent === 'server-2'")
+    page_of_demo.wait_for("document.querySelector('[data-server=\"server-2\"]').dataset.state === 'own'")
+
+
+def test_a_region_is_drawn_with_the_keyboard_alone(page_of_demo: Opened) -> None:
+    """Whoever cannot use a mouse reaches every tile: arrows move between tiles, Enter draws one over time."""
+    page = page_of_demo.page
+    page.locator(".tile").first.focus()
+    page.keyboard.press("ArrowRight")
+    name = page.evaluate("document.activeElement.querySelector('.name').textContent")
+    page.keyboard.press("Enter")
+    page_of_demo.wait_for(f"[...document.querySelectorAll('.chip')].some(one => one.textContent.includes({name!r}))")
+    page.locator("#chart").focus()
+    for key in ("ArrowLeft", "+", "-", "0"):
+        page.keyboard.press(key)
+    assert name in page.locator("#detail").inner_text() or page.locator("#chart").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")]
+)
+def test_nothing_is_cut_off_and_everybody_can_read_it(
+    browser: Any, demo: str, name: str, width: int, scheme: str
+) -> None:
+    """axe-core finds nothing serious, nothing is wider than the screen; the screenshots are for people."""
+    opened = Opened(browser, demo, width=width, color_scheme=scheme, bypass_csp=True)
+    opened.wait_for(f"document.querySelectorAll('.tile').length === 7 && !{TOTAL}.startsWith('–')")
+    opened.wait_for(
+        "document.querySelector('#spent') !== null && document.querySelector('#ready').textContent.includes('Ready')"
+    )
+    wide = opened.page.evaluate(
+        """[...document.querySelectorAll('body *')]
+           .filter(one => !one.closest('.scroll, svg, nav, .u-wrap'))
+           .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+           .map(one => one.tagName + ' ' + one.className)"""
+    )
+    assert wide == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    opened.shot(f"demo-{name}")
+    if not AXE.exists():
+        opened.close()
+        pytest.skip("axe-core is not installed (make page)")
+    opened.page.add_script_tag(path=str(AXE))
+    findings = opened.page.evaluate("axe.run().then(result => result.violations)")
+    serious = [
+        (one["id"], [node["html"][:200] for node in one["nodes"]][:5])
+        for one in findings
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    opened.close()
+
+
+# --------------------------------------------------------------------------------------- a network of real nodes
+
+
+@pytest.fixture(scope="module")
+def network(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Two servers whose readers need a token, and whose budget lasts for six slots."""
+    folder = tmp_path_factory.mktemp("network")
+    settings = {"kind": "finite", "length": HORIZON, "scheme": "dpcrowd", "interval": 1}
+    with network_of(folder, 2, **settings) as running:
+        yield running
+
+
+def sign_in(opened: Opened, token: str) -> None:
+    opened.page.get_by_label("Token").fill(token)
+    opened.page.get_by_role("button", name="Sign in").click()
+
+
+def test_without_a_token_nothing_is_shown(browser: Any, network: Network) -> None:
+    """The page is public, the numbers are not: without the right token there is no name and no number."""
+    opened = Opened(browser, network.addresses["server-1"])
+    opened.page.get_by_label("Token").wait_for()
+    sign_in(opened, "a-token-that-nobody-has")
+    opened.page.get_by_role("alert").wait_for()
+    text = opened.page.locator("body").inner_text()
+    assert "does not know this token" in text
+    assert "server-1" not in text
+    assert opened.page.locator("#total").count() == 0
+    assert opened.page.evaluate("sessionStorage.length") == 0
+    assert opened.outside == []
+    opened.close()
+
+
+def test_a_token_is_sent_in_a_header_and_never_in_an_address(browser: Any, network: Network) -> None:
+    """Addresses are stored in histories and logs. After signing out the page has forgotten token and numbers."""
+    opened = Opened(browser, network.addresses["server-1"])
+    sign_in(opened, READ)
+    opened.page.locator("#total").wait_for()
+    opened.wait_for("document.querySelector('.live').dataset.connection === 'live'")
+    assert not any(READ in url for url in opened.requests)
+    assert READ not in opened.page.url
+    assert opened.page.evaluate("localStorage.length + document.cookie.length") == 0
+    assert opened.complaints == []
+    opened.shot("node")
+    opened.page.get_by_role("button", name="Sign out").click()
+    opened.page.get_by_label("Token").wait_for()
+    assert opened.page.locator("#total").count() == 0
+    assert opened.page.evaluate("sessionStorage.length") == 0
+    opened.close()
+
+
+def test_a_spent_budget_is_shown(browser: Any, network: Network) -> None:
+    """Operators have to see why there are no samples any more, and that the estimates go on."""
+    opened = Opened(browser, network.addresses["server-1"])
+    sign_in(opened, READ)
+    opened.wait_for("document.querySelector('#no-sample')?.textContent.includes('Nothing is left to spend')")
+    assert "nothing can be spent now" in opened.page.locator(".gauge").get_attribute("aria-label")
+    assert "horizon" in opened.page.locator("#spent").inner_text()
+    opened.shot("exhausted")
+    opened.close()
+
+
+def test_a_killed_node_turns_red_and_returns(browser: Any, network: Network) -> None:
+    """The page of its neighbour shows it within seconds, by colour and in words; its own page says that it is gone."""
+    neighbour, own = (Opened(browser, network.addresses[f"server-{number}"]) for number in (1, 2))
+    for opened in (neighbour, own):
+        sign_in(opened, READ)
+    state = "document.querySelector('[data-server=\"server-2\"]')?.dataset.state"
+    neighbour.wait_for(f"{state} === 'good'")
+    own.wait_for("document.querySelector('.live')?.dataset.connection === 'live'")
+    network.kill("server-2")
+    neighbour.wait_for(f"{state} === 'bad'")
+    assert "Not reachable: server-2" in neighbour.page.locator("#network-summary").inner_text()
+    own.wait_for(
+        "document.querySelector('#lost') !== null && document.querySelector('.live').classList.contains('bad')"
+    )
+    neighbour.shot("killed")
+    network.start("server-2")
+    neighbour.wait_for(f"{state} === 'good'")
+    own.wait_for(
+        "document.querySelector('.live').dataset.connection === 'live' && document.querySelector('#lost') === null"
+    )
+    for opened in (neighbour, own):
+        opened.close()
+
+
+# ---------------------------------------------------------------------------------------------------- large crowds
+
+
+def test_a_thousand_regions(browser: Any) -> None:
+    """Every region has its tile, and each can be drawn with its complete past."""
+    crowd = Crowd(1_000, 3_000)
+    with served(crowd) as (address, call):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.tile').length === 1000")
+        opened.wait_for("document.querySelectorAll('.tile .number')[999].textContent !== '–'")
+        opened.page.locator(".tile").nth(500).click()
+        with opened.page.expect_response(lambda answer: "region=region" in answer.url):
+            opened.page.get_by_role("button", name="Everything").click()
+        opened.wait_for("document.querySelector('.readout').textContent.includes('region 0500')")
+        call(crowd.publish)
+        opened.wait_for(
+            f"document.querySelector('.live').textContent.includes('slot {crowd.last + 1}')"
+            f" || document.querySelector('.live').textContent.includes('slot {crowd.last}')"
+        )
+        assert opened.outside == []
+        assert opened.complaints == []
+        opened.page.wait_for_timeout(500)
+        opened.shot("thousand")
+        opened.close()
+
+
+def test_zoom_pan_and_several_regions(browser: Any) -> None:
+    """Looking back must stay where it is while new slots arrive, and the way to now is one step."""
+    crowd = Crowd(8, 500)
+    with served(crowd) as (address, call):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.tile').length === 8")
+        for region in (1, 2):
+            opened.page.locator(".tile").nth(region).click()
+        opened.wait_for("document.querySelectorAll('.chip').length === 2")
+        opened.page.get_by_role("checkbox", name="Relative").check()
+        opened.page.get_by_role("button", name="10 minutes").click()
+        over = opened.page.locator("#chart .u-over")
+        over.scroll_into_view_if_needed()
+        box = over.bounding_box()
+        assert box is not None
+        axis = "document.querySelector('#chart canvas').toDataURL()"
+        before = opened.page.evaluate(axis)
+        opened.page.mouse.move(box["x"] + 200, box["y"] + 100)
+        opened.page.mouse.wheel(0, -600)
+        opened.wait_for(f"{axis} !== {before!r}")
+        assert opened.page.locator("[aria-label='Time that is shown'] [aria-pressed='true']").count() == 0
+        opened.page.mouse.down()
+        opened.page.mouse.move(box["x"] + 400, box["y"] + 100, steps=4)
+        opened.page.mouse.up()
+        opened.page.mouse.move(5, 5)
+        opened.page.wait_for_timeout(500)
+        looking_back = opened.page.evaluate(axis)
+        for _ in range(3):
+            call(crowd.publish)
+        opened.wait_for("document.querySelector('.live').textContent.includes('slot 502')")
+        opened.page.wait_for_timeout(300)
+        assert opened.page.evaluate(axis) == looking_back
+        opened.page.get_by_role("button", name="1 minute").click()
+        opened.wait_for(f"{axis} !== {looking_back!r}")
+        assert opened.complaints == []
+        opened.close()
+
+
+def test_memory_does_not_grow(browser: Any) -> None:
+    """An operator leaves the page open for days: 1,800 slots, as fast as they come, need no more memory than 300."""
+    crowd = Crowd(50, 200)
+    with served(crowd) as (address, call):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.tile').length === 50")
+        opened.wait_for("document.querySelector('.live').dataset.connection === 'live'")
+        session = opened.page.context.new_cdp_session(opened.page)
+
+        def used() -> tuple[int, int]:
+            session.send("HeapProfiler.collectGarbage")
+            session.send("Performance.enable")
+            metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+            return int(metrics["JSHeapUsedSize"]), int(metrics["Nodes"])
+
+        def publish(slots: int) -> None:
+            for _ in range(slots // 20):
+                for _ in range(20):
+                    call(crowd.publish)
+                last = crowd.last
+                opened.wait_for(
+                    f"Number(/slot (\\d+)/.exec(document.querySelector('.live').textContent)?.[1]) >= {last} - 40"
+                )
+
+        publish(300)
+        before, nodes_before = used()
+        publish(1_500)
+        after, nodes_after = used()
+        assert after - before < 3_000_000
+        assert nodes_after < nodes_before + 500
+        assert opened.complaints == []
+        opened.close()
+
+
+def test_a_map_of_regions(browser: Any) -> None:
+    """With coordinates in network.toml, regions are shown where they are."""
+    crowd = Crowd(12, 50)
+    crowd.coordinates = {name: (52.0 + place / 50, 13.0 + (place % 4) / 20) for place, name in enumerate(crowd.names)}
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.place circle').length === 12")
+        opened.page.locator(".place").nth(3).focus()
+        opened.page.keyboard.press("Enter")
+        opened.wait_for("document.querySelector('.readout').textContent.includes('region 0003')")
+        opened.page.get_by_role("button", name="Tiles").click()
+        opened.wait_for("document.querySelectorAll('.tile').length === 12")
+        assert opened.complaints == []
+        opened.shot("map")
+        opened.close()
+
+
+def test_shapes_of_a_file(browser: Any, tmp_path: Path) -> None:
+    """A GeoJSON file draws the regions themselves, found by their names."""
+    crowd = Crowd(2, 50)
+    square = "[[[{0},0],[{1},0],[{1},1],[{0},1],[{0},0]]]"
+    feature = (
+        '{{"type":"Feature","properties":{{"name":"region {0:04}"}},"geometry":{{"type":"Polygon","coordinates":{1}}}}}'
+    )
+    features = ",".join(feature.format(place, square.format(place, place + 1)) for place in range(2))
+    crowd.shapes = f'{{"type":"FeatureCollection","features":[{features}]}}'.encode()
+    with served(crowd) as (address, _):
+        opened = Opened(browser, address)
+        opened.wait_for("document.querySelectorAll('.place path').length === 2")
+        assert opened.complaints == []
+        opened.close()

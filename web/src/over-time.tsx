@@ -1,0 +1,225 @@
+// Over time: estimates with their intervals, samples, what others estimated, and in a demo the truth.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Chart } from "./chart";
+import type { Colors, Line, Subject, View } from "./chart";
+import { About } from "./explain";
+import type { Word } from "./explain";
+import { count, halfWidth, time } from "./format";
+import type { History } from "./history";
+import type { Model } from "./model";
+import type { Overlay, Server } from "./server";
+
+const RANGES: [string, number][] = [["1 minute", 60], ["10 minutes", 600], ["1 hour", 3600], ["Everything", Infinity]];
+const NEIGHBOURS_EVERY = 4_000;
+const TABLE_SLOTS = 15;
+
+interface Shown { neighbours: boolean; smoothed: boolean; truth: boolean; alone: boolean; naive: boolean; relative: boolean; band: boolean }
+
+export function palette(): Colors & { series: string[]; other: string; truth: string; alone: string; naive: string; smoothed: string } {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    ink: read("--muted"), grid: read("--line"), surface: read("--surface"), series: [1, 2, 3, 4].map((number) => read(`--series-${number}`)),
+    other: read("--other"), truth: read("--ink"), alone: read("--alone"), naive: read("--naive"), smoothed: read("--smoothed"),
+  };
+}
+
+export function OverTimeSection({ model, server }: { model: Model; server: Server }) {
+  const { history, topology } = server;
+  const [shown, setShown] = useState<Shown>({ neighbours: true, smoothed: false, truth: true, alone: false, naive: true, relative: false, band: true });
+  const [view, setView] = useState<View>({ slots: 120 });
+  const [pointed, point] = useState<number | null>(null);
+  const box = useRef<HTMLDivElement>(null), chart = useRef<Chart | null>(null);
+  const others = useOthers(model, server, shown);
+  const colors = palette();
+  const chosen = history === null ? [] : model.chosen.filter((region) => region < history.regions.length);
+  const subjects: Subject[] = chosen.length === 0
+    ? [{ label: "All regions", region: -1, color: colors.series[0] }]
+    : chosen.map((region, number) => ({ label: history!.regions[region], region, color: colors.series[number] }));
+  const single = subjects.length === 1, region = single && subjects[0].region >= 0 ? subjects[0].label : null;
+  const lines: Line[] = [];
+  if (single) {
+    if (shown.neighbours) others.neighbours.forEach((values, name) => lines.push({ label: name, values, color: colors.other, width: 1 }));
+    if (shown.smoothed && others.smoothed.size > 0) lines.push({ label: "smoothed", values: others.smoothed, color: colors.smoothed, width: 1.5 });
+    if (model.demo !== null) {
+      if (shown.naive) lines.push({ label: "naive release", values: model.demo.values("naive", region), color: colors.naive, width: 1.2 });
+      if (shown.alone) lines.push({ label: `${model.demo.server} alone`, values: model.demo.values("alone", region), color: colors.alone, width: 1.5, dash: [6, 3] });
+      if (shown.truth) lines.push({ label: "the truth", values: model.demo.values("truth", region), color: colors.truth, width: 2, dash: [2, 3] });
+    }
+  }
+  const everything = "slots" in view && view.slots === Infinity;
+  useEffect(() => {
+    if (box.current === null || history === null) return;
+    if (chart.current === null) chart.current = new Chart(box.current, (next) => setView((before) => (sameView(before, next) ? before : next)), point);
+    chart.current.show({ history, subjects, lines, relative: shown.relative, band: shown.band, colors: { ink: colors.ink, grid: colors.grid, surface: colors.surface } });
+    server.need(chosen, everything);
+  });
+  useEffect(() => () => { chart.current?.close(); chart.current = null; }, []);
+  const option = (name: keyof Shown, text: string, word?: Word, disabled = false) => (
+    <label class="option"><input type="checkbox" checked={shown[name]} disabled={disabled} onChange={() => setShown({ ...shown, [name]: !shown[name] })} /> {text}{word !== undefined && <> <About word={word} /></>}</label>
+  );
+  const regions = history?.regions;
+  // The same element again and again: a thousand options are not compared with every frame.
+  const picker = useMemo(() => regions !== undefined && regions.length > 1 && (
+    <select aria-label="Add a region to the chart" value="" onChange={(event) => { const chosenRegion = Number(event.currentTarget.value); event.currentTarget.value = ""; model.toggle(chosenRegion); }}>
+      <option value="">Add a region…</option>
+      {regions.map((name, number) => <option key={name} value={String(number)}>{name}</option>)}
+    </select>
+  ), [regions]);
+  const seconds = server.network?.slot_seconds ?? 1;
+  const place = history === null || history.length === 0 ? null : pointed === null || pointed >= history.length ? history.length - 1 : pointed;
+  return (
+    <section id="over-time" aria-labelledby="over-time-title">
+      <h2 id="over-time-title">Over time</h2>
+      <div class="card">
+        <div class="row">
+          <p class="subjects" aria-label="Drawn">
+            {subjects.map((one) => (
+              <span key={one.label} class="chip"><span class="swatch" style={{ background: one.color }} aria-hidden="true" />{one.label}
+                {one.region >= 0 && <button type="button" aria-label={`Take ${one.label} out of the chart`} onClick={() => model.toggle(one.region)}>×</button>}
+              </span>
+            ))}
+            {picker}
+          </p>
+          <div class="choice" role="group" aria-label="Time that is shown">
+            {RANGES.map(([text, length]) => {
+              const slots = length === Infinity ? Infinity : Math.max(8, Math.round(length / seconds));
+              return <button key={text} type="button" aria-pressed={"slots" in view && view.slots === slots} onClick={() => chart.current?.look({ slots })}>{text}</button>;
+            })}
+          </div>
+          <div class="choice" role="group" aria-label="Move and zoom">
+            <button type="button" aria-label="Earlier" onClick={() => chart.current?.pan(-0.5)}>←</button>
+            <button type="button" aria-label="Later" onClick={() => chart.current?.pan(0.5)}>→</button>
+            <button type="button" aria-label="Zoom in" onClick={() => chart.current?.zoom(0.5, 1)}>+</button>
+            <button type="button" aria-label="Zoom out" onClick={() => chart.current?.zoom(2, 1)}>−</button>
+          </div>
+        </div>
+        <div class="chart" ref={box} tabIndex={0} role="img" id="chart" aria-label={summary(subjects, history)}
+             onKeyDown={(event) => {
+               const act: Record<string, () => void> = {
+                 ArrowLeft: () => chart.current?.pan(-0.25), ArrowRight: () => chart.current?.pan(0.25),
+                 "+": () => chart.current?.zoom(0.7, 1), "-": () => chart.current?.zoom(1.4, 1), "0": () => chart.current?.look({ slots: 120 }),
+               };
+               if (act[event.key] === undefined) return;
+               event.preventDefault();
+               act[event.key]();
+             }} />
+        <Readout history={history} place={place} subjects={subjects} lines={lines} />
+        <div class="options">
+          {option("band", "95% interval", "interval")}
+          {option("neighbours", model.demo === null ? "Neighbours" : "Other servers", "neighbours", !single)}
+          {server.canSmooth && option("smoothed", "Smoothed history", "smoothed", !single)}
+          {option("relative", "Relative to the mean (100%)")}
+          {model.demo !== null && (
+            <span class="only-demo"><strong>Only this demo knows:</strong> {option("truth", "the truth", "truth", !single)} {option("alone", `${model.demo.server} alone`, "alone", !single)} {option("naive", "naive release", "naive", !single)}</span>
+          )}
+        </div>
+        <p class="note">
+          Dots mark slots in which this server sampled <About word="sample" />. Drag to pan, turn the wheel or pinch to zoom, double-click to return to now; with the keyboard: arrows, + and −, 0.
+          {topology?.scheme === "relay" && model.demo === null && " Servers of this network exchange records, not estimates: open the pages of other servers to compare."}
+        </p>
+        <details>
+          <summary>The last slots as a table</summary>
+          <div class="scroll" tabIndex={0} role="region" aria-label="The last slots">
+            <SlotTable history={history} subjects={subjects} />
+          </div>
+        </details>
+      </div>
+    </section>
+  );
+}
+
+/** Whether the buttons look the same: between two times it does not matter to them which. */
+function sameView(before: View, next: View): boolean {
+  return "slots" in before && "slots" in next ? before.slots === next.slots : !("slots" in before) && !("slots" in next);
+}
+
+/** What neighbours estimated: in a demo the other servers' releases, else what their messages said. */
+function useOthers(model: Model, server: Server, shown: Shown): { neighbours: Map<string, Overlay>; smoothed: Overlay } {
+  const asked = useRef({ at: 0, key: "", neighbours: new Map<string, Overlay>(), smoothed: new Map() as Overlay });
+  const { history } = server;
+  const region = model.chosen.length === 1 && history !== null ? history.regions[model.chosen[0]] ?? null : null;
+  if (model.servers.length > 1) {
+    const neighbours = new Map<string, Overlay>();
+    for (const other of shown.neighbours ? model.servers : []) {
+      if (other === server || other.history === null) continue;
+      neighbours.set(other.name, releasesOf(other.history, region));
+    }
+    asked.current.neighbours = neighbours;
+  }
+  useEffect(() => {
+    const key = `${server.name} ${region}`;
+    if (history === null || history.length === 0 || server.connection !== "live") return;
+    if (key === asked.current.key && Date.now() - asked.current.at < NEIGHBOURS_EVERY) return;
+    if (key !== asked.current.key && model.servers.length <= 1) asked.current.neighbours = new Map();
+    asked.current.at = Date.now();
+    asked.current.key = key;
+    if (shown.neighbours && model.servers.length <= 1) {
+      void server.neighbours(region, 2_000).then((values) => { if (asked.current.key === key) asked.current.neighbours = values; }).catch(() => undefined);
+    }
+    if (shown.smoothed && server.canSmooth) {
+      void server.smoothed(region, 1_000).then((values) => { if (asked.current.key === key) asked.current.smoothed = values; }).catch(() => undefined);
+    }
+  });
+  return asked.current;
+}
+
+const known = new WeakMap<History, Map<string, { version: number; values: Overlay }>>();
+
+/** The estimates of another server by slot; only what is new is added. */
+function releasesOf(history: History, region: string | null): Overlay {
+  const kept = known.get(history) ?? new Map<string, { version: number; values: Overlay }>();
+  known.set(history, kept);
+  const entry = kept.get(region ?? "") ?? { version: -1, values: new Map() as Overlay };
+  if (entry.version !== history.version) {
+    const number = region === null ? -1 : history.places.get(region) ?? -1;
+    const fresh = entry.values.size === 0 || history.version - entry.version > 5 ? 0 : Math.max(0, history.length - 10);
+    for (let place = fresh; place < history.length; place++) entry.values.set(history.slot(place), history.estimate(place, number));
+    for (const slot of entry.values.keys()) {
+      if (entry.values.size <= history.capacity) break;
+      entry.values.delete(slot);
+    }
+    entry.version = history.version;
+    if (kept.size > 4) kept.delete(kept.keys().next().value!);
+    kept.set(region ?? "", entry);
+  }
+  return entry.values;
+}
+
+function Readout({ history, place, subjects, lines }: { history: History | null; place: number | null; subjects: Subject[]; lines: Line[] }) {
+  if (history === null || place === null) return <p class="readout">No release yet.</p>;
+  const slot = history.slot(place);
+  return (
+    <p class="readout">
+      <span>slot {slot}, {time(history.opens(place))}{history.sampled(place) ? ", sampled" : ""}</span>
+      {subjects.map((one) => <span key={one.label}><span class="swatch" style={{ background: one.color }} aria-hidden="true" />{one.label} <strong>{count(history.estimate(place, one.region))}</strong> {halfWidth(history.halfWidth(place, one.region))}</span>)}
+      {lines.map((one) => <span key={one.label}><span class="swatch thin" style={{ background: one.color }} aria-hidden="true" />{one.label} {count(one.values.get(slot) ?? NaN)}</span>)}
+    </p>
+  );
+}
+
+function summary(subjects: Subject[], history: History | null): string {
+  if (history === null || history.length === 0) return "Chart of estimates over time; no release yet.";
+  const last = history.length - 1;
+  const parts = subjects.map((one) => `${one.label} ${count(history.estimate(last, one.region))} ${halfWidth(history.halfWidth(last, one.region))}`);
+  return `Chart of estimates over time, up to slot ${history.slot(last)}: ${parts.join(", ")}. A table follows.`;
+}
+
+function SlotTable({ history, subjects }: { history: History | null; subjects: Subject[] }) {
+  if (history === null) return null;
+  const places = Array.from({ length: Math.min(TABLE_SLOTS, history.length) }, (_, back) => history.length - 1 - back);
+  return (
+    <table>
+      <thead><tr><th scope="col">Slot</th><th scope="col">Opened</th><th scope="col">Sampled</th>{subjects.map((one) => <th scope="col" key={one.label}>{one.label}</th>)}</tr></thead>
+      <tbody>
+        {places.map((place) => (
+          <tr key={history.slot(place)}>
+            <th scope="row">{history.slot(place)}</th><td>{time(history.opens(place))}</td><td>{history.sampled(place) ? "yes" : "no"}</td>
+            {subjects.map((one) => <td key={one.label}>{count(history.estimate(place, one.region))} {halfWidth(history.halfWidth(place, one.region))}</td>)}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,220 @@
+// One server as the page sees it: its releases, live, and its state, asked for every few seconds.
+
+import { Refused, Session } from "./api";
+import type { Budget, Columns, NeighbourColumns, NetworkStatus, PageServer, Readiness, Topology } from "./api";
+import { History } from "./history";
+import { Metrics } from "./metrics";
+
+export type Connection = "connecting" | "live" | "lost" | "denied";
+
+const STATE_EVERY = 3_000;
+const METRICS_EVERY = 10_000;
+const FIRST_SLOTS = 2_000;
+const FIRST_NUMBERS = 60_000;
+const LONGEST_PAUSE = 8_000;
+
+/** Estimates of a server about another time or by another server, drawn beside its own: values by slot. */
+export type Overlay = Map<number, number>;
+
+export class Server {
+  connection: Connection = "connecting";
+  /** Since when the connection is what it is, in milliseconds. */
+  since = Date.now();
+  problem = "";
+  network: NetworkStatus | null = null;
+  topology: Topology | null = null;
+  budget: Budget | null = null;
+  metrics: Metrics | null = null;
+  readiness: Readiness | null = null;
+  shapes: unknown = null;
+  quality: Record<string, unknown> | null = null;
+  history: History | null = null;
+  /** When the last release arrived, in milliseconds; 0 before the first. */
+  arrived = 0;
+  canSmooth = false;
+  private hasQuality = false;
+  private readonly stop = new AbortController();
+  private readonly loadedFrom = new Map<number, number>();
+  private readonly loading = new Set<string>();
+  private timers: number[] = [];
+
+  constructor(readonly place: PageServer, private readonly session: Session, private readonly changed: () => void,
+              private readonly denied: (error: Refused) => void) {}
+
+  get name(): string { return this.network?.server ?? this.place.name ?? "this server"; }
+
+  start(): void { void this.run(); }
+
+  close(): void {
+    this.stop.abort();
+    for (const timer of this.timers) clearInterval(timer);
+  }
+
+  private get closed(): boolean { return this.stop.signal.aborted; }
+
+  private path(rest: string): string { return this.place.path + rest; }
+
+  private get<T>(rest: string): Promise<T> {
+    return this.session.json<T>(this.path(rest), this.stop.signal);
+  }
+
+  private become(connection: Connection, problem = ""): void {
+    if (connection !== this.connection) this.since = Date.now();
+    this.connection = connection;
+    this.problem = problem;
+    this.changed();
+  }
+
+  private async run(): Promise<void> {
+    let pause = 500;
+    const every = (milliseconds: number, work: () => Promise<void>) => {
+      this.timers.push(window.setInterval(() => { if (!document.hidden) void work(); }, milliseconds));
+    };
+    every(STATE_EVERY, () => this.readState());
+    every(METRICS_EVERY, () => this.readHealth());
+    while (!this.closed) {
+      try {
+        await this.load();
+        const after = this.history === null || this.history.lastSlot < 0 ? "" : `&after=${this.history.lastSlot}`;
+        await this.session.events(this.path(`/v1/stream?columns=true${after}`), this.stop.signal,
+          (event, data) => {
+            if (event === "estimates") this.take(JSON.parse(data) as Columns);
+            else if (event === "lost") void this.refill();
+          },
+          () => { pause = 500; this.become("live"); });
+        this.become("lost", "the server has ended the stream.");
+      } catch (error) {
+        if (this.closed) return;
+        if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
+          this.become("denied", error.message);
+          this.denied(error);
+          return;
+        }
+        this.become("lost", error instanceof Refused ? error.message : "the server does not answer.");
+      }
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      pause = Math.min(2 * pause, LONGEST_PAUSE);
+    }
+  }
+
+  /** Read everything that a reader who has just come, or come back, does not have. */
+  private async load(): Promise<void> {
+    const [network, topology] = await Promise.all([
+      this.get<NetworkStatus>("/v1/network"), this.get<Topology>("/v1/topology"), this.readState(), this.readHealth(),
+    ]);
+    this.network = network;
+    this.topology = topology;
+    if (this.history === null || this.history.regions.join("\n") !== network.regions.join("\n")) {
+      this.history = new History(network.regions);
+      this.loadedFrom.clear();
+    }
+    await this.readPast(this.history);
+    if (topology.map && this.shapes === null) this.shapes = await this.get("/v1/map");
+    const document = await this.get<{ paths: Record<string, { get?: { parameters?: { name: string }[] } }> }>("/openapi.json");
+    this.hasQuality = "/v1/quality" in document.paths;
+    this.canSmooth = (network.lag ?? null) !== null && (document.paths["/v1/estimates"]?.get?.parameters ?? []).some((one) => one.name === "smoothed");
+    this.changed();
+  }
+
+  private async readPast(history: History): Promise<void> {
+    const slots = Math.max(2, Math.min(FIRST_SLOTS, Math.floor(FIRST_NUMBERS / Math.max(1, history.regions.length))));
+    const [totals, recent] = await Promise.all([
+      this.get<Columns>(`/v1/history?total_only=true&slots=${FIRST_SLOTS}`), this.get<Columns>(`/v1/history?slots=${slots}`),
+    ]);
+    history.merge(totals);
+    history.merge(recent);
+    for (let region = 0; region < history.regions.length; region++) {
+      if (!this.loadedFrom.has(region)) this.loadedFrom.set(region, recent.slots[0] ?? 0);
+    }
+  }
+
+  /** Read the past again: this reader was too slow, and the server has left slots out of the stream. */
+  private async refill(): Promise<void> {
+    if (this.history === null) return;
+    const history = new History(this.history.regions);
+    this.loadedFrom.clear();
+    this.loading.clear();
+    try {
+      await this.readPast(history);
+      this.history = history;
+      await this.fill("/v1/history?slots=10", () => undefined);
+    } catch { /* the stream tells whether the server answers */ }
+  }
+
+  private take(columns: Columns): void {
+    if (this.history === null) return;
+    this.history.merge(columns);
+    this.arrived = Date.now();
+    this.changed();
+  }
+
+  private async readState(): Promise<void> {
+    try {
+      [this.network, this.budget] = await Promise.all([this.get<NetworkStatus>("/v1/network"), this.get<Budget>("/v1/budget")]);
+      this.changed();
+    } catch { /* the stream tells whether the server answers */ }
+  }
+
+  private async readHealth(): Promise<void> {
+    try {
+      const [metrics, readiness] = await Promise.all([
+        this.session.text(this.path("/metrics"), this.stop.signal), this.get<Readiness>("/v1/readiness"),
+      ]);
+      this.metrics = new Metrics(metrics);
+      this.readiness = readiness;
+      if (this.hasQuality) this.quality = await this.get("/v1/quality");
+      this.changed();
+    } catch { /* as above */ }
+  }
+
+  /** Have the past of some regions (-1: the total) loaded, as far back as the page keeps it. */
+  need(regions: number[], everything: boolean): void {
+    const history = this.history;
+    if (history === null || history.length === 0) return;
+    if (everything && !this.loading.has("total")) {
+      this.loading.add("total");
+      void this.fill(`/v1/history?total_only=true&slots=${history.capacity}`, () => undefined);
+    }
+    const oldest = history.slot(0);
+    for (const region of regions) {
+      const name = history.regions[region];
+      const key = `${everything} ${name}`;
+      if (region < 0 || this.loading.has(key) || (!everything && (this.loadedFrom.get(region) ?? 0) <= oldest)) continue;
+      this.loading.add(key);
+      const slots = everything ? history.capacity : history.length;
+      void this.fill(`/v1/history?slots=${slots}&region=${encodeURIComponent(name)}`,
+        (columns) => this.loadedFrom.set(region, columns.slots[0] ?? 0));
+    }
+  }
+
+  private async fill(path: string, loaded: (columns: Columns) => void): Promise<void> {
+    try {
+      const columns = await this.get<Columns>(path);
+      this.history?.merge(columns);
+      loaded(columns);
+      this.changed();
+    } catch { /* it is asked for again when the page is opened the next time */ }
+  }
+
+  /** What neighbours estimated, by their names. */
+  async neighbours(region: string | null, slots: number): Promise<Map<string, Overlay>> {
+    const query = region === null ? "" : `&region=${encodeURIComponent(region)}`;
+    const columns = await this.get<NeighbourColumns>(`/v1/neighbours?slots=${slots}${query}`);
+    return new Map(Object.entries(columns.neighbours).map(([name, values]) => [name, overlay(columns.slots, values)]));
+  }
+
+  /** The smoothed past of a region, or of all regions together. */
+  async smoothed(region: string | null, slots: number): Promise<Overlay> {
+    const first = Math.max(0, (this.history?.lastSlot ?? 0) - slots);
+    const query = region === null ? "" : `&region=${encodeURIComponent(region)}`;
+    const rows = await this.get<{ slot: number; estimate: number | null }[]>(
+      `/v1/estimates?smoothed=true&from=${first}&limit=250000${query}`);
+    const values: Overlay = new Map();
+    for (const row of rows) values.set(row.slot, (values.get(row.slot) ?? 0) + (row.estimate ?? NaN));
+    return values;
+  }
+}
+
+export function overlay(slots: number[], values: (number | null)[]): Overlay {
+  return new Map(slots.map((slot, index) => [slot, values[index] ?? NaN]));
+}

@@ -1,0 +1,121 @@
+// Tests of the parts of the page that compute: node --test test.mjs. What people see is tested in tests/e2e/test_page.py.
+import assert from "node:assert/strict";
+import path from "node:path";
+import test from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+
+async function load(name) {
+  const result = await build({
+    absWorkingDir: here, entryPoints: [`src/${name}`], bundle: true, format: "esm", platform: "node", write: false,
+    jsx: "automatic", jsxImportSource: "preact",
+  });
+  return import(`data:text/javascript;base64,${Buffer.from(result.outputFiles[0].contents).toString("base64")}`);
+}
+
+const { History } = await load("history.ts");
+const { columnsOf } = await load("chart.ts");
+const { Metrics } = await load("metrics.ts");
+const { roamingCost } = await load("privacy.tsx");
+
+function columns(first, last, { regions = ["north"], value = (slot) => slot, epsilon = 0.1 } = {}) {
+  const slots = Array.from({ length: last - first + 1 }, (_, place) => first + place);
+  const fill = (make) => slots.map(make);
+  return {
+    slots, opens: fill((slot) => 1000 + slot), sampled: fill(() => true), epsilon: fill(() => epsilon), heard: fill(() => 2),
+    total: fill(value), total_half_width: fill(() => 1), regions, estimate: regions.map(() => fill(value)),
+    half_width: regions.map(() => fill(() => 1)),
+  };
+}
+
+test("a ring keeps the newest slots and forgets the oldest", () => {
+  const history = new History(["north"]);
+  for (let first = 0; first < 25_000; first += 500) history.merge(columns(first, first + 499));
+  assert.equal(history.length, 10_000);
+  assert.equal(history.slot(0), 15_000);
+  assert.equal(history.lastSlot, 24_999);
+  assert.equal(history.estimate(history.length - 1, 0), 24_999);
+  assert.equal(history.find(20_000), 5_000);
+});
+
+test("a thousand regions are kept for ten thousand slots, more regions for fewer", () => {
+  assert.equal(new History(Array.from({ length: 1_000 }, (_, place) => `${place}`)).capacity, 10_000);
+  assert.equal(new History(Array.from({ length: 10_000 }, (_, place) => `${place}`)).capacity, 1_000);
+});
+
+test("the past that is loaded later is put before what is there", () => {
+  const history = new History(["north"]);
+  history.merge(columns(50, 60));
+  history.merge(columns(20, 55, { value: (slot) => 2 * slot }));
+  assert.equal(history.length, 41);
+  assert.deepEqual([history.slot(0), history.estimate(0, 0), history.estimate(40, 0)], [20, 40, 60]);
+  assert.equal(history.estimate(history.find(52), 0), 104);
+});
+
+test("a total without regions leaves regions unknown until they are loaded", () => {
+  const history = new History(["north", "south"]);
+  history.merge({ ...columns(0, 9), regions: [], estimate: [], half_width: [] });
+  assert.ok(Number.isNaN(history.estimate(3, 1)));
+  history.merge(columns(2, 9, { regions: ["south"] }));
+  assert.deepEqual([history.estimate(3, -1), history.estimate(3, 1)], [3, 3]);
+  assert.ok(Number.isNaN(history.estimate(3, 0)));
+});
+
+test("a slot that comes twice counts once, and gaps stay gaps", () => {
+  const history = new History(["north"]);
+  history.merge(columns(0, 4));
+  history.merge(columns(4, 4));
+  history.merge(columns(8, 9));
+  assert.deepEqual([history.length, history.find(5), history.slot(5)], [7, 5, 8]);
+});
+
+const colors = { ink: "", grid: "", surface: "" };
+
+test("no peak is lost when many slots share a pixel", () => {
+  const history = new History(["north"]);
+  history.merge(columns(0, 9_999, { value: (slot) => (slot === 7_777 ? 1e6 : slot === 3_333 ? -1e6 : 5) }));
+  const picture = { history, subjects: [{ label: "north", region: 0, color: "" }], lines: [], relative: false, band: true, colors };
+  const [times, low, high, estimate] = columnsOf(picture, 0, 9_999, 800);
+  assert.ok(times.length <= 1_700, `${times.length} points`);
+  assert.ok(estimate.includes(1e6) && estimate.includes(-1e6));
+  assert.ok(high.includes(1e6 + 1) && low.includes(-1e6 - 1));
+  assert.ok(times.every((time, place) => place === 0 || time >= times[place - 1]));
+});
+
+test("missed slots interrupt the line", () => {
+  const history = new History(["north"]);
+  history.merge(columns(0, 4));
+  history.merge(columns(10, 14));
+  const picture = { history, subjects: [{ label: "north", region: 0, color: "" }], lines: [], relative: false, band: true, colors };
+  const [times, , , estimate] = columnsOf(picture, 0, 9, 800);
+  assert.equal(times.length, 11);
+  assert.equal(estimate[5], null);
+});
+
+test("relative numbers are parts of the mean", () => {
+  const history = new History(["north"]);
+  history.merge(columns(1, 3));
+  const picture = { history, subjects: [{ label: "north", region: 0, color: "" }], lines: [], relative: true, band: true, colors };
+  assert.deepEqual(columnsOf(picture, 0, 2, 800)[3], [50, 100, 150]);
+});
+
+test("metrics are read as Prometheus writes them", () => {
+  const text = '# HELP a b\na 3\nd_bucket{le="0.25"} 5\nd_bucket{le="1"} 9\nd_bucket{le="+Inf"} 10\nn{name="x \\"y\\"",kind="k"} 1e3\n';
+  const metrics = new Metrics(text);
+  assert.equal(metrics.value("a"), 3);
+  assert.equal(metrics.value("n", { name: 'x "y"' }), 1000);
+  assert.equal(metrics.quantile("d", 0.5), 0.25);
+  assert.equal(metrics.quantile("d", 0.95), Infinity);
+  assert.equal(metrics.quantile("nothing", 0.5), null);
+  assert.equal(metrics.value("nothing"), null);
+});
+
+test("a roaming user pays the most of all servers in each slot of the window", () => {
+  const [one, two] = [new History(["north"]), new History(["north"])];
+  one.merge(columns(0, 9, { epsilon: 0.1 }));
+  two.merge(columns(5, 9, { epsilon: 0.3 }));
+  assert.ok(Math.abs(roamingCost([one, two], 9, 4) - 4 * 0.3) < 1e-9);
+  assert.ok(Math.abs(roamingCost([one, two], 9, 0) - (5 * 0.1 + 5 * 0.3)) < 1e-9);
+});
