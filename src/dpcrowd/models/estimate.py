@@ -337,5 +337,5 @@ def _scores(blocks: Sequence[_Block], kind: VarianceKind, slots: int) -> Scores:
         sums[4] += float(np.abs(block.series.value[present]).sum())
         sums[5] += float(present.sum())
     people, cells = max(sums[4], 1.0), max(sums[5], 1.0)
-    error, past, coverage, past_coverage = (float(value) for value in sums[:4] / (people, people, cells, cells))
-    return Scores(error, past, coverage, past_coverage, slots)
+    one_step, past, coverage, past_coverage = (sums[:4] / (people, people, cells, cells)).tolist()
+    return Scores(one_step, past, coverage, past_coverage, slots)

@@ -81,8 +81,9 @@ class History:
     def add(self, slot: int) -> None:
         """Add the oldest slot in memory after `slot` is over: it takes no more records."""
         if slot >= self._scheme.lag - 1:
-            parts = vars(recent_posteriors(self._scheme, self._state, number=1)).values()
-            self._final.append(Posteriors(*(None if part is None else part.copy() for part in parts)))
+            oldest = recent_posteriors(self._scheme, self._state, number=1)
+            copies = {name: part.copy() for name, part in vars(oldest).items() if part is not None}
+            self._final.append(Posteriors(**copies))
 
     def smoothed(self) -> tuple[Floats, Floats]:
         """Return estimates and variances of all slots, (T, N, d), from the records of all slots."""
