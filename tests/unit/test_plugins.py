@@ -72,7 +72,7 @@ def test_they_are_listed(install: Install, capsys: pytest.CaptureFixture[str]) -
     install_extras(install)
     assert main(["schemes", "--json"]) == 0
     *own, lazy = json.loads(capsys.readouterr().out)["schemes"]
-    assert len(own) == len(NAMES)
+    assert len(own) == len(NAMES) + 1, "and past"
     assert (lazy["scheme"], lazy["guarantee"], lazy["claimed_by"]) == ("lazy", "window", "crowd-extras")
     assert main(["schemes"]) == 0
     assert "window, claimed by crowd-extras" in capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_a_broken_scheme_names_its_package_and_leaves_the_rest_working(
     assert str(refused.value).startswith("the scheme 'odd' of the package crowd-extras cannot be used: ")
     assert main(["schemes", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert [row["scheme"] for row in json.loads(out)["schemes"]] == [*NAMES, "lazy"]
+    assert [row["scheme"] for row in json.loads(out)["schemes"]] == [*NAMES, "past", "lazy"]
     assert err.count("\n") == 1
     assert main(tiny_words("uniform", "--json")) == 0
     capsys.readouterr()

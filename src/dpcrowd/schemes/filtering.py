@@ -70,14 +70,16 @@ def filter_start(setting: Setting) -> dict[str, Any]:
     matrix = setting.form == "matrix"
     course = setting.model.course is not None
     mean, var = setting.model.start(-1)
-    cov = np.diag(var) if course else np.eye(regions)
+    posterior_var = np.tile(var, (servers, 1))
+    if matrix:
+        posterior_var = np.tile(np.diag(var) if course else np.eye(regions), (servers, 1, 1))
     return {
         "setting": setting,
         "ledger": None
         if setting.guarantee is None
         else open_ledger(setting.guarantee, servers, regions, setting.accounting),
         "posterior": np.tile(mean, (servers, 1)),
-        "posterior_var": np.tile(cov, (servers, 1, 1)) if matrix else np.tile(var, (servers, 1)),
+        "posterior_var": posterior_var,
         "known": np.full(servers, course),
         "slot": np.array(-1) if course else None,
         "bank": start_bank(setting.model, servers, -1) if setting.learn and not matrix else None,
